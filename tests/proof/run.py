@@ -144,8 +144,8 @@ def _tell_waiting(histories: Sequence[History], observer: Observer, tell: Callab
     counts = Counter(pod.workload for pod in histories if pod.running is None and pod.ended is None)
     for workload, pod in list(waiting.items())[:TOLD]:
         raw = observer.last_seen(pod.name)
-        scheduled = [condition for condition in raw["status"].get("conditions", ()) if condition["status"] == "False"]
-        told = scheduled[0].get("message", "") if scheduled else ""
+        conditions = {condition["type"]: condition for condition in raw["status"].get("conditions", ())}
+        told = conditions.get("PodScheduled", {}).get("message", "")
         placement = raw["metadata"].get("annotations", {}).get(PLACEMENT, "")
         tell(f"{counts[workload]} of {workload} wait: {placement} | {told}")
 

@@ -17,6 +17,7 @@ from webhook.controllers.hint_backfill import HintBackfiller
 from webhook.controllers.hint_corrections import HintCorrections
 from webhook.controllers.metric_recorder import ControllerMetrics
 from webhook.controllers.nominator import Nominator
+from webhook.controllers.placed_conditions import PlacedConditions
 from webhook.controllers.placement.controller import Background, PlacementController
 from webhook.controllers.placement.limits import Limits
 from webhook.controllers.pod_groups import PodGroupKeeper
@@ -72,6 +73,7 @@ class LeaderRunnables:
         self._pod_groups = keeper
         self._gang_events = GangEvents(cache, events, is_leader, settings.warn_after_seconds)
         controller.gang_examined.subscribe(self._gang_events.saw)
+        self._conditions = PlacedConditions(cache, PodWrites(client), status_reporter.reported_reason, is_leader)
         self.nominator = Nominator(cache, PodWrites(client), rules, is_leader)
         self._hint_backfiller = HintBackfiller(cache, PodWrites(client), events, may_give_out, metrics, slots)
         self._hint_corrections = HintCorrections(cache, PodWrites(client), events, may_give_out, metrics, slots)
@@ -94,6 +96,7 @@ class LeaderRunnables:
         yield from self.controller.background()
         yield from self._pod_groups.background()
         yield self._gang_events.run
+        yield self._conditions.run
         yield self.nominator.run
         yield self._hint_backfiller.run
         yield self._hint_corrections.run

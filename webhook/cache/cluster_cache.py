@@ -27,6 +27,7 @@ from webhook.cache.pod_assumptions import PodAssumptions
 from webhook.cache.pod_info import PodInfo
 from webhook.cache.topologies import Topologies
 from webhook.cache.unbound_pods import UnboundPods
+from webhook.cache.unconfirmed_pods import UnconfirmedPod, UnconfirmedPods
 from webhook.cache.unmanaged import is_annotated
 from webhook.engine.assumed.assumed_pods import AssumedPods
 from webhook.engine.assumed.known_placements import HintChange
@@ -84,6 +85,7 @@ class ClusterCache(PodAssumptions):
         self._state = ClusterState(_node_failed)
         self._time_has_changed = False
         self._unbound = UnboundPods()
+        self._unconfirmed = UnconfirmedPods(clock)
         self._predictions = KubeletPredictions(self._assumed_pods, self._ledger, self._unbound.waiting)
         self.rejections = KubeletRejections(self._rules, failed_in_order)
         """Pods that their kubelets rejected."""
@@ -198,6 +200,10 @@ class ClusterCache(PodAssumptions):
         """The managed pods without any gate and without a node, by namespace/name."""
         return self._unbound.ungated()
 
+    def unconfirmed_pods(self) -> Mapping[str, UnconfirmedPod]:
+        """The managed pods that have a node, and whose condition `Placed` does not say so yet, by namespace/name."""
+        return self._unconfirmed.by_key
+
     def _settled(self) -> NodeArrays:
         """The current state. The ledger is updated to match: all reservations, and the replayed unhinted pods."""
         self._time_has_changed |= self._assumed_pods.settle(self._clock(), _node_failed)
@@ -242,6 +248,7 @@ class ClusterCache(PodAssumptions):
                     self._predictions.replay_newcomer(self._settled(), newcomer, self._clock())
         self._announce_hints()
         self._unbound.put(pod)
+        self._unconfirmed.put(pod)
         self.gangs.put(pod)
         if pod.waiting is not None and is_unschedulable(pod.waiting):
             self._forget_tentative(key)
@@ -253,6 +260,7 @@ class ClusterCache(PodAssumptions):
         self._missed.forget(key)
         self._announce_hints()
         self._unbound.drop(key)
+        self._unconfirmed.drop(key)
         self.gangs.drop(key)
         self.changed.emit()
 

@@ -8,6 +8,8 @@ from webhook.cache.unmanaged import is_annotated, why_unmanaged
 from webhook.model.gates import waits_for_us_alone
 from webhook.model.hint_key import HintKey
 from webhook.model.membership import AssignedMember, membership_of, unasked_membership_of
+from webhook.model.names import PLACEMENT
+from webhook.model.placed_condition import placed_condition
 from webhook.model.resident import ResidentPod
 from webhook.model.rules import Rules
 
@@ -30,6 +32,8 @@ class PodInfo:
     """The gang of `member`; empty without one."""
     unasked: bool = False
     """Whether it was bound before it could get its gang from its owners: `group` is that of its controller's pods."""
+    unconfirmed: str = ""
+    """Its placement text, while it has a node and its condition `Placed` does not say so yet; else empty."""
 
     @classmethod
     def from_object(
@@ -46,9 +50,9 @@ class PodInfo:
         if record.node or record.terminal:
             if record.hint is None and not record.terminal and (missed or why_unmanaged(raw, rules) is None):
                 record = replace(record, unhinted=True)
-            return cls(record, None, *_member(raw, record))
+            return cls(record, None, *_member(raw, record), _unconfirmed(raw, record, rules))
         if missed or is_annotated(raw) or waits_for_us_alone(raw):
-            return cls(record, dict(raw), *_member(raw, record))
+            return cls(record, dict(raw), *_member(raw, record), _unconfirmed(raw, record, rules))
         metadata = raw["metadata"]
         return cls(record, {"metadata": {"name": metadata["name"], "uid": metadata.get("uid", "")}, "spec": {}})
 
@@ -60,3 +64,12 @@ def _member(raw: Mapping[str, Any], record: ResidentPod) -> tuple[AssignedMember
     if membership is None or not node or record.terminal or record.deleting:
         return None, "", False
     return AssignedMember.of(raw, node, membership), membership.group, unasked
+
+
+def _unconfirmed(raw: Mapping[str, Any], record: ResidentPod, rules: Rules) -> str:
+    text: str = (raw["metadata"].get("annotations") or {}).get(PLACEMENT, "")
+    if not text or record.terminal or record.deleting or not (record.node or record.assigned_node):
+        return ""
+    if placed_condition(raw).get("status") == "True" or why_unmanaged(raw, rules) is not None:
+        return ""
+    return text

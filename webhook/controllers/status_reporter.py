@@ -107,6 +107,10 @@ class StatusReporter:
         """The reason that was last reported of the pod namespace/name."""
         return self._reasons.get(key, WaitReason.PENDING)
 
+    def reported_reason(self, key: str) -> str | None:
+        """The reason of the pod namespace/name, if its report is written; else None."""
+        return None if self._to_report.get(_namespace(key), key) else self._reasons.get(key)
+
     def keep(self, keys: set[str]) -> None:
         """Forget all pods but these, which still wait."""
         for key in self._known.keys() - keys:

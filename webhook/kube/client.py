@@ -24,6 +24,7 @@ from webhook.version import DISTRIBUTION, VERSION
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 # A dozen watches stay open. The remaining connections are for calls; HTTP/1.1 makes one at a time per connection.
@@ -101,6 +102,10 @@ class Client:
         """Patch the object at `path`: a list is a JSON patch, a mapping a merge patch."""
         content_type = JSON_PATCH if isinstance(body, list) else MERGE_PATCH
         return await self._call("PATCH", path, body=body, content_type=content_type)
+
+    async def merge(self, path: str, body: Raw) -> Raw:
+        """Patch the object of a built-in kind at `path`; lists such as conditions are merged by key."""
+        return await self._call("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)
 
     async def apply(self, path: str, body: Raw, manager: str) -> Raw:
         """Server-side apply `body` to the object at `path`; 409 on a conflict with another manager."""

@@ -4,7 +4,7 @@ Our patches name the resource version that they are based on. So a pod that has 
 a patch whose answer was lost can be sent again: it is applied at most once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, Final
 
@@ -47,6 +47,11 @@ class PodWrites:
         """Nominate a node that the scheduler tries first for this incarnation of a pod."""
         body = {"metadata": {"uid": uid}, "status": {"nominatedNodeName": node}}
         return await self._outcome(self._client.patch(f"{_path(key)}/status", body))
+
+    async def set_condition(self, key: str, uid: str, condition: Mapping[str, str]) -> Outcome:
+        """Set one condition in the status of this incarnation of a pod; the others stay."""
+        body: Raw = {"metadata": {"uid": uid}, "status": {"conditions": [dict(condition)]}}
+        return await self._outcome(self._client.merge(f"{_path(key)}/status", body))
 
     async def evict(self, key: str, uid: str) -> Outcome:
         """Request the eviction of this incarnation of a pod; disruption budgets may delay it (NOT_NOW)."""

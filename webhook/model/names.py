@@ -25,6 +25,8 @@ MANAGED: Final = "topology-webhook.dev/managed"
 # The defaults at the pod's creation for a NUMA policy or exclusiveness that it leaves open.
 NUMA_DEFAULTS: Final = "topology-webhook.dev/numa-defaults"
 PLACEMENT_GATE: Final = "topology-webhook.dev/placement"
+# The type of a condition in a pod's status.
+PLACED: Final = "topology-webhook.dev/Placed"
 RANK: Final = "topology-webhook.dev/rank"
 DOMAIN: Final = "topology-webhook.dev/domain"
 # Prefix of the name of a level: a label with the pod's domain there.

@@ -30,6 +30,7 @@ class ApiServer(PodWrites):
         self.patched: list[str] = []
         self.annotated: list[str] = []
         self.evicted: list[str] = []
+        self.conditions: list[tuple[str, str, str]] = []
         self.events: list[ObjectEvent] = []
         self._cache = cache
 
@@ -60,6 +61,16 @@ class ApiServer(PodWrites):
         metadata = {**raw["metadata"], "annotations": {**raw["metadata"]["annotations"], name: value}}
         self.has({**raw, "metadata": metadata})
         return Outcome.WRITTEN
+
+    async def set_condition(self, key: str, uid: str, condition: Mapping[str, str]) -> Outcome:
+        raw = self.pods[key]
+        assert raw["metadata"]["uid"] == uid
+        status = raw.get("status") or {}
+        others = [one for one in status.get("conditions") or () if one["type"] != condition["type"]]
+        self.conditions.append((key, condition["status"], condition["reason"]))
+        if self.outcome is Outcome.WRITTEN:
+            self.has({**raw, "status": {**status, "conditions": [*others, dict(condition)]}})
+        return self.outcome
 
     async def evict(self, key: str, uid: str) -> Outcome:
         assert self.pods[key]["metadata"]["uid"] == uid

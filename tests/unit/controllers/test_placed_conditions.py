@@ -1,0 +1,182 @@
+"""When the condition `Placed` of a pod is written, and what it says."""
+
+from typing import Any
+
+import pytest
+
+from tests.builders.clusters import cluster_cache
+from tests.builders.nodes import node
+from tests.builders.pods import gated
+from tests.unit.controllers.leader import ApiServer
+from webhook.controllers import placed_conditions
+from webhook.controllers.placed_conditions import PlacedConditions
+from webhook.model.names import PLACEMENT
+from webhook.model.placed_condition import placed_condition
+
+NOW = 1_000.0
+
+
+class Site:
+    """Pods, and the writer of their conditions. `reasons`: those that were reported, by key."""
+
+    def __init__(self) -> None:
+        self.cache = cluster_cache(node(name="n0"))
+        self.api = ApiServer(self.cache)
+        self.reasons: dict[str, str] = {}
+        self.leads = True
+        self.conditions = PlacedConditions(self.cache, self.api, self.reasons.get, lambda: self.leads)
+
+    def waits(self, name: str = "p", text: str = "waiting: no room") -> None:
+        self.api.has(gated(name=name, annotations={PLACEMENT: text}, metadata={"uid": f"uid-{name}"}))
+        self.reasons[f"default/{name}"] = "NoSingleNUMANode"
+
+    def change(self, name: str = "p", text: str | None = None, **spec: Any) -> None:
+        raw = self.api.pods[f"default/{name}"]
+        metadata = raw["metadata"]
+        if text is not None:
+            metadata = {**metadata, "annotations": {**metadata["annotations"], PLACEMENT: text}}
+        self.api.has({**raw, "metadata": metadata, "spec": {**raw["spec"], **spec}})
+
+    def bind(self, name: str = "p") -> None:
+        self.change(name, "bound to n0, NUMA 0", nodeName="n0", schedulingGates=[])
+
+    def condition(self, name: str = "p") -> tuple[str, str, str]:
+        found = placed_condition(self.api.pods[f"default/{name}"])
+        return found["status"], found["reason"], found["message"]
+
+    async def sweep(self, second: float = 0.0) -> None:
+        await self.conditions.sweep(NOW + second)
+
+
+@pytest.fixture(autouse=True)
+def dates(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The dates of writes, one after the other."""
+    dates = [f"2030-01-01T00:00:{second:02}Z" for second in range(60)]
+
+    class Clock:
+        @staticmethod
+        def now(_zone: object) -> "Clock":
+            return Clock()
+
+        @staticmethod
+        def strftime(_form: str) -> str:
+            return dates.pop(0)
+
+    monkeypatch.setattr(placed_conditions, "datetime", Clock)
+    return dates
+
+
+async def test_a_waiting_pod_says_why_with_the_words_of_its_placement_once_that_is_reported() -> None:
+    site = Site()
+    site.waits()
+    del site.reasons["default/p"]
+    await site.sweep()
+    assert site.api.conditions == []
+    site.waits()
+    for second in range(3):
+        await site.sweep(second)
+    assert site.condition() == ("False", "NoSingleNUMANode", "waiting: no room")
+    assert len(site.api.conditions) == 1
+
+
+async def test_another_text_changes_the_message_and_not_the_time_of_its_transition() -> None:
+    site = Site()
+    site.waits()
+    await site.sweep()
+    site.change(text="waiting: no rack")
+    await site.sweep(1)
+    assert site.condition() == ("False", "NoSingleNUMANode", "waiting: no rack")
+    assert placed_condition(site.api.pods["default/p"])["lastTransitionTime"] == "2030-01-01T00:00:00Z"
+
+
+async def test_a_bound_pod_is_placed_since_that_write_and_stays_so() -> None:
+    site = Site()
+    site.waits()
+    await site.sweep()
+    site.bind()
+    await site.sweep(1)
+    assert site.condition() == ("True", "Bound", "bound to n0, NUMA 0")
+    assert placed_condition(site.api.pods["default/p"])["lastTransitionTime"] == "2030-01-01T00:00:01Z"
+    site.change(text="bound to n0, NUMA 1")
+    await site.sweep(2)
+    assert len(site.api.conditions) == 2
+    assert site.cache.unconfirmed_pods() == {}
+
+
+async def test_the_other_conditions_stay() -> None:
+    site = Site()
+    site.waits()
+    raw = site.api.pods["default/p"]
+    site.api.has({**raw, "status": {"conditions": [{"type": "PodScheduled", "status": "False"}]}})
+    await site.sweep()
+    assert [one["type"] for one in site.api.pods["default/p"]["status"]["conditions"]] == [
+        "PodScheduled",
+        "topology-webhook.dev/Placed",
+    ]
+
+
+async def test_a_pod_that_the_scheduler_has_not_bound_for_long_is_not_placed() -> None:
+    site = Site()
+    site.waits()
+    site.change(text="the scheduler chooses the node, for its volumes", schedulingGates=[])
+    await site.sweep()
+    assert site.api.conditions == []
+    await site.sweep(10)
+    assert site.condition() == (
+        "False",
+        "WaitingForScheduler",
+        "the scheduler chooses the node, for its volumes",
+    )
+
+
+async def test_while_many_pods_get_their_nodes_nothing_is_written_for_a_minute() -> None:
+    site = Site()
+    names = [f"p{number}" for number in range(30)]
+    for name in names:
+        site.waits(name)
+        site.bind(name)
+    await site.sweep()
+    assert site.api.conditions == []
+    for second in range(1, 3):
+        await site.sweep(second)  # no more pods were bound
+    assert len(site.api.conditions) == 30
+
+
+async def test_if_pods_get_their_nodes_all_the_time_conditions_are_written_after_a_minute() -> None:
+    site = Site()
+    for second in range(0, 66, 5):
+        for number in range(11):
+            name = f"p{second}-{number}"
+            site.waits(name)
+            site.bind(name)
+        await site.sweep(second)
+        assert bool(site.api.conditions) == (second >= 60)
+    assert [key for key, _, _ in site.api.conditions][:11] == [f"default/p0-{number}" for number in range(11)]
+
+
+async def test_a_condition_that_another_controller_removes_is_written_again_every_half_minute() -> None:
+    site = Site()
+    site.waits()
+    site.bind()
+    for second in range(61):
+        raw = site.api.pods["default/p"]
+        site.api.has({**raw, "status": {}})
+        await site.sweep(second)
+    assert len(site.api.conditions) == 3
+
+
+async def test_who_does_not_lead_writes_nothing() -> None:
+    site = Site()
+    site.waits()
+    site.leads = False
+    await site.sweep()
+    assert site.api.conditions == []
+
+
+async def test_a_message_is_cut_to_the_length_of_a_condition() -> None:
+    site = Site()
+    site.waits(text="waiting: " + "x" * 40_000)
+    await site.sweep()
+    assert len(site.condition()[2]) == 32_768
+    await site.sweep(40)
+    assert len(site.api.conditions) == 1
