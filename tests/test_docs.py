@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
+from tests.cluster.cert_manager_build import version as cert_manager_version
 from tests.cluster.versions import pinned
 from tests.pages import console_lines
 from webhook.cli.app import app
@@ -142,6 +143,13 @@ def test_the_version_of_kubernetes_that_is_tested_is_that_of_the_control_plane()
     minor = version.rpartition(".")[0]
     assert f"| API server and kube-scheduler {minor} | tested |" in page
     assert f"run on version {version} |" in page
+
+
+def test_the_docs_name_the_cert_manager_that_the_tests_run() -> None:
+    version = cert_manager_version().removeprefix("v")
+    assert set(re.findall(r"cert-manager (\d+\.\d+\.\d+)", (ROOT / "docs" / "compatibility.md").read_text())) == {
+        version
+    }
 
 
 def test_pictures_have_no_character_that_ends_a_statement_of_mermaid() -> None:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from tests.chart.helm import CHART, Helm, Rendered
+from tests.chart.helm import CHART, Helm, RefusedError, Rendered
 from tests.chart.release import settings_of
 from tests.handlers import HandlerOf
 from webhook.app.rules_of_settings import rules_of
@@ -408,7 +408,8 @@ def test_cert_manager_makes_the_certificate_and_writes_ca_bundle(helm: Helm, mon
     rendered = helm.template(
         {"tls": {"mode": "CertManager", "names": ["10.0.0.7", "hook.example"]}, "webhook": {"annotations": {"a": "b"}}}
     )
-    certificate = rendered["Certificate"]
+    certificates = {each["metadata"]["name"]: each for each in rendered.of("Certificate")}
+    authority, certificate = (certificates[f"tw-topology-webhook-{name}"] for name in ("root-ca", "tls"))
     assert certificate["spec"]["dnsNames"] == [
         "tw-topology-webhook.placement.svc",
         "tw-topology-webhook.placement.svc.cluster.local",
@@ -416,7 +417,9 @@ def test_cert_manager_makes_the_certificate_and_writes_ca_bundle(helm: Helm, mon
         "hook.example",
     ]
     assert certificate["spec"]["ipAddresses"] == ["10.0.0.7"]
-    assert certificate["spec"]["issuerRef"]["name"] == rendered["Issuer"]["metadata"]["name"]
+    issuers = {each["metadata"]["name"]: each["spec"] for each in rendered.of("Issuer")}
+    assert issuers[certificate["spec"]["issuerRef"]["name"]] == {"ca": {"secretName": authority["spec"]["secretName"]}}
+    assert issuers[authority["spec"]["issuerRef"]["name"]] == {"selfSigned": {}}
     for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
         assert rendered[kind]["metadata"]["annotations"] == {
             "a": "b",
@@ -441,6 +444,15 @@ def test_an_issuer_of_the_users_takes_the_place_of_the_charts(helm: Helm) -> Non
     rendered = helm.template({"tls": {"mode": "CertManager", "certManager": {"issuerRef": issuer}}})
     assert rendered["Certificate"]["spec"]["issuerRef"] == issuer
     assert not rendered.of("Issuer")
+
+
+def test_no_serving_certificate_outlives_the_charts_own_ca(helm: Helm) -> None:
+    long = {"duration": "43801h"}
+    with pytest.raises(RefusedError, match=r"tls\.certManager\.duration: at most 43800h"):
+        helm.template({"tls": {"mode": "CertManager", "certManager": long}})
+    of_a_user = {"issuerRef": {"name": "corporate"}, **long}
+    rendered = helm.template({"tls": {"mode": "CertManager", "certManager": of_a_user}})
+    assert rendered["Certificate"]["spec"]["duration"] == "43801h"
 
 
 def test_what_the_user_says_of_pods_is_in_the_pods(helm: Helm) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cluster.assets import find_assets
+from tests.cluster.cert_manager_build import CertManagerFiles, find_cert_manager
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.gated import Pods, wait_until_known
 from tests.cluster.nodes import Machine, present
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 ASSETS: pytest.StashKey[Mapping[str, Path]] = pytest.StashKey()
 PROMTOOL: pytest.StashKey[Path] = pytest.StashKey()
+CERT_MANAGER: pytest.StashKey[CertManagerFiles] = pytest.StashKey()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -50,6 +52,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         session.config.stash[ASSETS] = find_assets(tell)
     if any(_needs(item, "promtool") for item in session.items):
         session.config.stash[PROMTOOL] = find_promtool(tell)
+    if any(_needs(item, "cert_manager_files") for item in session.items):
+        session.config.stash[CERT_MANAGER] = find_cert_manager(tell)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -76,6 +80,12 @@ def _needs(item: pytest.Item, *fixtures: str) -> bool:
 def promtool(pytestconfig: pytest.Config) -> Path:
     """Prometheus's promtool."""
     return pytestconfig.stash[PROMTOOL]
+
+
+@pytest.fixture(scope="session")
+def cert_manager_files(pytestconfig: pytest.Config) -> CertManagerFiles:
+    """cert-manager's program and chart."""
+    return pytestconfig.stash[CERT_MANAGER]
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,8 @@
 
 1. helm installs the chart with `webhook.url` set, so that the API server calls loopback. It has zero pods: no kubelet
    would run them, and they would take room on the nodes of a test.
-2. Each replica is the container of the rendered Deployment: its args and env, and the chart's ServiceAccount by a
-   token. Only its addresses and its kubeconfig differ.
+2. Each replica is the container of the rendered Deployment: its args and env, its Secrets as files, and the chart's
+   ServiceAccount by a token. Only its addresses and its kubeconfig differ.
 3. The API server shows a client certificate (admission_control.py), and the webhook requests it, unless a test changes
    that.
 4. Each replica has a Pod object, and the chart's Services lead to it (services.py). One replica is called directly,
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.cluster.api import ApiError
 from tests.cluster.control_plane import NotReadyError
+from tests.cluster.mounted_secret import local_paths, mounted_secrets
 from tests.cluster.ports import free_port
 from tests.cluster.process import Process, ProcessEndedError
 from tests.cluster.relay import relay
@@ -67,19 +68,30 @@ Images = Mapping[str, str | Path]
 class Replica:
     """One local process of the webhook."""
 
-    def __init__(self, plane: ControlPlane, name: str, container: Mapping[str, Any], account: str) -> None:
+    def __init__(self, plane: ControlPlane, name: str, pod_spec: Mapping[str, Any]) -> None:
         self.name = name
         self.program: list[str | Path] = [PROGRAM]
         """Tests may replace it; a replacement gets the same arguments."""
         self._plane = plane
-        self._container = container
-        self._kubeconfig = plane.service_account_kubeconfig(NAMESPACE, account)
+        self._kubeconfig = plane.service_account_kubeconfig(NAMESPACE, pod_spec["serviceAccountName"])
+        self._set(pod_spec)
 
-    def start(self, backend: Backend, container: Mapping[str, Any] | None = None) -> None:
-        """Start or restart the process on these ports; its log continues. container: None keeps the current one."""
-        self._container = container or self._container
+    def _set(self, pod_spec: Mapping[str, Any]) -> None:
+        (self._container,) = pod_spec["containers"]
+        folder = self._plane.folder / f"{self.name}-volumes"
+        folder.mkdir(exist_ok=True)
+        # A start mounts them again. Nothing else updates them.
+        self.secrets = mounted_secrets(self._plane.api, NAMESPACE, pod_spec, folder)
+
+    def start(self, backend: Backend, pod_spec: Mapping[str, Any] | None = None) -> None:
+        """Start or restart the process on these ports; its log continues. pod_spec: None keeps the current one."""
+        if pod_spec is not None:
+            self._set(pod_spec)
         if before := self._plane.guests.get(self.name):
             before.stop()
+        for secret in self.secrets.values():
+            self._plane.wait_for("a Secret to mount", secret.exists)
+            secret.update()
         self.backend = backend
         listen = {"bind-address": "127.0.0.1", "port": backend.port, "metrics-port": backend.health_port}
         flags = [f"--{name}={value}" for name, value in {**listen, "kubeconfig": self._kubeconfig}.items()]
@@ -98,8 +110,8 @@ class Replica:
         return self._plane.folder / f"{self.name}-client-ca.crt"
 
     def _environment(self) -> dict[str, str]:
-        """The container's environment, with a local path for the file that the kubelet would mount."""
-        environment = container_environment(self._container, self.name)
+        """The container's environment, with local paths for the files that the kubelet would mount."""
+        environment = local_paths(container_environment(self._container, self.name), self.secrets)
         if _CLIENT_CA_FILE in environment:
             path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{RELEASE}-client-ca"
             self.client_ca.write_text(self._plane.api.get(path)["data"]["ca.crt"])
@@ -208,7 +220,7 @@ class LocalWebhook:
         replica.process.stop()
         self.services.replace_pod(replica.name, template)
         replica.program = self._program(template)
-        replica.start(replica.backend, template["spec"]["containers"][0])
+        replica.start(replica.backend, template["spec"])
         replica.wait_until_ready()
 
     def add_replica(self, backend: Backend) -> Replica:
@@ -216,7 +228,7 @@ class LocalWebhook:
         template = self._template()
         name = f"{RELEASE}-{len(self.replicas)}"
         (self._plane.folder / f"{name}.log").unlink(missing_ok=True)  # from an earlier installation
-        replica = Replica(self._plane, name, template["spec"]["containers"][0], template["spec"]["serviceAccountName"])
+        replica = Replica(self._plane, name, template["spec"])
         replica.program = self._program(template)
         replica.start(backend)
         self.services.add_pod(name, template, lambda: replica.backend)
