@@ -185,6 +185,14 @@ class ClusterCache(PodAssumptions):
             return None
         return self.as_managed(pod)
 
+    def pods_on(self, node: str) -> tuple[ResidentPod, ...]:
+        """The pods bound to a node that have not ended, unordered."""
+        return self._assumed_pods.bound_to(node)
+
+    def current_time(self) -> float:
+        """Seconds since the epoch, by the clock that ages are compared with."""
+        return self._clock()
+
     def waiting_pods(self) -> Mapping[str, Raw]:
         """The pods that are not bound, by namespace/name. The result must not be changed.
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from webhook.cli import audit, doctor, tree
+from webhook.cli import audit, doctor, nodes, tree
 from webhook.cli.explain import explain
 from webhook.cli.page import page
 from webhook.cli.review import review
@@ -44,6 +44,7 @@ app.command("tree", epilog=tree.EXAMPLES)(tree.tree)
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
 app.command("audit", epilog=audit.EXAMPLES)(audit.audit)
 app.command("page")(page)
+app.command("nodes", epilog=nodes.EXAMPLES)(nodes.nodes)
 app.command("serve")(serve)
 app.command("ungate")(ungate)
 

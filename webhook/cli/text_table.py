@@ -74,6 +74,14 @@ def short_amount(resource: str, amount: int) -> str:
     return str(amount)
 
 
+def short_duration(seconds: int) -> str:
+    """A time span as kubectl prints ages: 45s, 12m, 3h, 2d."""
+    for length, name in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= 2 * length:
+            return f"{seconds // length}{name}"
+    return f"{seconds}s"
+
+
 def resource_title(resource: str) -> str:
     """The heading of a resource: CPU, MEMORY, GPU."""
     return resource.rpartition("/")[2].upper()

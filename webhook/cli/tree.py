@@ -9,6 +9,7 @@ from webhook.cache.cluster_cache import ClusterCache
 from webhook.cli.command import CLUSTER_SETTINGS, Output, Outputs, Snapshots, answering, read_cluster, warn, write
 from webhook.cli.documents import InputError
 from webhook.cli.render_tree import print_trees
+from webhook.cli.resource_flag import Resources, resources_of
 from webhook.cli.setting_flags import with_setting_flags
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.errors import UserError
@@ -17,7 +18,6 @@ from webhook.model.quoted import quoted
 from webhook.model.topology import Topology
 from webhook.views.as_json import as_json
 from webhook.views.domains import TopologyView, depth_of, topology_view, tree_of, usual_depth
-from webhook.views.node_amounts import offered_resources, usual_resources
 
 EXAMPLES: Final = """\b
 Examples:
@@ -41,14 +41,7 @@ def tree(
             "number; 0 is the whole cluster. Without it, the finest level with at most 100 domains.",
         ),
     ] = None,
-    resource: Annotated[
-        str | None,
-        typer.Option(
-            "--resource",
-            metavar="NAME,…",
-            help="Resources to show, as in pods' requests. Without it, cpu, memory and the commonest devices.",
-        ),
-    ] = None,
+    resource: Resources = None,
     output: Outputs = Output.TABLE,
     **flags: str | None,
 ) -> None:
@@ -78,7 +71,7 @@ with_setting_flags(tree, CLUSTER_SETTINGS)
 def _views(cache: ClusterCache, name: str | None, depth: str | None, resource: str | None) -> tuple[TopologyView, ...]:
     snapshot, trees = cache.snapshot(), TopologyTrees()
     topologies = _topologies(cache, name)
-    resources = usual_resources(snapshot.nodes) if resource is None else _resources(resource, cache)
+    resources = resources_of(resource, cache)
     built = [tree_of(snapshot.nodes, each, trees) for each in topologies]
     levels: list[int] = []
     faults: list[UserError] = []
@@ -107,17 +100,3 @@ def _topologies(cache: ClusterCache, name: str | None) -> list[Topology | None]:
             f"--topology: {quoted(name)} is no Topology of the cluster. There are: {names}.{did_you_mean(name, known)}"
         )
     return [known[name]]
-
-
-def _resources(text: str, cache: ClusterCache) -> tuple[str, ...]:
-    offered = offered_resources(cache.snapshot().nodes)
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-    if not names:
-        raise InputError(f"--resource: {quoted(text)} names no resource. Nodes offer: {', '.join(offered)}.")
-    for name in names:
-        if name not in offered:
-            raise InputError(
-                f"--resource: no node offers {quoted(name)}. Nodes offer: {', '.join(offered)}."
-                f"{did_you_mean(name, offered)}"
-            )
-    return names

@@ -91,6 +91,8 @@ class NodeTopology:
     publisher: Publisher = Publisher.SUBTRACTS
     written_at: int | None = None
     """When its zones last changed, in seconds since the epoch by the API server's clock; None = not known."""
+    written_by: str = ""
+    """The field manager that wrote the zones then; empty = not known."""
     problems: tuple[str, ...] = ()
     """What was left out and why, as sentences for a log."""
 
@@ -105,6 +107,7 @@ class NodeTopology:
         config.read_attributes(attributes)
         plugin = PluginConfig.read(policies, attributes)
         annotations: Mapping[str, str] = metadata.get("annotations") or NO_FIELDS
+        written_at, written_by = _written(metadata.get("managedFields"))
         return cls(
             node=metadata.get("name", ""),
             policy=config.policy,
@@ -117,7 +120,8 @@ class NodeTopology:
             fingerprint=config.fingerprint or annotations.get(names.PODS_FINGERPRINT_ANNOTATION),
             fingerprint_method=config.fingerprint_method,
             publisher=_publisher(metadata.get("labels") or NO_FIELDS, annotations),
-            written_at=_written_at(metadata.get("managedFields")),
+            written_at=written_at,
+            written_by=written_by,
             problems=told(problems),
         )
 
@@ -129,14 +133,16 @@ def _publisher(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Pub
     return Publisher.SUBTRACTS
 
 
-def _written_at(managed_fields: object) -> int | None:
-    """The last time at which any manager changed the zones; changes of labels do not count."""
+def _written(managed_fields: object) -> tuple[int | None, str]:
+    """The last time at which any manager changed the zones, and that manager; changes of labels do not count."""
     times = [
-        epoch_seconds(entry.get("time"))
+        (time, str(entry.get("manager") or "")[:_LONGEST_NAME])
         for entry in (managed_fields if isinstance(managed_fields, list) else ())
         if isinstance(entry, dict) and not _ZONE_FIELDS.isdisjoint(entry.get("fieldsV1") or ())
+        if (time := epoch_seconds(entry.get("time"))) is not None
     ]
-    return max((time for time in times if time is not None), default=None)
+    time, manager = max(times, default=(None, ""))
+    return time, intern(manager)
 
 
 def _zones(raw: Mapping[str, Any], problems: list[str]) -> tuple[Zone, ...]:

@@ -1,10 +1,8 @@
 """`topology-webhook tree`: the same numbers for people and for programs."""
 
 import io
-import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -13,23 +11,16 @@ from rich.console import Console
 from tests.builders.nodes import node
 from tests.builders.pods import bound
 from tests.builders.topologies import topology
+from tests.unit.cli.cluster_files import DOCS, fields_of, written
 from tests.unit.cli.conftest import Outcome, run_command
 from tests.unit.views.racks import GPU, RACK, ZONE, cluster
 from webhook.cli.render_tree import print_trees
 from webhook.views.domains import DomainView, FreeAmounts, TopologyView
 
-DOCS = Path(__file__).parents[3] / "docs" / "cli.md"
-
 
 @pytest.fixture
 def snapshot(tmp_path: Path) -> Path:
     return written(tmp_path, *cluster())
-
-
-def written(folder: Path, *objects: dict[str, Any]) -> Path:
-    file = folder / "cluster.json"
-    file.write_text("\n".join(map(json.dumps, objects)))
-    return file
 
 
 def tree(snapshot: Path, *arguments: object) -> Outcome:
@@ -46,13 +37,6 @@ def test_the_table_is_that_of_the_docs(snapshot: Path) -> None:
 def test_json_and_yaml_are_the_same_value(snapshot: Path) -> None:
     as_json = tree(snapshot, "-o", "json").json
     assert yaml.safe_load(tree(snapshot, "-o", "yaml").stdout) == as_json
-
-
-def fields_of(record: str) -> set[str]:
-    """The fields that docs/cli.md lists for a record."""
-    _, _, section = DOCS.read_text().partition(f"\n### {record}\n")
-    rows = re.findall(r"^\| (`[^|]*`) \|", section.partition("\n#")[0], re.MULTILINE)
-    return {name for row in rows for name in re.findall(r"`(\w+)`", row)}
 
 
 def test_the_json_has_the_documented_fields_and_types(snapshot: Path) -> None:

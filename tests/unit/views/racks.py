@@ -2,7 +2,7 @@
 
     zone-a ─┬─ rack-1 ── n0 [8 3]  n1 [0 16]        [free of 16 CPUs, per NUMA node]
             └─ rack-2 ── n2 [16 16], cordoned
-    zone-b ─── rack-1 ── n3 [5 16]
+    zone-b ─── rack-1 ── n3 [15 16]
     (none) ───────────── n4, without NRT
 
 Each node has 32 CPUs and 4 GPUs, 2 on each NUMA node.
@@ -21,7 +21,7 @@ free CPUs in NUMA node 0, and 10.5 as a whole; n4 publishes no NUMA nodes.
 
 from typing import Any
 
-from tests.builders.nodes import node, nrt
+from tests.builders.nodes import node, nrt, resource, zone
 from tests.builders.pods import bound
 from tests.builders.topologies import topology
 
@@ -39,7 +39,18 @@ WRITTEN = {
 def machine(name: str, free: tuple[int, ...], gpus: tuple[int, ...], labels: dict[str, str], **spec: Any) -> list[Any]:
     """A node and, if it has NUMA nodes, its NRT."""
     itself = node(name=name, cpus=32, devices={GPU: 4}, labels=labels, **spec)
-    return [itself, nrt(node=name, free=free, devices={GPU: gpus}, metadata=WRITTEN)] if free else [itself]
+    zones = [
+        zone(
+            numa_id=number,
+            resources=[
+                resource(name="cpu", capacity=16, available=cpus),
+                resource(name="memory", capacity="64Gi"),
+                resource(name=GPU, capacity=2, available=gpus[number]),
+            ],
+        )
+        for number, cpus in enumerate(free)
+    ]
+    return [itself, nrt(node=name, zones=zones, metadata=WRITTEN)] if free else [itself]
 
 
 def cluster() -> list[dict[str, Any]]:
@@ -49,7 +60,7 @@ def cluster() -> list[dict[str, Any]]:
         *machine("n0", (8, 3), (0, 2), {ZONE: "zone-a", RACK: "rack-1"}),
         *machine("n1", (0, 16), (2, 2), {ZONE: "zone-a", RACK: "rack-1"}),
         *machine("n2", (16, 16), (2, 2), {ZONE: "zone-a", RACK: "rack-2"}, unschedulable=True),
-        *machine("n3", (5, 16), (2, 2), {ZONE: "zone-b", RACK: "rack-1"}),
+        *machine("n3", (15, 16), (2, 2), {ZONE: "zone-b", RACK: "rack-1"}),
         *machine("n4", (), (), {}),
         bound(name="a0", node="n0", cpu=8, devices={GPU: 2}),
         bound(name="b0", node="n0", cpu=13, numa=None),

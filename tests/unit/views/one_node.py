@@ -1,0 +1,32 @@
+"""The details of the node n0, and pods on it."""
+
+from typing import Any
+
+from tests.builders.clusters import put
+from webhook.cache.cluster_cache import ClusterCache
+from webhook.model.hint_key import UnverifiedHints
+from webhook.views.nodes import NodeDetails, node_details
+
+# 2030-01-01T02:00:00Z, when the NRTs were written.
+WRITTEN_AT = 1_893_463_200
+
+
+def hinted(numa: int, cpus: int) -> dict[str, str]:
+    hint = f'{{"node":"n0","numaNodeResources":[{{"node":{numa},"resources":{{"cpu":"{cpus}"}}}}]}}'
+    return {"topology-webhook.dev/numa": hint}
+
+
+def bound_at(hour: int) -> dict[str, Any]:
+    return {"conditions": [
+        {"type": "PodScheduled", "status": "True", "lastTransitionTime": f"2030-01-01T{hour:02}:00:00Z"}
+    ]}  # fmt: skip
+
+
+def details(*objects: dict[str, Any], now: float = WRITTEN_AT + 3_600) -> NodeDetails:
+    cache = ClusterCache(clock=lambda: now)
+    cache.use_hint_key(UnverifiedHints(b""))
+    for raw in objects:
+        put(cache, raw)
+    found = node_details(cache, "n0")
+    assert found is not None
+    return found

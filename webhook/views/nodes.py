@@ -1,0 +1,232 @@
+"""The nodes: what is free on each NUMA node, how the kubelet aligns pods, and how old that knowledge is.
+
+A node's details add the pods on it with their NUMA nodes, and what is reserved beyond what its exporter reports.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from webhook.cache.cluster_cache import ClusterCache
+from webhook.engine.arrays import NO_ZONE, UNLISTED
+from webhook.engine.snapshot.ledger import Reservation
+from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.model.hint import NUMANodeAmounts
+from webhook.model.node import Node
+from webhook.model.nrt import NodeTopology, Publisher
+from webhook.model.policy import NUMAPolicy, Scope
+from webhook.model.resident import ResidentPod
+from webhook.model.resources import PODS
+
+# Nodes have up to 64 NUMA nodes, and cells are Python records: views of all nodes name few resources.
+_PUBLISHED = {Publisher.SUBTRACTS: "Free", Publisher.TOTAL: "Total"}
+
+
+@dataclass(frozen=True, slots=True)
+class NUMANodeAmount:
+    """One resource of a NUMA node, in engine units."""
+
+    resource: str
+    free: int
+    """What a pod can still get: as published, minus what pods hold that is not reported yet."""
+    allocatable: int
+    capacity: int
+
+
+@dataclass(frozen=True, slots=True)
+class NUMANodeView:
+    """One NUMA node."""
+
+    id: int
+    amounts: tuple[NUMANodeAmount, ...]
+    """Of the resources that it lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAmount:
+    """One resource of the node as a whole, in engine units."""
+
+    resource: str
+    free: int
+    """Allocatable minus the requests of its pods and of pods on their way to it; negative if over-committed."""
+    allocatable: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyReport:
+    """What is known of the NodeResourceTopology itself."""
+
+    published: str
+    """What its `available` means: "Free", or "Total" (koordlet)."""
+    written_by: str
+    """The field manager that wrote the zones; empty if not known."""
+    age_seconds: int | None
+    """Since the zones changed; None if not known."""
+    has_fingerprint: bool
+    """Whether it says which pods it reports."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A node."""
+
+    name: str
+    ready: bool
+    cordoned: bool
+    taints: tuple[str, ...]
+    """key=value:effect."""
+    policy: str
+    """The Topology Manager's, in the kubelet's spelling; "unknown" if what the node publishes cannot be read."""
+    policy_source: str
+    """"Label", "NodeResourceTopology", or "None"."""
+    policies_disagree: bool
+    """Whether the label and the NodeResourceTopology name different policies."""
+    scope: str
+    topology: TopologyReport | None
+    """None: it has no NodeResourceTopology."""
+    pods: int
+    """Bound to it and not ended."""
+    amounts: tuple[NodeAmount, ...]
+    numa_nodes: tuple[NUMANodeView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NUMAShare:
+    """What a pod holds of one NUMA node: resource -> amount in engine units."""
+
+    id: int
+    amounts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PodOnNode:
+    """A pod that is bound to the node."""
+
+    namespace: str
+    name: str
+    qos: str
+    policy: str
+    """The policy that it asks for, as Koordinator spells it; empty: none."""
+    requests: Mapping[str, int]
+    numa_nodes: tuple[NUMAShare, ...] | None
+    """Its hint; None without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationView:
+    """What is kept for a pod beyond what the node's objects show."""
+
+    namespace: str
+    name: str
+    bound: bool
+    """Whether the pod is bound to the node: then the NodeResourceTopology does not report it yet."""
+    numa_nodes: tuple[NUMAShare, ...]
+    requests: Mapping[str, int]
+    """On the node as a whole; empty for a bound pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDetails:
+    """A node with its pods, by name."""
+
+    node: NodeView
+    pods: tuple[PodOnNode, ...]
+    reservations: tuple[ReservationView, ...]
+
+
+def node_views(cache: ClusterCache, resources: Iterable[str]) -> tuple[NodeView, ...]:
+    """All nodes, by name. resources: those to show, which some node offers."""
+    snapshot = cache.snapshot().nodes
+    rows = _Rows(cache, snapshot, tuple(resources))
+    return tuple(rows.view(n) for n in snapshot.node_arrays.order.tolist())
+
+
+def node_details(cache: ClusterCache, name: str) -> NodeDetails | None:
+    """A node with all resources that it or a NUMA node of it has; None if it is unknown."""
+    node, snapshot = cache.state.nodes.get(name), cache.snapshot().nodes
+    if node is None or name not in snapshot.node_arrays.index:
+        return None
+    topology = cache.state.topologies.get(name)
+    listed = {each for zone in topology.zones for each in zone.resources} if topology else set()
+    own = sorted((listed | node.allocatable.keys()) - {PODS}, key=lambda each: ("/" in each, each))
+    view = _Rows(cache, snapshot, tuple(own)).view(snapshot.node_arrays.index[name])
+    bound = sorted(cache.pods_on(name), key=lambda pod: pod.key)
+    keys = {pod.key for pod in bound}
+    reserved = sorted((each for each in snapshot.ledger or () if each.node == name), key=lambda each: each.pod)
+    return NodeDetails(
+        view, tuple(map(_pod, bound)), tuple(_reservation(each, bound=each.pod in keys) for each in reserved)
+    )
+
+
+class _Rows:
+    """The engine's arrays of some resources as records."""
+
+    def __init__(self, cache: ClusterCache, snapshot: Snapshot, resources: Sequence[str]) -> None:
+        self._cache = cache
+        self._now = cache.current_time()
+        self._snapshot = snapshot = snapshot.covering(resources)
+        self._arrays = snapshot.node_arrays
+        rows = [(name, self._arrays.resources.find(name)) for name in resources]
+        self._rows = [(name, row) for name, row in rows if row >= 0]
+        self._free = {row: (snapshot.free(row), snapshot.node_free(row)) for _, row in self._rows}
+
+    def view(self, n: int) -> NodeView:
+        """The node with this index."""
+        name = self._arrays.names[n]
+        node, topology = self._cache.state.nodes[name], self._cache.state.topologies.get(name)
+        unknown = name in self._arrays.unknown_policies
+        return NodeView(
+            name,
+            bool(self._arrays.ready[n]),
+            bool(self._arrays.unschedulable[n]),
+            tuple(f"{taint.key}={taint.value}:{taint.effect}" for taint in node.taints),
+            "unknown" if unknown else NUMAPolicy(int(self._arrays.policy[n])).kubelet,
+            _policy_source(node, topology),
+            bool(topology and not topology.unknown_policy and node.policy_label not in {None, topology.policy}),
+            Scope(int(self._arrays.scope[n])).kubelet,
+            None if topology is None else _report(topology, self._now),
+            len(self._cache.pods_on(name)),
+            tuple(self._amounts(n)),
+            tuple(
+                NUMANodeView(numa_id, tuple(self._numa_amounts(z, n)))
+                for z, numa_id in enumerate(self._arrays.zone_ids[:, n].tolist())
+                if numa_id != NO_ZONE
+            ),
+        )
+
+    def _amounts(self, n: int) -> Iterable[NodeAmount]:
+        for name, row in self._rows:
+            if (whole := int(self._arrays.allocatable[row, n])) != UNLISTED:
+                yield NodeAmount(name, int(self._free[row][1][n]), whole)
+
+    def _numa_amounts(self, z: int, n: int) -> Iterable[NUMANodeAmount]:
+        for name, row in self._rows:
+            if (free := int(self._free[row][0][z, n])) != UNLISTED:
+                allocatable, capacity = self._arrays.zone_allocatable[row, z, n], self._arrays.capacity[row, z, n]
+                yield NUMANodeAmount(name, free, int(allocatable), int(capacity))
+
+
+def _policy_source(node: Node, topology: NodeTopology | None) -> str:
+    if node.policy_label is not None or node.unknown_policy:
+        return "Label"
+    return "None" if topology is None else "NodeResourceTopology"
+
+
+def _report(topology: NodeTopology, now: float) -> TopologyReport:
+    age = None if topology.written_at is None else max(0, int(now - topology.written_at))
+    return TopologyReport(_PUBLISHED[topology.publisher], topology.written_by, age, topology.fingerprint is not None)
+
+
+def _pod(pod: ResidentPod) -> PodOnNode:
+    hint = None if pod.hint is None else _shares(pod.hint)
+    policy = pod.policy.koordinator if pod.policy else ""
+    return PodOnNode(pod.namespace, pod.name, pod.qos.value, policy, dict(pod.requests), hint)
+
+
+def _reservation(reservation: Reservation, *, bound: bool) -> ReservationView:
+    namespace, _, name = reservation.pod.partition("/")
+    requests = {resource: amount for resource, amount in reservation.requests.items() if resource != PODS}
+    return ReservationView(namespace, name, bound, _shares(tuple(reservation.numa.items())), requests)
+
+
+def _shares(numa_nodes: NUMANodeAmounts) -> tuple[NUMAShare, ...]:
+    return tuple(NUMAShare(numa_id, dict(amounts)) for numa_id, amounts in sorted(numa_nodes, key=lambda one: one[0]))
