@@ -4,7 +4,9 @@ tests/integration/test_doctor.py runs it on the control plane.
 """
 
 import os
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,18 +18,19 @@ from tests.builders.nodes import node, nrt
 from tests.builders.pods import GATES, created
 from tests.builders.times import SECOND, stamp, written
 from webhook.cli.app import app
+from webhook.cli.diagnosis.checks import NAMES
 from webhook.cli.diagnosis.configurations import judge_configuration, judge_protection
 from webhook.cli.diagnosis.finding import Finding, Level, some
 from webhook.cli.diagnosis.nodes import (
     Fleet,
     judge_exporters,
     judge_policies,
-    judge_version,
     judge_waiting,
     take_pod,
 )
 from webhook.cli.diagnosis.replicas import judge_leader, judge_replicas, judge_versions
 from webhook.cli.diagnosis.rights import judge_clocks, leader_skew
+from webhook.cli.diagnosis.served import judge_version
 from webhook.cli.diagnosis.trial_pods import BAD, judge_admitted, judge_denial, judge_refusal, trial_pod
 from webhook.kube.api_errors import APIError
 from webhook.model.errors import UserError
@@ -49,6 +52,13 @@ OK, WARN, FAIL = Level.OK, Level.WARN, Level.FAIL
 def run(*arguments: object) -> Result:
     environment = dict.fromkeys((name for name in os.environ if name.startswith("KUBE")), None)
     return CliRunner().invoke(app, ["doctor", *map(str, arguments)], env=environment)
+
+
+def test_every_check_is_documented_in_its_order() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
+    section = page.partition("## Check an installation\n")[2].partition("\n## ")[0]
+    table = section.partition("| check | fails if | warns if |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE) == list(NAMES)
 
 
 @pytest.mark.parametrize("flag", ["--name", "--namespace", "--trial-namespace"])

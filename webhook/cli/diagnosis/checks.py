@@ -6,17 +6,11 @@ from typing import Final
 
 from webhook.cli.diagnosis.configurations import configurations, protection
 from webhook.cli.diagnosis.finding import Finding, Level, fail, warn
-from webhook.cli.diagnosis.nodes import (
-    crds,
-    judge_exporters,
-    judge_policies,
-    judge_waiting,
-    kubernetes,
-    read_fleet,
-)
+from webhook.cli.diagnosis.nodes import judge_exporters, judge_policies, judge_waiting, read_fleet
 from webhook.cli.diagnosis.release import Release
 from webhook.cli.diagnosis.replicas import leader, replicas, versions
 from webhook.cli.diagnosis.rights import account_rights, clocks
+from webhook.cli.diagnosis.served import crds, kubernetes
 from webhook.cli.diagnosis.trial_pods import bad_pod, good_pod
 from webhook.kube.api_errors import APIError, ClusterError
 

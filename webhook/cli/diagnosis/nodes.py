@@ -1,4 +1,4 @@
-"""What the cluster serves, what exporters publish, and the pods that wait."""
+"""The nodes, what exporters publish of them, and the pods that wait."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from webhook.cli.diagnosis.finding import Finding, fail, ok, some, warn
 from webhook.cli.diagnosis.release import Release
 from webhook.engine.snapshot.node_policy import unknown_policy
 from webhook.kube.api_errors import mapping_or_empty
-from webhook.kube.discovery import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGIES, locate
+from webhook.kube.discovery import NODE_RESOURCE_TOPOLOGIES, locate
 from webhook.kube.resource import Raw, Resource
 from webhook.model.errors import UserError
 from webhook.model.gates import has_gate
@@ -18,41 +18,9 @@ from webhook.model.policy import NUMAPolicy
 from webhook.model.resident import ResidentPod
 from webhook.model.timestamps import epoch_seconds
 
-# The first minor version with scheduling gates and CEL match conditions that are stable.
-_OLDEST: Final = (1, 30)
 # Two periods of an exporter, as settings.nrtAgeSeconds.
 _FRESH_SECONDS: Final = 120
 _EXPORTERS: Final = "install node-feature-discovery, resource-topology-exporter or koordlet (docs/tutorial.md)"
-
-
-async def kubernetes(release: Release) -> list[Finding]:
-    """Whether the API server is new enough."""
-    answer = await release.client.get("/version")
-    return [judge_version(str(answer.get("major")), str(answer.get("minor")), release.client.host)]
-
-
-def judge_version(major: str, minor: str, host: str) -> Finding:
-    """Providers append to the minor version: 33+."""
-    numbers = [int("".join(filter(str.isdigit, text)) or 0) for text in (major, minor)]
-    if tuple(numbers) < _OLDEST:
-        oldest = ".".join(map(str, _OLDEST))
-        return fail(f"{host} is Kubernetes {major}.{minor}, older than {oldest}", f"upgrade it to {oldest} or newer")
-    return ok(f"{host} is Kubernetes {major}.{minor}")
-
-
-async def crds(release: Release) -> list[Finding]:
-    """Whether the kinds exist that the service reads."""
-    topologies = await locate(release.client, NODE_RESOURCE_TOPOLOGIES)
-    racks = [wanted for wanted in (KAI_TOPOLOGIES, KUEUE_TOPOLOGIES) if await locate(release.client, wanted)]
-    apply = "kubectl apply --server-side -f crds/"
-    found = []
-    if topologies is None:
-        text = "noderesourcetopologies.topology.node.k8s.io is not served: pods with a NUMA policy wait"
-        found.append(fail(text, apply))
-    if not racks:
-        found.append(warn("no kind Topology is served: no gang can ask for a rack", apply))
-    served = [wanted.name for wanted in ((NODE_RESOURCE_TOPOLOGIES,) if topologies else ()) + tuple(racks)]
-    return found or [ok(f"served: {', '.join(served)}")]
 
 
 @dataclass(slots=True)

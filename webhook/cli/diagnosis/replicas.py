@@ -51,7 +51,7 @@ async def versions(release: Release) -> list[Finding]:
 
 def judge_versions(deployment: Raw, pods: list[Raw]) -> list[Finding]:
     """An old image: a roll-out is under way, or it hangs."""
-    (wanted,) = (each["image"] for each in deployment["spec"]["template"]["spec"]["containers"][:1])
+    wanted = deployment["spec"]["template"]["spec"]["containers"][0]["image"]
     old = [pod["metadata"]["name"] for pod in pods if pod["spec"]["containers"][0]["image"] != wanted]
     found = []
     if old:
