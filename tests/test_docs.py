@@ -12,7 +12,7 @@ import pytest
 import typer.main
 
 from tests.cluster.cert_manager_build import version as cert_manager_version
-from tests.cluster.versions import pinned
+from tests.cluster.versions import module_of, pinned, versions
 from tests.pages import console_lines
 from webhook.cli.app import app
 from webhook.engine.reason import REASONS
@@ -137,12 +137,11 @@ def test_what_is_called_tested_names_tests_that_exist(page: str) -> None:
         assert not test or f"def {test}(" in (ROOT / path).read_text(), test
 
 
-def test_the_version_of_kubernetes_that_is_tested_is_that_of_the_control_plane() -> None:
+def test_the_versions_of_kubernetes_in_the_table_are_those_that_can_be_tested() -> None:
     page = (ROOT / "docs" / "compatibility.md").read_text()
-    version = pinned("k8s.io/kubernetes").removeprefix("v")
-    minor = version.rpartition(".")[0]
-    assert f"| API server and kube-scheduler {minor} | tested |" in page
-    assert f"run on version {version} |" in page
+    rows = re.findall(r"^\| Kubernetes (\S+) \((\S+)\) \|", page, re.MULTILINE)
+    releases = {version: pinned("k8s.io/kubernetes", module_of(version)) for version in versions()}
+    assert rows == [(version, release.removeprefix("v")) for version, release in releases.items()]
 
 
 def test_the_docs_name_the_cert_manager_that_the_tests_run() -> None:
