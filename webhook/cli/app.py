@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from webhook.cli import audit, doctor, nodes, tree
+from webhook.cli import audit, doctor, nodes, tree, waiting
 from webhook.cli.explain import explain
 from webhook.cli.page import page
 from webhook.cli.review import review
@@ -45,6 +45,7 @@ app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
 app.command("audit", epilog=audit.EXAMPLES)(audit.audit)
 app.command("page")(page)
 app.command("nodes", epilog=nodes.EXAMPLES)(nodes.nodes)
+app.command("waiting", epilog=waiting.EXAMPLES)(waiting.waiting)
 app.command("serve")(serve)
 app.command("ungate")(ungate)
 

@@ -1,0 +1,92 @@
+"""`topology-webhook waiting`: pods, and gangs as one line."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.builders.pods import bound, created, gated
+from tests.unit.cli.cluster_files import fields_of, written
+from tests.unit.cli.conftest import Outcome, run_command
+from tests.unit.views.racks import machine
+from webhook.model.names import PLACEMENT
+
+# The newest time in the snapshot is 02:00, when the NRT was written.
+UNSCHEDULABLE = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]
+
+
+def waiting_cluster() -> list[dict[str, Any]]:
+    other_gate = [{"name": "example.com/quota"}]
+    return [
+        *machine("n0", (16, 16), (2, 2), {}),
+        gated(name="alone", second=30, annotations={PLACEMENT: "waiting: none of 1 nodes fits now\nexcluded: 1 full"}),
+        gated(name="g-1", group="train", second=10, annotations={PLACEMENT: "waiting: 1 of 3 members is missing"}),
+        gated(name="g-0", group="train", second=5, annotations={PLACEMENT: "waiting: first"}),
+        bound(name="g-2", group="train", node="n0", cpu=1),
+        created(name="held", second=40, schedulingGates=other_gate),
+        {**created(name="stuck", second=50), "status": {"conditions": UNSCHEDULABLE}},
+        created(name="unmanaged", numa=None),
+        gated(name="going", metadata={"deletionTimestamp": "2030-01-01T00:00:00Z"}),
+    ]
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> Path:
+    return written(tmp_path, *waiting_cluster())
+
+
+def waiting(snapshot: Path, *arguments: object) -> Outcome:
+    return run_command("waiting", *arguments, cluster=snapshot)
+
+
+def test_a_line_for_each_pod_and_gang_the_longest_first(snapshot: Path) -> None:
+    printed = waiting(snapshot)
+    assert (printed.code, printed.stderr) == (0, "")
+    assert [" ".join(line.split()) for line in printed.stdout.splitlines()] == [
+        "NAMESPACE NAME PODS WAITS FOR SINCE WHY",
+        "default train 2/3 Service 119m waiting: first",
+        "default alone 1 Service 119m waiting: none of 1 nodes fits now; excluded: 1 full",
+        "default held 1 OtherGates 119m -",
+        "default stuck 1 Scheduler 119m 0/1 nodes",
+    ]
+
+
+def test_the_json_has_the_documented_fields(snapshot: Path) -> None:
+    answer = waiting(snapshot, "-o", "json").json
+    assert yaml.safe_load(waiting(snapshot, "-o", "yaml").stdout) == answer
+    gang, alone, *_ = answer["waiting"]
+    assert {frozenset(each) for each in answer["waiting"]} == {frozenset(fields_of("WaitingView"))}
+    assert {frozenset(each) for each in gang["pods"]} == {frozenset(fields_of("WaitingPod"))}
+    assert (gang["gang"], gang["withNode"], gang["seconds"]) == (True, 1, 7_195)
+    assert [pod["name"] for pod in gang["pods"]] == ["g-0", "g-1"]
+    assert alone["pods"] == [
+        {
+            "name": "alone",
+            "waitsFor": "Service",
+            "node": "",
+            "seconds": 7_170,
+            "reason": "waiting: none of 1 nodes fits now; excluded: 1 full",
+        }
+    ]
+
+
+def test_a_pod_that_is_assigned_and_not_bound_yet_names_its_node(tmp_path: Path) -> None:
+    hint = '{"node":"n0","numaNodeResources":[{"node":1,"resources":{"cpu":"8"}}]}'
+    raw = created(name="p", annotations={"topology-webhook.dev/numa": hint})
+    answer = waiting(written(tmp_path, *machine("n0", (16, 16), (2, 2), {}), raw), "-o", "json").json
+    assert answer["waiting"][0]["pods"][0]["node"] == "n0"
+
+
+def test_nothing_waits(tmp_path: Path) -> None:
+    file = written(tmp_path, *machine("n0", (16, 16), (2, 2), {}))
+    assert waiting(file).stdout == "nothing waits\n"
+    assert waiting(file, "-o", "json").json == {"waiting": []}
+
+
+def test_reasons_are_escaped_and_short(tmp_path: Path) -> None:
+    evil = "\x1b[2J\u202e" + "x" * 100_000
+    raw = gated(name="p", group=evil, annotations={PLACEMENT: evil})
+    printed = waiting(written(tmp_path, *machine("n0", (16, 16), (2, 2), {}), raw)).stdout
+    assert all(character.isprintable() or character == "\n" for character in printed)
+    assert max(map(len, printed.splitlines())) < 500

@@ -1,0 +1,106 @@
+"""What waits for a node, since when and why: single pods, and gangs as one entry with their members.
+
+The reason is what the service wrote into the pod; without it, what the scheduler reports of its last attempt.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from webhook.cache.cluster_cache import ClusterCache
+from webhook.cache.delegated_pods import last_failure
+from webhook.cache.unmanaged import is_annotated
+from webhook.model.gates import is_gated, waits_for_us_alone
+from webhook.model.membership import membership_of
+from webhook.model.names import PLACEMENT
+from webhook.model.timestamps import epoch_seconds
+
+Raw = Mapping[str, Any]
+
+
+class WaitsFor(StrEnum):
+    """Whose turn it is."""
+
+    SERVICE = "Service"
+    """The pod waits behind the service's gate."""
+    OTHER_GATES = "OtherGates"
+    """Another controller has to remove its gate first."""
+    SCHEDULER = "Scheduler"
+    """It has no gate; the scheduler has to bind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingPod:
+    """One pod without a node, or with one that it is not bound to yet."""
+
+    name: str
+    waits_for: WaitsFor
+    node: str
+    """The node that it is assigned to; empty if none is."""
+    seconds: int | None
+    """Since its creation; None if not known."""
+    reason: str
+    """Empty if nothing is reported yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingView:
+    """A pod, or a gang with members that wait."""
+
+    namespace: str
+    name: str
+    gang: bool
+    seconds: int | None
+    """Of the pod that has waited longest."""
+    with_node: int
+    """Members of the gang that have a node."""
+    reason: str
+    """That of the pod that has waited longest."""
+    pods: tuple[WaitingPod, ...]
+    """Those that wait, the longest first."""
+
+
+def waiting_views(cache: ClusterCache) -> tuple[WaitingView, ...]:
+    """All managed pods that wait, the longest first."""
+    entries: dict[str, tuple[str, str, bool]] = {}
+    pods: dict[str, list[WaitingPod]] = defaultdict(list)
+    now, ledger = cache.current_time(), cache.snapshot().nodes.ledger
+    for key, raw in cache.waiting_pods().items():
+        if not (is_annotated(raw) or waits_for_us_alone(raw)) or "deletionTimestamp" in raw["metadata"]:
+            continue
+        namespace, _, name = key.partition("/")
+        gang = membership_of(raw)
+        group = f"pod {key}" if gang is None else gang.group
+        entries[group] = namespace, name if gang is None else gang.name, gang is not None
+        reservation = None if ledger is None else ledger.get(key)
+        pods[group].append(_pod(name, raw, "" if reservation is None else reservation.node, now))
+    assigned = cache.gangs.groups()
+    views = [
+        _view(*entries[group], sorted(members, key=_longest_first), len(assigned.get(group, ())))
+        for group, members in pods.items()
+    ]
+    return tuple(sorted(views, key=lambda view: (-(view.seconds or 0), view.namespace, view.name)))
+
+
+def _pod(name: str, raw: Raw, node: str, now: float) -> WaitingPod:
+    metadata = raw["metadata"]
+    created = epoch_seconds(metadata.get("creationTimestamp"))
+    waits_for = WaitsFor.SCHEDULER
+    if is_gated(raw):
+        waits_for = WaitsFor.SERVICE if waits_for_us_alone(raw) else WaitsFor.OTHER_GATES
+    said = (metadata.get("annotations") or {}).get(PLACEMENT, "")
+    failure = last_failure(raw) if waits_for is WaitsFor.SCHEDULER else None
+    reason = "; ".join(part for part in ("; ".join(said.splitlines()), failure) if part)
+    seconds = None if created is None else max(0, int(now - created))
+    return WaitingPod(name, waits_for, node, seconds, reason)
+
+
+def _longest_first(pod: WaitingPod) -> tuple[int, str]:
+    return -(pod.seconds or 0), pod.name
+
+
+def _view(namespace: str, name: str, gang: bool, pods: list[WaitingPod], with_node: int) -> WaitingView:
+    oldest = pods[0]
+    return WaitingView(namespace, name, gang, oldest.seconds, with_node, oldest.reason, tuple(pods))
