@@ -29,7 +29,7 @@ def find_cert_manager(tell: Callable[[str], None]) -> CertManagerFiles:
     """The program and the chart; builds them if these pins were not built before."""
 
     def compile_it(folder: Path) -> None:
-        tell(f"building cert-manager {version()}: once, 2 to 3 minutes on 2 cores")
+        tell(f"building cert-manager {version()}: once, 4 to 5 minutes on 2 cores")
         compile_package(MODULE, ".", _flags(), folder / "cert-manager", tell)
         _copy(_chart_of_module(tell), folder / "chart")
 
