@@ -33,8 +33,8 @@ _PERIOD_SECONDS: Final = 1.0
 _REST_PER_WORK, _LONGEST_REST_SECONDS = 20.0, 5.0
 # As many as Events: client-go's recorder limits a controller to about this rate.
 _RATE, _BURST = 20.0, 20
-# More pods than this get a node within a sweep: the leader is busy. A scheduler binds some hundred pods a second.
-_BUSY_PODS: Final = 10
+# More pods than this get a node within a sweep: the leader is busy. In a burst on a slow machine it is three a second.
+_BUSY_PODS: Final = 2
 _LONGEST_DELAY_SECONDS: Final = 60.0
 # A written condition is visible long before this time. Another controller may remove it again and again.
 _AGAIN_SECONDS: Final = 30.0
