@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 ZONE, RACK, HOST = "topology.kubernetes.io/zone", "example.com/rack", "kubernetes.io/hostname"
 PLACEMENT = "topology-webhook.dev/placement"
 WAITING = 5
+# Long after the pods were bound, so that what it publishes as free is without what they hold.
+WRITTEN = {
+    "managedFields": [
+        {"manager": "nfd", "operation": "Update", "time": "2030-01-01T02:00:00Z", "fieldsV1": {"f:zones": {}}}
+    ]
+}
 NODES_IN_A_RACK = 16
 
 
@@ -46,7 +52,8 @@ def _objects(nodes: int) -> Iterator[dict[str, Any]]:
         name = f"node-{number:04}"
         zone, rack = f"zone-{number // (nodes // 2)}", f"rack-{number // NODES_IN_A_RACK}"
         taken = 8 if number % 3 == 0 else 0
-        yield from machine(name=name, free=(16 - taken, 16), labels={ZONE: zone, RACK: rack, HOST: name})
+        node, nrt = machine(name=name, free=(16 - taken, 16), labels={ZONE: zone, RACK: rack, HOST: name})
+        yield from (node, {**nrt, "metadata": {**nrt["metadata"], **WRITTEN}})
         if taken:
             hint = {"node": name, "numaNodeResources": [{"node": 0, "resources": {"cpu": "8"}}]}
             annotations = {"topology-webhook.dev/numa": json.dumps(hint), "pod-group-name": f"train-{number // 48}"}

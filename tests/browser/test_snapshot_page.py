@@ -52,6 +52,19 @@ def test_domains_lead_down_to_the_nodes(cluster: tuple[str, int], browser_page: 
     expect(page.get_by_role("rowheader", name="zone-1")).to_be_visible()
 
 
+def test_a_node_shows_who_holds_its_numa_nodes(cluster: tuple[str, int], browser_page: Page) -> None:
+    page = browser_page
+    page.goto(f"{cluster[0]}/pods?q=node-0003")
+    page.get_by_role("link", name="node-0003").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Node node-0003")
+    zones = page.locator("ul.numa > li")
+    expect(zones).to_have_count(2)
+    expect(zones.nth(0)).to_contain_text("8 of 16 free")
+    expect(zones.nth(0).get_by_role("link")).to_have_text("default/pod-0003")
+    expect(zones.nth(1)).to_contain_text("16 of 16 free")
+    expect(zones.nth(1)).to_contain_text("no pod with a known NUMA node")
+
+
 def test_pods_are_found_by_typing(cluster: tuple[str, int], browser_page: Page) -> None:
     address, nodes = cluster
     page = browser_page
@@ -96,7 +109,7 @@ def test_gangs_are_listed_with_their_pods(cluster: tuple[str, int], browser_page
     expect(page.get_by_role("rowheader", name="default/pod-0000")).to_be_visible()
 
 
-@pytest.mark.parametrize("path", [*VIEWS, "/?in=zone-0", "/pods?q=pod-0003", "/pods?q=nothing"])
+@pytest.mark.parametrize("path", [*VIEWS, "/?in=zone-0", "/nodes/node-0003", "/pods?q=pod-0003", "/pods?q=nothing"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_fault(
     cluster: tuple[str, int], browser_page: Page, axe: Callable[[Page], list[str]], path: str, scheme: str
@@ -109,8 +122,8 @@ def test_axe_finds_no_fault(
 def test_the_keyboard_reaches_every_view(cluster: tuple[str, int], browser_page: Page) -> None:
     browser_page.goto(f"{cluster[0]}/")
     for number, path in enumerate(VIEWS, 1):
-        browser_page.keyboard.press(str(number))
-        browser_page.wait_for_url(f"**{path}")
+        with browser_page.expect_navigation(url=f"**{path}"):
+            browser_page.keyboard.press(str(number))
     browser_page.keyboard.press("Tab")
     expect(browser_page.get_by_role("link", name="Skip to content")).to_be_focused()
 
@@ -118,6 +131,7 @@ def test_the_keyboard_reaches_every_view(cluster: tuple[str, int], browser_page:
 def test_what_does_not_exist_is_answered_with_a_sentence(cluster: tuple[str, int], browser_page: Page) -> None:
     for path, text in (
         ("/?topology=x", "There is no Topology 'x'."),
+        ("/nodes/x", "There is no Node 'x'."),
         ("/?in=zone-9", "There is no domain 'zone-9' any more."),
     ):
         response = browser_page.request.get(cluster[0] + path)

@@ -17,6 +17,7 @@ from webhook.cache.cluster_cache import ClusterCache
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.topology import MAX_LEVELS
 from webhook.page.change_stream import ChangeStream
+from webhook.page.node import node_values
 from webhook.page.protection import add_headers, only_for
 from webhook.page.static_files import StaticFiles
 from webhook.page.text import FILTERS
@@ -156,8 +157,13 @@ def _tree(source: Source, request: web.Request) -> Values:
     return tree_values(source.cache, source.trees, request.query.get("topology"), path)
 
 
+def _node(source: Source, request: web.Request) -> Values:
+    return node_values(source.cache, request.match_info["name"])
+
+
 VIEWS: Final = (
     View("/", "Domains", "tree.html", _tree),
+    View("/nodes/{name}", "Node", "node.html", _node, in_menu=False),
     View("/gangs", "Gangs", "gangs.html", _gangs),
     View("/pods", "Pods", "pods.html", _pods),
 )

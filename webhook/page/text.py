@@ -17,9 +17,17 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
+def duration(seconds: int) -> str:
+    """75 -> `1m 15s`: the two largest units."""
+    parts = [(seconds // 86_400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "m"), (seconds % 60, "s")]
+    first = next((at for at, (number, _) in enumerate(parts) if number), 3)
+    return " ".join(f"{number}{unit}" for number, unit in parts[first : first + 2])
+
+
 FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "numa": numa,
     "count": count,
+    "duration": duration,
     "amount": lambda amount, resource: format_amount(resource, amount),
     "amounts": format_list,
 }
