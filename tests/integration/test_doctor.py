@@ -154,6 +154,16 @@ def test_a_namespace_that_the_webhooks_exclude_is_no_trial(control_plane: Contro
     assert "kube-system" in found["good-pod"]
 
 
+@pytest.mark.usefixtures("sound")
+def test_in_observe_no_pod_is_tried(control_plane: ControlPlane) -> None:
+    control_plane.helm(
+        *("upgrade", RELEASE, CHART, "--namespace", NAMESPACE, "--reuse-values", "--set", "settings.mode=Observe")
+    )
+    found = faults(control_plane)
+    assert found["good-pod"].startswith("warn: settings.mode is Observe: ")
+    assert not any(text.startswith("fail") for text in found.values())
+
+
 def test_another_release_is_not_found(control_plane: ControlPlane, sound: LocalWebhook) -> None:
     found = faults(control_plane, "--name=other")
     assert found["replicas"] == f"fail: there is no Deployment {NAMESPACE}/other"
