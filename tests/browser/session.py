@@ -13,7 +13,7 @@ from tests.cluster.up import tell
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, ConsoleMessage, Page
 
 # Tests run in containers as root, where Chromium's own sandbox does not work; it opens no page but the one under test.
 _ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--font-render-hinting=none"]
@@ -45,9 +45,14 @@ def browser_page(chromium: Browser) -> Iterator[Page]:
         page = context.new_page()
         page.set_default_timeout(_PATIENCE_SECONDS * 1000)
         page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        page.on("console", lambda message: errors.append(message.text) if _is_ours(message) else None)
         yield page
     assert errors == []
+
+
+def _is_ours(message: ConsoleMessage) -> bool:
+    """Whether it is an error, but not that of a server which a test has ended."""
+    return message.type == "error" and "net::ERR_" not in message.text
 
 
 @pytest.fixture

@@ -60,7 +60,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     plane = getattr(item, "funcargs", {}).get("control_plane")
-    if report.failed and isinstance(plane, ControlPlane):
+    # After the last test the control plane has ended, and its logs are gone.
+    if report.failed and isinstance(plane, ControlPlane) and plane.folder.is_dir():
         report.sections.append(("control plane logs", plane.logs()))
     return report
 
