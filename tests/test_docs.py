@@ -64,6 +64,17 @@ def test_every_command_is_shown_in_the_readme() -> None:
     assert not missing
 
 
+def test_the_readme_switches_the_mode_as_operations_does() -> None:
+    switching = [
+        line
+        for page in (README, (ROOT / "docs" / "operations.md").read_text())
+        for line in console_lines(page)
+        if "settings.mode=Enforce" in line
+    ]
+    assert len(switching) == 2
+    assert len(set(switching)) == 1
+
+
 def test_every_make_target_that_is_named_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {target for page in PAGES for target in re.findall(r"`(?:KEEP=1 )?make ([a-z-]+)`", page.read_text())}

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.cluster.documented import commands, type_in
 from tests.cluster.gated import NUMA, PLACEMENT, SPEC, Pods, is_gated, pod
 from tests.cluster.nodes import Machine
-from tests.cluster.webhook_process import CHART, LocalWebhook, local_webhook
-from tests.pages import console_lines
+from tests.cluster.webhook_process import LocalWebhook, local_webhook
 from webhook.model.names import MIN_MEMBER
 
 if TYPE_CHECKING:
@@ -24,7 +22,7 @@ STRICT = {"failurePolicy": "Fail", "bindFailurePolicy": "Fail"}
 OBSERVED = "topology_webhook_observed_reviews_total"
 INHERIT = "topology-webhook.dev/inherit"
 OTHER_GATE = "example.com/other"
-OPERATIONS = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+TRIED = commands("docs/operations.md", "### Try it in Observe first")
 
 
 def in_mode(plane: ControlPlane, mode: str) -> Any:
@@ -42,10 +40,8 @@ def full_machine(plane: ControlPlane, webhook: LocalWebhook, create_machines: Ca
 
 def switched(plane: ControlPlane, webhook: LocalWebhook, mode: str) -> None:
     """Switch the mode by the documented command, and let the Deployment roll out."""
-    (line,) = [line for line in console_lines(OPERATIONS) if "settings.mode=Enforce" in line]
-    program, *arguments = shlex.split(line.replace("settings.mode=Enforce", f"settings.mode={mode}"))
-    assert program == "helm"
-    plane.helm(*(str(CHART) if word == "charts/topology-webhook" else word for word in arguments))
+    upgrade = next(line for line in TRIED if "settings.mode=Enforce" in line)
+    type_in(plane, upgrade.replace("settings.mode=Enforce", f"settings.mode={mode}"))
     webhook.roll_out(webhook.replicas[0])
 
 
@@ -84,6 +80,8 @@ def test_observe_changes_nothing_and_says_what_it_would_have_done(
         assert_nothing_is_changed_or_denied(control_plane, pods, pods.namespace)
         note = pods.wait_until_told("waits", "BindingWouldBeRefused")
         assert note.startswith("mode Observe, not applied: node n0 can no longer hold this pod")
+        install, events = (line for line in TRIED if "Enforce" not in line and "rollout" not in line)
+        type_in(control_plane, f"{install} --dry-run=client", f"{events} --no-headers | grep pod/waits")
         pods.wait_until_told("waits", "PodWouldBeGated", "none of 1 nodes fits now")
         pods.wait_until_told("wrong", "PodWouldBeDenied", SPEC)
         (replica,) = webhook.replicas
