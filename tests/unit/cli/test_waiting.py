@@ -90,3 +90,17 @@ def test_reasons_are_escaped_and_short(tmp_path: Path) -> None:
     printed = waiting(written(tmp_path, *machine("n0", (16, 16), (2, 2), {}), raw)).stdout
     assert all(character.isprintable() or character == "\n" for character in printed)
     assert max(map(len, printed.splitlines())) < 500
+
+
+def test_a_snapshot_is_not_watched(snapshot: Path) -> None:
+    outcome = waiting(snapshot, "--watch")
+    assert (outcome.code, outcome.stdout) == (2, "")
+    assert outcome.stderr == "error: --watch and --cluster exclude each other: a snapshot does not change\n"
+
+
+def test_yaml_is_not_watched() -> None:
+    outcome = run_command("waiting", "--watch", "-o", "yaml")
+    assert (outcome.code, outcome.stderr) == (
+        2,
+        "error: --watch: -o yaml cannot be followed. Use -o json, which prints one value a line\n",
+    )
