@@ -1,9 +1,8 @@
 """The page's port, of a replica (`serve --page`) and of a person's own process (`topology-webhook page`)."""
 
-import asyncio
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 from webhook.app.informers import Watched
 from webhook.page.app import Source, page_app
@@ -18,7 +17,6 @@ _LIMITS: Final = Limits(connections=4 * MAX_STREAMS, bytes=1024 * 1024)
 """A browser opens up to six connections to a host while it loads, and keeps one or two. Requests have no body."""
 _HEAD_LINE_BYTES: Final = 32 * 1024
 """A browser sends the cookies of every other port of localhost, and these add up."""
-_ADVANCE_SECONDS: Final = 1.0
 
 
 def page_listener(source: Source, hosts: Collection[str] = ()) -> Listener:
@@ -46,10 +44,3 @@ def problems_of(watched: Iterable[Watched]) -> Iterator[str]:
             yield f"{status.name} cannot be read, so the page may be incomplete or old: {status.error}"
         elif not status.synced:
             yield f"{status.name}: not read yet."
-
-
-async def keep_current(source: Source) -> NoReturn:
-    """Apply what time alone changes, as a replica does once a second."""
-    while True:
-        await asyncio.sleep(_ADVANCE_SECONDS)
-        source.cache.advance()

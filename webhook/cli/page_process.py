@@ -2,25 +2,15 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from webhook.app import logs
-from webhook.app.informers import FAILED_PODS, PODS, watch_cluster
-from webhook.app.page import keep_current, page_port, problems_of
-from webhook.app.rules_of_settings import rules_of, times_of
+from webhook.app.page import page_port, problems_of
 from webhook.app.settings import Settings
 from webhook.app.signals import stop_event
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.cli.command import read_cluster
-from webhook.cli.live_cluster import connect
-from webhook.kube.informer import InformerStatus
-from webhook.model.hint_key import UnverifiedHints
+from webhook.cli.followed_cluster import followed
 from webhook.page.app import Source
-from webhook.supervise import supervised
-
-if TYPE_CHECKING:
-    from webhook.controllers.placement.controller import Background
 
 _WARNINGS: Final = 20
 """Faults of a snapshot that the page lists. Someone who fixes the first ones looks again."""
@@ -41,21 +31,9 @@ def serve_live(settings: Settings, address: str, port: int) -> None:
 
 
 async def _follow(settings: Settings, address: str, port: int) -> None:
-    pods, failed = InformerStatus(PODS), InformerStatus(FAILED_PODS)
-    cache = ClusterCache(
-        times_of(settings), rules=rules_of(settings), pods_in_order=pods.in_order, failed_in_order=failed.in_order
-    )
-    cache.use_hint_key(UnverifiedHints(b""))
-    async with await connect(settings) as client, asyncio.TaskGroup() as tasks:
-        watched = watch_cluster(client, cache, settings.list_page_size, pods, failed)
-        source = Source(cache, settings.context or client.host, lambda: list(problems_of(watched)))
-        loops: list[Background] = [*(each.run for each in watched), partial(keep_current, source)]
-        running = [tasks.create_task(supervised(loop)) for loop in loops]
-        try:
-            await _serve(source, address, port)
-        finally:
-            for task in running:
-                task.cancel()
+    async with followed(settings) as cluster:
+        source = Source(cluster.cache, settings.context or cluster.host, lambda: list(problems_of(cluster.watched)))
+        await _serve(source, address, port)
 
 
 async def _serve(source: Source, address: str, port: int) -> None:
