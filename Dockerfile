@@ -35,6 +35,6 @@ ENV PATH=/opt/topology-webhook/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFE
 # By number, or the kubelet could not tell that it is not root.
 USER 65532:65532
 # 8443: the API server's calls. 8080: /metrics, /healthz, /readyz. No HEALTHCHECK: Kubernetes ignores it, the chart has probes.
-EXPOSE 8443 8080
+EXPOSE 8443 8080 8090
 ENTRYPOINT ["topology-webhook"]
 CMD ["serve"]

@@ -1,4 +1,4 @@
-"""For tests in every folder: the control plane and the browser (one of each a session), and hypothesis.
+"""For tests in every folder: the control plane (one a session), the browser (one a file), and hypothesis.
 
 Hypothesis runs without clock and chance.
 """

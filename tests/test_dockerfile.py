@@ -120,7 +120,7 @@ def test_user_and_ports_are_those_of_the_chart() -> None:
     (exposed,) = instructions("EXPOSE")
     ports = {int(port) for port in exposed.split()}
     assert ports == set(values["ports"].values())
-    assert ports == {Settings.model_fields[name].default for name in ("port", "metrics_port")}
+    assert ports == {Settings.model_fields[name].default for name in ("port", "metrics_port", "page_port")}
 
 
 @pytest.mark.parametrize("name", ["ENTRYPOINT", "CMD"])

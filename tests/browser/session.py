@@ -1,7 +1,8 @@
-"""Chromium, started once per test session; a new page for each test, on which no error may occur."""
+"""Chromium, started once per test file; a new page for each test, on which no error may occur."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,8 @@ _PATIENCE_SECONDS = 60
 Violations = list[dict[str, Any]]
 
 
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
+@contextlib.contextmanager
+def chromium_browser() -> Iterator[Browser]:
     """A headless Chromium."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 # half a second, and few sessions need it
 
@@ -35,6 +36,13 @@ def chromium() -> Iterator[Browser]:
         )
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """One for the tests of a file: while Playwright runs, its thread counts as running an event loop."""
+    with chromium_browser() as browser:
+        yield browser
 
 
 @pytest.fixture

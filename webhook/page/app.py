@@ -26,6 +26,7 @@ from webhook.page.work_share import BusyError, WorkShare
 from webhook.server.protocol import HTTPHandler, within_deadlines
 from webhook.views.gangs import gang_views
 from webhook.views.pod_table import PART, pod_table
+from webhook.views.waiting import waiting_views
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Middleware
@@ -146,6 +147,12 @@ def _gangs(source: Source, request: web.Request) -> Values:
     return {"table": Part(gangs[first : first + PART], len(gangs), first), "waiting": waiting}
 
 
+def _waiting(source: Source, request: web.Request) -> Values:
+    waiting, first = waiting_views(source.cache), _position(request)
+    pods = sum(len(each.pods) for each in waiting)
+    return {"table": Part(waiting[first : first + PART], len(waiting), first), "pods": pods}
+
+
 def _position(request: web.Request) -> int:
     """The parameter `first`: a number from 0; 0 for anything else."""
     text = request.query.get("first", "0")
@@ -164,6 +171,7 @@ def _node(source: Source, request: web.Request) -> Values:
 VIEWS: Final = (
     View("/", "Domains", "tree.html", _tree),
     View("/nodes/{name}", "Node", "node.html", _node, in_menu=False),
+    View("/waiting", "Waiting", "waiting.html", _waiting),
     View("/gangs", "Gangs", "gangs.html", _gangs),
     View("/pods", "Pods", "pods.html", _pods),
 )

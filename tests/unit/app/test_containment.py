@@ -34,6 +34,8 @@ CONTAINED_OTHERWISE = {
     "app/service.py: self._elector.hand_over(settings.drain_seconds)": "the process is ending",
     "app/service.py: drain(self._health, reviews, settings.drain_seconds)": "the process is ending",
     "cli/live_owners.py: read_owner(self._client, namespace, owner)": "awaited by those who ask; `found` leaves it out",
+    "cli/watch_waiting.py: cluster.synced()": "raises nothing; cancelled at the end",
+    "cli/watch_waiting.py: stop_event().wait()": "an event's own",
     "cli/live_cluster.py: call": "awaited at once; its error ends the command",
     "app/service.py: wanted": "its exception is that of the start: without it nothing can be served",
     "app/service.py: stop.wait()": "an event's own",
