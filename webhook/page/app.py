@@ -18,6 +18,7 @@ from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.topology import MAX_LEVELS
 from webhook.page.change_stream import ChangeStream
 from webhook.page.node import node_values
+from webhook.page.not_found import NotFoundError
 from webhook.page.protection import add_headers, only_for
 from webhook.page.static_files import StaticFiles
 from webhook.page.text import FILTERS
@@ -75,7 +76,7 @@ class View:
     name: str
     template: str
     values: Callable[[Source, web.Request], Values]
-    """Raises LookupError if there is no such thing to show."""
+    """Raises NotFoundError."""
     in_menu: bool = True
 
 
@@ -115,8 +116,8 @@ class _Page:
         async def handle(request: web.Request) -> web.Response:
             try:
                 html = await self._share.run(lambda: self._render(view, request))
-            except LookupError as error:
-                return web.Response(status=404, text=f"{error.args[0]}\n")
+            except NotFoundError as error:
+                return web.Response(status=404, text=f"{error}\n")
             except BusyError:
                 return web.Response(status=503, text="Too many pages are open.\n", headers={"Retry-After": "5"})
             return web.Response(text=html, content_type="text/html")

@@ -5,14 +5,15 @@ from typing import Any
 
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.model.quoted import quoted
+from webhook.page.not_found import NotFoundError
 from webhook.views.nodes import PodOnNode, node_details
 
 
 def node_values(cache: ClusterCache, name: str) -> Mapping[str, Any]:
-    """What the template reads. Raises LookupError."""
+    """What the template reads. Raises NotFoundError."""
     details = node_details(cache, name)
     if details is None:
-        raise LookupError(f"There is no Node {quoted(name)}.")
+        raise NotFoundError(f"There is no Node {quoted(name)}.")
     holders: dict[int, list[tuple[PodOnNode, Mapping[str, int]]]] = {numa.id: [] for numa in details.node.numa_nodes}
     for pod in details.pods:
         for share in pod.numa_nodes or ():

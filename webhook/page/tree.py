@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.quoted import quoted
+from webhook.page.not_found import NotFoundError
 from webhook.views.domains import NODE, DomainView, topology_view, tree_of, usual_depth
 from webhook.views.node_amounts import usual_resources
 
@@ -41,11 +42,11 @@ class Row:
 
 
 def tree_values(cache: ClusterCache, trees: TopologyTrees, name: str | None, path: Sequence[str]) -> Mapping[str, Any]:
-    """What the template reads. name: of a topology; None: the first. Raises LookupError."""
+    """What the template reads. name: of a topology; None: the first. Raises NotFoundError."""
     known = cache.topologies_by_name()
     names = sorted(known)
     if name is not None and name not in known:
-        raise LookupError(f"There is no Topology {quoted(name)}.")
+        raise NotFoundError(f"There is no Topology {quoted(name)}.")
     name = name or next(iter(names), None)
     topology = None if name is None else known[name]
     snapshot = cache.snapshot().nodes
@@ -76,7 +77,7 @@ def _below(domain: DomainView, value: str) -> DomainView:
     for each in domain.domains:
         if (_REST if each.value is None else each.value) == value:
             return each
-    raise LookupError(f"There is no domain {quoted(value)} any more.")
+    raise NotFoundError(f"There is no domain {quoted(value)} any more.")
 
 
 def _shown(domain: DomainView) -> str:
