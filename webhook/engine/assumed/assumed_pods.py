@@ -191,9 +191,7 @@ class AssumedPods:
         assumed_pod = self._facts.assumed.get(pod.key)
         if assumed_pod is None:
             return
-        is_there = pod.reserved and pod.assigned_node == assumed_pod.node and dict(pod.hint or ()) == assumed_pod.numa
-        # A binding may have been reviewed before the informer shows the assignment.
-        shown = is_there and not assumed_pod.is_binding
+        shown = pod.reserved and pod.assigned_node == assumed_pod.node and dict(pod.hint or ()) == assumed_pod.numa
         if pod.node or shown or pod.terminal or pod.uid != assumed_pod.uid:
             self._drop_assumed(pod.key)
 

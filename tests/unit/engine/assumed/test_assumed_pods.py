@@ -243,15 +243,6 @@ def test_a_pod_on_its_way_to_a_node_where_another_one_ends_may_be_on_either_numa
     assert keeping.reserved()[0] == {}
 
 
-def test_a_binding_under_way_stays_assumed_when_the_informer_shows_the_earlier_assignment() -> None:
-    keeping = Keeping()
-    keeping.keeper.assume(replace(assumed_pod(waiting()), is_binding=True))
-    keeping.tell(assigned())
-    assert [one.pod for one in keeping.keeper.binding_to("n")] == ["default/p"]
-    keeping.tell(bound())
-    assert keeping.keeper.binding_to("n") == ()
-
-
 def test_what_nobody_answers_in_time_is_no_doubt_any_more() -> None:
     for started, end in ((False, 990 + 30), (True, 990 + 120)):
         keeping = Keeping()
