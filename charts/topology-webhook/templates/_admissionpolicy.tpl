@@ -14,10 +14,41 @@ a loop over the keys of a pod with thousands of annotations would cost the API s
 ['topology-webhook.dev/managed', 'topology-webhook.dev/numa-defaults', 'topology-webhook.dev/placement', 'topology-webhook.dev/steered']
 {{- end }}
 
-{{/* CEL. Takes object or oldObject: whether that object carries what only the service writes. */}}
+{{/* CEL. The other reserved annotations: no created pod has one of these. */}}
+{{- define "topology-webhook.neverAtCreation" -}}
+['scheduling.koordinator.sh/resource-status', 'topology-webhook.dev/domain', 'topology-webhook.dev/epoch',
+'topology-webhook.dev/numa', 'topology-webhook.dev/numa-signature', 'topology-webhook.dev/rank', 'topology-webhook.dev/role']
+{{- end }}
+
+{{/* CEL. Takes object or oldObject: whether that object carries what only the service writes. Most pods have no annotation: has() is cheap. */}}
 {{- define "topology-webhook.carriesOutputs" -}}
+(has({{ . }}.metadata.annotations) &&
+{{ include "topology-webhook.outputs" . }}.exists(name, name in {{ . }}.metadata.annotations) ||
+has({{ . }}.metadata.labels) &&
+{{ include "topology-webhook.outputs" . }}.exists(name, name in {{ . }}.metadata.labels))
+{{- end }}
+
+{{/*
+CEL. Whether a created pod carries what no created pod has. The annotations of the mutating webhook do not count: no decision
+depends on them, and the API server would evaluate the whole policy for each pod that the webhook changed.
+*/}}
+{{- define "topology-webhook.carriesOthersAtCreation" -}}
+(has(object.metadata.annotations) &&
+{{ include "topology-webhook.neverAtCreation" . }}.exists(name, name in object.metadata.annotations) ||
+has(object.metadata.labels) &&
+{{ include "topology-webhook.outputs" . }}.exists(name, name in object.metadata.labels))
+{{- end }}
+
+{{/* CEL. Whether an update changes what only the service writes, or removes the gate. Updates of a status usually do neither. */}}
+{{- define "topology-webhook.changesOutputs" -}}
+((has(object.metadata.annotations) || has(oldObject.metadata.annotations)) &&
 {{ include "topology-webhook.outputs" . }}.exists(name,
-name in {{ . }}.?metadata.annotations.orValue({}) || name in {{ . }}.?metadata.labels.orValue({}))
+object.metadata.?annotations[?name] != oldObject.metadata.?annotations[?name]) ||
+(has(object.metadata.labels) || has(oldObject.metadata.labels)) &&
+{{ include "topology-webhook.outputs" . }}.exists(name,
+object.metadata.?labels[?name] != oldObject.metadata.?labels[?name]) ||
+{{ include "topology-webhook.hasGate" "oldObject" }} &&
+!{{ include "topology-webhook.hasGate" "object" }})
 {{- end }}
 
 {{/* CEL. Takes object or oldObject: whether that pod has the gate. */}}

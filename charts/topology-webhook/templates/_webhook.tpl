@@ -123,13 +123,13 @@ container.?resources.limits.orValue({}).exists(name, name.contains('/') && !name
 
 {{/* CEL. Takes object or oldObject: whether that pod asks for anything (is_annotated in webhook/cache/unmanaged.py). */}}
 {{- define "topology-webhook.isAnnotated" -}}
-([
+(has({{ . }}.metadata.annotations) && ([
 'scheduling.koordinator.sh/numa-topology-spec', 'scheduling.koordinator.sh/resource-spec', 'topology-webhook.dev/managed',
 'pod-group-name', 'topology-webhook.dev/min-member', 'kai.scheduler/topology',
 'kai.scheduler/topology-required-placement', 'kai.scheduler/topology-preferred-placement',
 'kai.scheduler/segment-size', 'kai.scheduler/segment-topology-required-placement', 'kai.scheduler/segment-topology-preferred-placement',
-'kai.scheduler/batch-min-member'].exists(key, key in {{ . }}.?metadata.annotations.orValue({})) ||
-{{ . }}.?metadata.annotations[?'topology-webhook.dev/inherit'].orValue('') == 'true')
+'kai.scheduler/batch-min-member'].exists(key, key in {{ . }}.metadata.annotations) ||
+{{ . }}.metadata.annotations[?'topology-webhook.dev/inherit'].orValue('') == 'true'))
 {{- end }}
 
 {{/* CEL. Excludes pods that others place: the kubelet (mirrors of static pods) and the DaemonSet controller. */}}
