@@ -58,6 +58,10 @@ up: $(READY) ## Run a control plane in the foreground (ARGS='--webhook --replica
 bench: $(READY) ## Measure speed as ratios of one run (ARGS=--json prints one object a line)
 	@python -m tests.bench $(ARGS)
 
+.PHONY: scale
+scale: $(READY) ## Measure a replica with 50,000 nodes (ARGS='--nodes 1000,5000 --json')
+	@python -m tests.scale $(ARGS)
+
 .PHONY: proof
 proof: $(READY) ## Compare simulated NUMA machines without and with the webhook, as a table (ARGS='--scenario X --seed N --json')
 	@python -m tests.proof $(ARGS)
