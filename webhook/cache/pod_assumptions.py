@@ -9,6 +9,7 @@ The life cycle of an assumed pod (as in kube-scheduler):
 
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.assumed.assumed_pods import AssumedPods
+from webhook.engine.assumed.known_placements import Known
 from webhook.engine.snapshot.ledger import Reservation
 from webhook.model.hint import NUMANodeAmounts
 from webhook.signal import Signal
@@ -57,6 +58,10 @@ class PodAssumptions:
             if assumed_pod and (assumed_pod.uid, assumed_pod.node) == (uid, node)
             else None
         )
+
+    def known_numa_nodes(self, pod: str) -> Known | None:
+        """The NUMA nodes of the pod as far as they are known, as of the last snapshot; None if nothing is."""
+        return self._assumed_pods.hints.known(pod)
 
     @property
     def assumed_count(self) -> int:

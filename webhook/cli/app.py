@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from webhook.cli import audit, doctor, nodes, tree, waiting
-from webhook.cli.explain import explain
+from webhook.cli import audit, doctor, explain, nodes, tree, waiting
 from webhook.cli.page import page
 from webhook.cli.review import review
 from webhook.cli.serve import serve
@@ -39,7 +38,7 @@ def _options(
 
 
 app.command("review")(review)
-app.command("explain")(explain)
+app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
 app.command("tree", epilog=tree.EXAMPLES)(tree.tree)
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
 app.command("audit", epilog=audit.EXAMPLES)(audit.audit)

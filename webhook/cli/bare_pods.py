@@ -50,9 +50,10 @@ def judge_pods(pods: Mapping[int, Judged], around: JudgementContext) -> dict[int
         cluster_snapshot = [cluster_snapshot for _, cluster_snapshot in pods.values()][
             -1
         ]  # members wait for a topology that comes after them
-        beside = _waiting_beside(groups, around)
+        beside = waiting_beside(groups, around)
         for group, members in groups.items():
-            for position, whole in _together(members, beside.get(group, ()), group, cluster_snapshot, around).items():
+            together = place_together(members, beside.get(group, ()), group, cluster_snapshot, around)
+            for position, whole in together.items():
                 judgements[position] = _in_group(judgements[position], whole, cluster_snapshot, around)
     return judgements
 
@@ -76,13 +77,13 @@ def _by_itself(item: Item, pod: Raw, cluster_snapshot: ClusterSnapshot, around: 
         pass  # it is denied if it requests a placement
     except UserError as error:
         raise item.fault(error.faults[0].path, error.faults[0].message) from error
-    owner_chain, warnings = _owner_chain(pod, around)
+    owner_chain, warnings = owner_chain_in(pod, around)
     outcome = outcome_of(pod, cluster_snapshot, around.rules, owner_chain)
     found = outcome.verdict, outcome.message, body_of(item.body, outcome, cluster_snapshot)
     return Judgement(item, *found, (*outcome.warnings, *warnings), (PodSet("pods", "", 1, (), outcome),))
 
 
-def _owner_chain(pod: Raw, around: JudgementContext) -> tuple[OwnerChain | None, tuple[str, ...]]:
+def owner_chain_in(pod: Raw, around: JudgementContext) -> tuple[OwnerChain | None, tuple[str, ...]]:
     """The owners of a pod, and a warning for those that are unknown."""
     owner = owner_above(pod)
     if owner is None:
@@ -92,12 +93,12 @@ def _owner_chain(pod: Raw, around: JudgementContext) -> tuple[OwnerChain | None,
     return owner_chain_of(owner, chain), (unknown_owner(unknown),) if unknown and takes else ()
 
 
-def _waiting_beside(groups: Mapping[str, object], around: JudgementContext) -> dict[str, list[GatedPod]]:
+def waiting_beside(groups: Mapping[str, object], around: JudgementContext) -> dict[str, list[GatedPod]]:
     """The members of these gangs that wait in the cluster."""
     found: dict[str, list[GatedPod]] = {}
     for raw in around.gated.values():
         try:
-            gated = GatedPod.from_object(raw, _owner_chain(raw, around)[0])
+            gated = GatedPod.from_object(raw, owner_chain_in(raw, around)[0])
         except UserError:
             continue  # it waits alone, and its message says why
         if gated.membership is not None and gated.membership.group in groups:
@@ -105,7 +106,7 @@ def _waiting_beside(groups: Mapping[str, object], around: JudgementContext) -> d
     return found
 
 
-def _together(
+def place_together(
     members: Mapping[int, GatedPod],
     beside: Sequence[GatedPod],
     group: str,

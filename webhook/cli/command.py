@@ -19,7 +19,7 @@ from rich.console import Console
 from webhook.app.rules_of_settings import rules_of, times_of
 from webhook.app.settings import Settings, SettingsError
 from webhook.cli.documents import STDIN, InputError, Item, read
-from webhook.cli.live_cluster import read_live
+from webhook.cli.live_cluster import Also, read_live
 from webhook.cli.log_lines import only_errors_to_stderr
 from webhook.cli.offline_cluster import Cluster, cluster_of
 from webhook.cli.printable import printable
@@ -64,14 +64,18 @@ Outputs = Annotated[Output, typer.Option("--output", "-o", help="For people, or 
 
 
 def read_cluster(
-    snapshots: Sequence[str], settings: Settings, flags: Mapping[str, str | None], items: Sequence[Item] = ()
+    snapshots: Sequence[str],
+    settings: Settings,
+    flags: Mapping[str, str | None],
+    items: Sequence[Item] = (),
+    also: Also | None = None,
 ) -> Cluster:
-    """The cluster of a call, live with the owners of the items. Raises InputError."""
+    """The cluster of a call, live with the owners of the items and what `also` adds. Raises InputError."""
     live = [name for name in ("kubeconfig", "context") if flags.get(name)]
     if snapshots and live:
         raise InputError(f"--cluster and --{live[0]} exclude each other: give a snapshot or a live cluster")
     if not snapshots:
-        return read_live(settings, items)
+        return read_live(settings, items, also)
     if list(snapshots).count(STDIN) > 1:
         raise InputError("stdin (-) can be read only once")
     cluster = cluster_of(read(snapshots), rules_of(settings), times_of(settings))

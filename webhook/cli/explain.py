@@ -1,19 +1,97 @@
-"""`topology-webhook explain`: the complete reasons; for a gang each level's capacity, for a pod each node's answer.
+"""`topology-webhook explain`: the complete reasons, for an object of the cluster or for objects in files.
 
-It is `review` for people with nothing left out.
+For files it is `review` for people with nothing left out: for a gang each level's capacity, for a pod each node's
+answer.
 """
 
-from webhook.cli.command import Output, Snapshots
-from webhook.cli.review import DECISION_SETTINGS, Files, review
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+import typer
+
+from webhook.admission.pod.decision import Verdict
+from webhook.app.rules_of_settings import rules_of
+from webhook.app.settings import Settings
+from webhook.cli.command import Output, Outputs, Snapshots, answering, warn, write
+from webhook.cli.documents import InputError
+from webhook.cli.explanation import Explanation, pod_object, workload_object
+from webhook.cli.object_reader import read_object
+from webhook.cli.object_reference import POD, ObjectReference, object_reference
+from webhook.cli.render_explanation import print_pod, print_workload
+from webhook.cli.review import DECISION_SETTINGS, EXIT_REFUSED, OptionalFiles, review
 from webhook.cli.setting_flags import with_setting_flags
+from webhook.views.pod_standing import WITHOUT_NODE, Standing
+
+EXAMPLES: Final = """\b
+Examples:
+  topology-webhook explain pod/train-0
+  topology-webhook explain job/train -n research
+  topology-webhook explain podgroup/train --cluster cluster.yaml -o json
+  topology-webhook explain -f job.yaml
+"""
 
 
-def explain(filename: Files, cluster: Snapshots = None, **flags: str | None) -> None:
-    """Show for every node why it fits a pod or not, and for a gang where it is placed or what is missing at each level.
+def explain(
+    target: Annotated[
+        str | None,
+        typer.Argument(metavar="KIND/NAME", help="An object of the cluster: pod/train-0, job/train, podgroup/train."),
+    ] = None,
+    filename: OptionalFiles = None,
+    namespace: Annotated[
+        str | None,
+        typer.Option("--namespace", "-n", help="Of KIND/NAME. Without it, that of the context, else default."),
+    ] = None,
+    cluster: Snapshots = None,
+    output: Outputs = Output.TABLE,
+    **flags: str | None,
+) -> None:
+    """Show where a pod or the pods of a workload stand, and why; or for objects in files what review leaves out.
 
-    Files, settings and exit codes are those of review.
+    With KIND/NAME: the decision, the node and NUMA nodes beside what the NodeResourceTopology shows, and for a pod
+    that waits each node's answer now. For a workload or PodGroup: its pods by rank, and how far apart neighbours are.
+    With -f: for every node why it fits a pod or not, and for a gang where it is placed or what is missing.
+
+    Exit code 0: all pods have a node, or fit now. 1: one fits nowhere now, or an object of a file is denied. 2: the
+    input cannot be read, the object does not exist, or the answer cannot be written.
     """
-    review(filename, cluster, Output.TABLE, all_nodes=True, **flags)
+    with answering():
+        if (target is None) == (not filename):
+            raise InputError("give either KIND/NAME, such as pod/train-0, or files with -f")
+        if target is None:
+            if namespace is not None:
+                raise InputError("--namespace: objects in files name their own namespace")
+            review(filename or [], cluster, output, all_nodes=True, **flags)
+            return
+        all_fit = _explain(object_reference(target), namespace, cluster or [], output, flags)
+    if not all_fit:
+        raise typer.Exit(EXIT_REFUSED)
 
 
 with_setting_flags(explain, DECISION_SETTINGS)
+
+
+def _explain(
+    reference: ObjectReference,
+    namespace: str | None,
+    snapshots: list[str],
+    output: Output,
+    flags: Mapping[str, str | None],
+) -> bool:
+    """Print the object; returns whether all its pods have a node or fit now."""
+    settings = Settings.load(flags)
+    found = read_object(reference, namespace, snapshots, settings, flags)
+    warn(found.cluster)
+    explanation = Explanation(found, rules_of(settings))
+    if (reference.group, reference.kind) == POD:
+        (pod,) = explanation.pods
+        open_states = {*WITHOUT_NODE, Standing.ASSIGNED}
+        answer = explanation.answer(pod) if pod.state in open_states and not pod.unmanaged else None
+        write(output, pod_object(pod, answer), lambda console: print_pod(pod, answer, console))
+        return answer is None or pod.state is Standing.ASSIGNED or answer.verdict is Verdict.ALLOW
+    answers = list(explanation.answers())
+    write(
+        output,
+        workload_object(explanation, answers),
+        lambda console: print_workload(explanation, answers, console),
+    )
+    return all(answer.verdict is Verdict.ALLOW for _, answer in answers)

@@ -14,8 +14,7 @@ from typing import Any, Final
 from webhook.model.names import POD_GROUP_NAME
 from webhook.model.workload.record import Workload
 
-# Kind of a workload -> kinds of the objects that it creates and that then create the pods.
-_MAKES: Final[Mapping[str, frozenset[str]]] = {
+MAKES: Final[Mapping[str, frozenset[str]]] = {
     "Deployment": frozenset({"ReplicaSet"}),
     "JobSet": frozenset({"Job"}),
     "LeaderWorkerSet": frozenset({"StatefulSet", "Pod"}),
@@ -23,6 +22,7 @@ _MAKES: Final[Mapping[str, frozenset[str]]] = {
     "RayService": frozenset({"RayCluster"}),
     "MPIJob": frozenset({"Job"}),
 }
+"""Kind of a workload -> kinds of the objects that it creates and that then create the pods."""
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -84,7 +84,7 @@ def _belongs(pod: RunningPod, workload: Workload) -> bool:
         return False
     if (pod.owner_kind, pod.owner_name) == (workload.kind, workload.name):
         return True
-    made = pod.owner_kind in _MAKES.get(workload.kind, ())
+    made = pod.owner_kind in MAKES.get(workload.kind, ())
     return made and (pod.owner_name == workload.name or pod.owner_name.startswith(f"{workload.name}-"))
 
 

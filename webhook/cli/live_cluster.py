@@ -4,12 +4,12 @@
    cluster that the command runs in.
 2. Namespaces come first, because they determine which pods are managed. All other kinds are listed at the same time,
    each in pages. Pods that have ended are left out, as by the service.
-3. The owners of the call's objects are read.
+3. The owners of the call's objects are read, and what else the command needs.
 """
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +25,8 @@ from webhook.kube.discovery import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, NODE_RESOUR
 from webhook.kube.resource import Resource, items_of, key_of
 from webhook.model.errors import UserError
 
+Also = Callable[[Cluster, Client], Awaitable[None]]
+"""Adds to the cluster what a command needs beyond the rest."""
 _Take = Callable[[Cluster, Mapping[str, Any]], tuple[str, ...]]
 
 _NAMESPACES: Final = Resource("", "v1", "namespaces")
@@ -39,13 +41,13 @@ _WHEN_SERVED: Final = (
 )
 
 
-def read_live(settings: Settings, items: Sequence[Item] = ()) -> Cluster:
-    """The current cluster, with the owners of the items.
+def read_live(settings: Settings, items: Sequence[Item] = (), also: Also | None = None) -> Cluster:
+    """The current cluster, with the owners of the items, and what `also` adds to it.
 
     Unreadable objects are left out, with a warning. Raises InputError.
     """
     try:
-        return asyncio.run(_listed(settings, items))
+        return asyncio.run(_listed(settings, items, also))
     except ConnectionSettingsError as error:
         raise InputError(f"{error} Or give a snapshot with --cluster.") from error
     except ClusterError as error:
@@ -67,7 +69,7 @@ def _kubeconfig_of_kubectl(context: str | None) -> Path | None:
     raise ConnectionSettingsError(f"There is no kubeconfig at {paths}. Name one with --kubeconfig.")
 
 
-async def _listed(settings: Settings, items: Sequence[Item]) -> Cluster:
+async def _listed(settings: Settings, items: Sequence[Item], also: Also | None) -> Cluster:
     cluster = Cluster(rules_of(settings), times_of(settings))
     async with await connect(settings) as client:
         lists = _Lists(cluster, client, settings.list_page_size)
@@ -77,6 +79,8 @@ async def _listed(settings: Settings, items: Sequence[Item]) -> Cluster:
             *(lists.read_if_served(wanted, take) for wanted, take in _WHEN_SERVED),
         )
         await read_owners(cluster, client, items)
+        if also is not None:
+            await also(cluster, client)
     return cluster
 
 

@@ -35,9 +35,9 @@ def _entry(judgement: Judgement, *, all_nodes: bool) -> dict[str, Any]:
         "mutated": judgement.mutated,
     }
     if judgement.group is not None:
-        entry["group"] = _group(judgement.group)
+        entry["group"] = group_object(judgement.group)
     if all_nodes:
-        entry["perNode"] = [] if decision is None else _per_node(decision)
+        entry["perNode"] = [] if decision is None else per_node(decision)
     return entry
 
 
@@ -70,7 +70,7 @@ def _nodes(decision: Decision | None) -> dict[str, Any]:
     }
 
 
-def _group(group: WorkloadAssignment) -> dict[str, Any]:
+def group_object(group: WorkloadAssignment) -> dict[str, Any]:
     """The whole gang; if there are several, each of them, too."""
     gangs = [gang.to_object() for gang in group.gangs]
     entry: dict[str, Any] = {
@@ -112,7 +112,7 @@ def _candidate(one: Candidate) -> dict[str, Any]:
     return {"node": one.node, "score": one.score, "preference": one.preference, "numaNodes": list(one.numa_nodes)}
 
 
-def _per_node(decision: Decision) -> list[dict[str, Any]]:
+def per_node(decision: Decision) -> list[dict[str, Any]]:
     """Every node, sorted by name."""
     nodes = []
     for index in decision.snapshot.node_arrays.order.tolist():

@@ -55,12 +55,16 @@ def _print_judgement(judgement: Judgement, console: Console, *, all_nodes: bool)
     if judgement.group is not None:
         for line in group_lines(judgement.group):
             _print(console, Text(line))
-    shown = judgement.group is None or all_nodes
-    if shown and judgement.decision is not None and len(judgement.decision.fits):
-        liked = judgement.decision.ranking.liking is not None
-        header = _HEADER if liked else _HEADER._replace(preferred="")
-        _print_rows([header, *_rows(judgement.decision, all_nodes=all_nodes)], console)
+    if (judgement.group is None or all_nodes) and judgement.decision is not None:
+        print_nodes_of(judgement.decision, console, all_nodes=all_nodes)
     _print(console, Text())
+
+
+def print_nodes_of(decision: Decision, console: Console, *, all_nodes: bool) -> None:
+    """Print every node that fits, best first, and why the others do not."""
+    if len(decision.fits):
+        header = _HEADER if decision.ranking.liking is not None else _HEADER._replace(preferred="")
+        _print_rows([header, *_rows(decision, all_nodes=all_nodes)], console)
 
 
 def _rows(decision: Decision, *, all_nodes: bool) -> Iterator[_Row]:

@@ -56,15 +56,14 @@ DECISION_SETTINGS: Final = (
 )
 
 
-Files = Annotated[
-    list[str],
-    typer.Option(
-        "--filename",
-        "-f",
-        metavar="FILE",
-        help="Objects to review: a YAML or JSON file, a directory of them, or - for stdin. May be repeated.",
-    ),
-]
+_FILES: Final = typer.Option(
+    "--filename",
+    "-f",
+    metavar="FILE",
+    help="Objects to review: a YAML or JSON file, a directory of them, or - for stdin. May be repeated.",
+)
+Files = Annotated[list[str], _FILES]
+OptionalFiles = Annotated[list[str] | None, _FILES]
 
 
 def review(

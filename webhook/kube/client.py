@@ -82,6 +82,11 @@ class Client:
         return str(self._credentials.configuration.host)
 
     @property
+    def namespace(self) -> str:
+        """The namespace of calls that name none, as for kubectl."""
+        return self._credentials.namespace
+
+    @property
     def source(self) -> str:
         """Where the credentials come from, for messages."""
         return self._credentials.source

@@ -59,9 +59,13 @@ class TokenFile:
 class Credentials:
     """The client's configuration, kept up to date."""
 
-    def __init__(self, configuration: Configuration, source: str, token_file: TokenFile | None = None) -> None:
+    def __init__(
+        self, configuration: Configuration, source: str, token_file: TokenFile | None = None, namespace: str = ""
+    ) -> None:
+        """namespace: of the context; empty if it names none."""
         self.configuration = configuration
         self.source = source
+        self.namespace = namespace or "default"
         self._token_file = token_file
         if token_file is not None:
             self._apply_token_file(configuration)
@@ -97,7 +101,9 @@ def service_account(folder: Path) -> Credentials:
         raise ConnectionSettingsError(msg)
     configuration = Configuration(host=f"https://{f'[{host}]' if ':' in host else host}:{port}")
     configuration.ssl_ca_cert = str(authority)
-    return Credentials(configuration, f"service account in {folder}", TokenFile(folder / "token"))
+    namespace = folder / "namespace"
+    own = namespace.read_text().strip() if namespace.is_file() else ""
+    return Credentials(configuration, f"service account in {folder}", TokenFile(folder / "token"), own)
 
 
 async def from_kubeconfig(paths: str, context: str | None) -> Credentials:
@@ -111,6 +117,7 @@ async def from_kubeconfig(paths: str, context: str | None) -> Credentials:
         loader = KubeConfigLoader(config_dict=merged.config, active_context=context, config_base_path=None)
         await loader.load_and_set(configuration)
         user = _user_of(merged, loader)
+        namespace = str(loader.current_context["context"].get("namespace") or "")
     except (ConfigException, OSError, yaml.YAMLError, TypeError, LookupError, AttributeError, ValueError) as error:
         # The last four: the client's loader does not validate a kubeconfig's structure.
         msg = f"The kubeconfig {paths} cannot be used: {error}"
@@ -119,8 +126,8 @@ async def from_kubeconfig(paths: str, context: str | None) -> Credentials:
     # As for kubectl, a tokenFile overrides a token, because the file is rotated.
     if user is not None and user.safe_get("tokenFile"):
         token_file = Path(str(user.path)).parent / user.safe_get("tokenFile")
-        return Credentials(configuration, source, TokenFile(token_file))
-    credentials = Credentials(configuration, source)
+        return Credentials(configuration, source, TokenFile(token_file), namespace)
+    credentials = Credentials(configuration, source, namespace=namespace)
     if user is not None and user.safe_get("exec"):
         configuration.refresh_api_key_hook = _exec_refresh(loader)
     return credentials

@@ -15,7 +15,7 @@ from typing import Final
 from webhook.engine.assumed.alternatives import Alternatives
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.assumed.displaced_pods import Arrived, displaced
-from webhook.engine.assumed.known_placements import Certainty, HintChange, KnownHints
+from webhook.engine.assumed.known_placements import Certainty, HintChange, Known, KnownHints
 from webhook.engine.assumed.reported_placement import reported_placements
 from webhook.engine.assumed.unreported import held
 from webhook.engine.snapshot.node_sums import NumaAmounts, added
@@ -145,6 +145,10 @@ class BoundHints:
         for assumed_pod in assumed_pods if moved else ():
             self._may_be(assumed_pod.pod, _others(topology, assumed_pod.numa))
         return found.certain
+
+    def known(self, pod: str) -> Known | None:
+        """What is known of the pod's NUMA nodes; None if nothing is."""
+        return self._known.get(pod)
 
     def certainty(self, pod: str) -> Certainty | None:
         """How certain the pod's NUMA nodes are; None if nothing is known."""

@@ -1,0 +1,211 @@
+"""`topology-webhook explain KIND/NAME`: pods and workloads of a snapshot.
+
+The cluster is that of tests/unit/views/racks.py; its numbers are worked out there.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.builders.pods import bound, created, gated
+from tests.builders.workloads import workload
+from tests.unit.cli.cluster_files import fields_of, written
+from tests.unit.cli.conftest import Outcome, run_command
+from tests.unit.views.one_node import hinted
+from tests.unit.views.racks import RACK, ZONE, cluster
+from webhook.model.names import PLACEMENT
+
+NETWORK = {"kai.scheduler/topology": "network", "kai.scheduler/topology-required-placement": "rack"}
+CONDITION = {
+    "type": "topology-webhook.dev/Placed",
+    "status": "False",
+    "reason": "NoSingleNUMANode",
+    "message": "waiting: x",
+    "lastTransitionTime": "2030-01-01T00:00:00Z",
+}
+
+NOWHERE = (
+    "now fits nowhere: SingleNUMANode: none of 5 nodes fits now; none could align it even if it were empty: it asks "
+    "for 20 cpu in one NUMA node, the largest has 16 (n0, NUMA 0); excluded: 2 insufficient resources, 1 cordoned, 1 "
+    "no NUMA topology known, 1 no single NUMA node with 20 cpu, 1Gi memory"
+)
+FREE = "NUMA 0: 15 cpu, 64Gi memory free; NUMA 1: 16 cpu, 64Gi memory free"
+
+
+def owned(kind: str, name: str, group: str = "batch", **metadata: Any) -> dict[str, Any]:
+    reference = {"apiVersion": f"{group}/v1", "kind": kind, "name": name, "uid": f"uid-{name}", "controller": True}
+    return {"ownerReferences": [reference], **metadata}
+
+
+def index(rank: int) -> dict[str, str]:
+    return {"batch.kubernetes.io/job-completion-index": str(rank)}
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> Path:
+    waits = {PLACEMENT: "waiting: no single NUMA node with 20 cpu\nexcluded: 3 full"}
+    return written(
+        tmp_path,
+        *cluster(),
+        {**gated(name="large", cpu=20, annotations=waits), "status": {"conditions": [CONDITION]}},
+        bound(name="job-b", node="n0", cpu=1, annotations=index(0) | hinted(1, 1), metadata=owned("Job", "train")),
+        bound(name="job-a", node="n1", cpu=1, annotations=index(1), metadata=owned("Job", "train")),
+        gated(name="job-c", cpu=20, annotations=index(2), metadata=owned("Job", "train")),
+        bound(name="web-1", node="n3", cpu=1, numa=None, metadata=owned("ReplicaSet", "web-7d9f", "apps")),
+        bound(name="web-2", node="n3", cpu=1, numa=None, metadata=owned("ReplicaSet", "web-api-5c4b", "apps")),
+        *(gated(name=f"gang-{rank}", group="gang", cpu=16, annotations=NETWORK) for rank in range(3)),
+    )
+
+
+def explain(snapshot: Path, *arguments: object) -> Outcome:
+    return run_command("explain", *arguments, cluster=snapshot)
+
+
+def lines(outcome: Outcome) -> list[str]:
+    return [" ".join(line.split()) for line in outcome.stdout.splitlines()]
+
+
+def test_a_pod_that_waits_has_its_decision_and_each_nodes_answer(snapshot: Path) -> None:
+    outcome = explain(snapshot, "pod/large")
+    assert (outcome.code, outcome.stderr) == (1, "")
+    assert lines(outcome) == [
+        "Pod default/large: Waiting",
+        "decision waiting: no single NUMA node with 20 cpu",
+        "excluded: 3 full",
+        "Placed False, NoSingleNUMANode (since 2030-01-01T00:00:00Z)",
+        "policy SingleNUMANode",
+        NOWHERE,
+        "NODE FITS SCORE NUMA WHY NOT",
+        "n0 no insufficient cpu: 20 requested, 9500m free",
+        "n1 no insufficient cpu: 20 requested, 15 free",
+        "n2 no cordoned",
+        f"n3 no no single NUMA node with 20 cpu, 1Gi memory ({FREE})",
+        "n4 no no NUMA topology known: the node has no NodeResourceTopology with NUMA nodes",
+    ]  # fmt: skip
+
+
+def test_the_json_of_a_pod_has_the_documented_fields(snapshot: Path) -> None:
+    answer = explain(snapshot, "pod/gang-0", "-o", "json").json
+    assert yaml.safe_load(explain(snapshot, "pod/gang-0", "-o", "yaml").stdout) == answer
+    assert set(answer) == fields_of("ExplainedPod")
+    assert set(answer["pod"]) == fields_of("PodStanding")
+    assert (answer["pod"]["state"], answer["pod"]["gang"], answer["pod"]["rank"]) == ("Waiting", "gang", 0)
+    assert answer["group"]["required"] == RACK
+    assert {node["node"]: node["reason"] for node in answer["perNode"]}["n2"] == "Unschedulable"
+    large = explain(snapshot, "pod/large", "-o", "json").json
+    assert set(large["pod"]["placed"]) == fields_of("PlacedView")
+    assert (large["verdict"], large["group"]) == ("wait", None)
+
+
+def test_a_pod_with_a_node_has_its_hint_beside_the_nrt(snapshot: Path) -> None:
+    answer = explain(snapshot, "po/job-b", "-o", "json").json
+    pod = answer["pod"]
+    assert (pod["state"], pod["node"], pod["domain"]) == ("Running", "n0", [[ZONE, "zone-a"], [RACK, "rack-1"]])
+    assert pod["numaNodes"] == [{"id": 1, "amounts": {"cpu": 1_000}}]
+    assert set(pod["hint"]) == fields_of("HintCheck")
+    assert {frozenset(each) for each in pod["hint"]["amounts"]} == {frozenset(fields_of("HintAmount"))}
+    # NUMA node 1 of n0 has 13 of 16 CPUs taken.
+    assert (pod["hint"]["verdict"], pod["hint"]["amounts"][0]["taken"]) == ("Possible", 13_000)
+    assert (answer["verdict"], answer["perNode"]) == (None, [])
+    assert "NRT does not contradict it, and does not show which pods hold what is taken" in lines(
+        explain(snapshot, "pod/job-b")
+    )
+
+
+def test_a_workloads_pods_are_listed_by_rank(snapshot: Path) -> None:
+    outcome = explain(snapshot, "job/train")
+    assert outcome.code == 1
+    assert lines(outcome)[:6] == [
+        "Job default/train: 1 Waiting, 2 Running",
+        "POD RANK STATE NODE NUMA DOMAIN DISTANCE",
+        "job-b 0 Running n0 1 zone-a / rack-1 -",
+        "job-a 1 Running n1 - zone-a / rack-1 1",
+        "job-c 2 Waiting - - - -",
+        "1 neighbours in rank: 0 share the node, 1 share a rack, 1 share a zone",
+    ]
+    assert lines(outcome)[7] == "job-c waits"
+
+
+def test_the_json_of_a_workload_has_the_documented_fields(snapshot: Path) -> None:
+    answer = explain(snapshot, "jobs.batch/train", "-o", "json").json
+    assert set(answer) == fields_of("ExplainedWorkload")
+    assert answer["object"] == {"kind": "Job", "namespace": "default", "name": "train"}
+    assert set(answer["ranks"]) == fields_of("RanksView")
+    assert {frozenset(each) for each in answer["ranks"]["pods"]} == {frozenset(fields_of("RankedPod"))}
+    assert {frozenset(each) for each in answer["ranks"]["shared"]} == {frozenset(fields_of("SharedLevel"))}
+    (waiting,) = answer["waiting"]
+    assert set(waiting) == fields_of("WaitingAnswer")
+    assert (waiting["pod"], waiting["verdict"]) == ("job-c", "wait")
+
+
+def test_a_gang_that_fits_nowhere_says_what_is_missing_at_its_level(tmp_path: Path) -> None:
+    minimum = {"topology-webhook.dev/min-member": "3"}
+    gang = [gated(name=f"g-{rank}", group="gang", cpu=16, annotations=NETWORK | minimum) for rank in range(3)]
+    outcome = explain(written(tmp_path, *cluster(), *gang), "podgroup/gang")
+    assert outcome.code == 1
+    assert "LEVEL DOMAIN HOLDS NEEDED SHORT OF" in lines(outcome)
+    assert "example.com/rack zone-a / rack-1 1 3 cpu" in lines(outcome)
+
+
+def test_pods_are_found_through_the_owners_that_a_snapshot_has_or_else_by_name(snapshot: Path, tmp_path: Path) -> None:
+    def names(reference: str, file: Path) -> list[str]:
+        return [pod["name"] for pod in explain(file, reference, "-o", "json").json["pods"]]
+
+    assert names("deploy/web", snapshot) == ["web-1"]
+    assert names("deploy/web-api", snapshot) == ["web-2"]
+    odd = workload(
+        kind="ReplicaSet",
+        name="web-7d9f",
+        spec={},
+        metadata={"uid": "uid-web-7d9f", **owned("Deployment", "other", "apps")},
+    )
+    known = tmp_path / "known.json"
+    known.write_text(snapshot.read_text() + "\n" + json.dumps(odd))
+    assert names("deploy/other", known) == ["web-1"]
+    assert explain(known, "deploy/web").code == 2
+
+
+def test_a_pod_that_is_assigned_is_judged_without_its_own_reservation(tmp_path: Path) -> None:
+    raw = created(name="p", cpu=16, annotations=hinted(1, 16) | {})
+    raw["metadata"]["annotations"]["topology-webhook.dev/numa"] = hinted(1, 16)["topology-webhook.dev/numa"].replace(
+        "n0", "n1"
+    )
+    answer = explain(written(tmp_path, *cluster(), raw), "pod/p", "-o", "json").json
+    assert (answer["pod"]["state"], answer["pod"]["node"]) == ("Assigned", "n1")
+    assert {node["node"]: node["fits"] for node in answer["perNode"]}["n1"] is True
+
+
+def test_errors_name_what_was_asked_for_and_what_exists(snapshot: Path) -> None:
+    cases = {
+        ("pod/larg",): "there is no Pod 'larg' in namespace 'default'. Did you mean large? There are: a0, b0,",
+        ("job/trian",): "there is no Job 'trian' in namespace 'default'. Did you mean train? There are: train",
+        ("jobset/x",): "there is no JobSet 'x' in namespace 'default'. It has no JobSet at all",
+        ("podgroup/x",): "no pod in namespace 'default' is in the PodGroup 'x'. There are: gang, train",
+        (
+            "pod/x",
+            "-n",
+            "elsewhere",
+        ): "in namespace 'elsewhere'. There is no such namespace; name another with --namespace",
+        ("jub/x",): "'jub' is no kind that can be explained. Did you mean job? The kinds are cronjob, deployment,",
+        ("train",): "'train' is not KIND/NAME, such as pod/train-0 or job/train",
+        (): "give either KIND/NAME, such as pod/train-0, or files with -f",
+        ("pod/large", "-f", "x.yaml"): "give either KIND/NAME, such as pod/train-0, or files with -f",
+        ("-f", "x.yaml", "-n", "x"): "--namespace: objects in files name their own namespace",
+    }
+    for arguments, text in cases.items():
+        outcome = explain(snapshot, *arguments)
+        assert (outcome.code, outcome.stdout) == (2, ""), arguments
+        assert text in outcome.stderr
+
+
+def test_what_tenants_wrote_is_escaped(tmp_path: Path) -> None:
+    evil = "\x1b[2J\u202e" + "x" * 50_000
+    raw = gated(name="p", group=evil, annotations={PLACEMENT: evil})
+    for reference in ("pod/p", "podgroup/y"):
+        printed = explain(written(tmp_path, *cluster(), raw), reference)
+        text = printed.stdout + printed.stderr
+        assert all(character.isprintable() or character == "\n" for character in text)
+        assert max(map(len, text.splitlines())) < 1_500

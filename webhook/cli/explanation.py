@@ -1,0 +1,186 @@
+"""A live object explained: where its pods stand, and for those that wait, the engine's answer now.
+
+1. Each pod is read with what it takes from its owners.
+2. A pod that is not bound is judged on the cluster as it is, without its own reservation: a single pod by itself, a
+   member of a gang with the others that wait, by the same rules as in the leader.
+3. The pods with a node are shown by rank.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from webhook.admission.gang import GangJudgement
+from webhook.admission.pod.decision import Verdict
+from webhook.admission.pod.placement_text import waiting
+from webhook.cli.bare_pods import owner_chain_in, place_together, waiting_beside
+from webhook.cli.judgement_context import JudgementContext
+from webhook.cli.object_reader import FoundObject
+from webhook.cli.render_json import group_object, per_node
+from webhook.controllers.placement.assignment import Assignment, NoAssignment, find_assignment, why_unassigned
+from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.engine.decide import Decision, decide
+from webhook.engine.topology.tree import Domain, TopologyTree
+from webhook.model.errors import UserError
+from webhook.model.intent import NO_INTENT
+from webhook.model.membership import controller_uid, membership_of
+from webhook.model.names import KAI_TOPOLOGY
+from webhook.model.rules import Rules
+from webhook.model.workload.rank import rank_of
+from webhook.views.as_json import as_json
+from webhook.views.domains import tree_of
+from webhook.views.pod_standing import ENDED, WITHOUT_NODE, PodStanding, Standing, pod_standing
+from webhook.views.ranks import PodWithRank, RanksView, ranks_view, topology_of_pods
+
+Raw = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PodAnswer:
+    """The engine's answer now for a pod without a node."""
+
+    verdict: Verdict
+    message: str
+    decision: Decision | None = None
+    """Every node's answer to this pod alone; None if it cannot be read."""
+    gang: GangJudgement | None = None
+
+
+class Explanation:
+    """What is known of an object's pods."""
+
+    def __init__(self, found: FoundObject, rules: Rules) -> None:
+        self.found = found
+        self._cache = found.cluster.cache
+        self._rules = rules
+        cluster = found.cluster
+        self._around = JudgementContext(rules, found.owners, cluster.running, cluster.assigned_members, cluster.gated)
+        self._gated = {raw["metadata"]["name"]: self._read(raw) for raw in found.pods}
+        self.pods = tuple(self._standing(raw) for raw in found.pods)
+
+    @cached_property
+    def ranks(self) -> RanksView:
+        """The pods that have not ended, by rank."""
+        return ranks_view(self._with_rank(), self._tree, self._nodes.node_arrays.index)
+
+    @property
+    def ended(self) -> int:
+        """How many pods have ended."""
+        return sum(pod.state in ENDED for pod in self.pods)
+
+    def answer(self, pod: PodStanding) -> PodAnswer:
+        """The answer for a pod that is not bound. What is reserved for it counts as free, from now on."""
+        gated = self._gated[pod.name]
+        if isinstance(gated, str):
+            return PodAnswer(Verdict.WAIT, gated)
+        gang = self._of_gang(gated) if pod.state in WITHOUT_NODE and gated.membership else None
+        if pod.state is Standing.ASSIGNED:
+            self._cache.pods.delete(f"{pod.namespace}/{pod.name}")  # this command's own copy
+        snapshot = self._cache.snapshot().nodes
+        decision = decide(snapshot, gated.pod, gated.intent, self._rules.engine)
+        if gang is not None:
+            return PodAnswer(gang.verdict, gang.message, decision, gang)
+        found = find_assignment(snapshot, gated, self._rules, self._cache.assigned)
+        if isinstance(found, Assignment):
+            return PodAnswer(Verdict.ALLOW, found.text, decision)
+        why = found if isinstance(found, NoAssignment) else why_unassigned(found, gated, self._rules, 0)
+        return PodAnswer(Verdict.WAIT, why.text.removeprefix(waiting("")), decision)
+
+    def answers(self) -> Iterator[tuple[PodStanding, PodAnswer]]:
+        """The answers for pods without a node: one for each gang, and for each kind of single pod."""
+        seen: set[object] = set()
+        for pod in self.pods:
+            if pod.state in WITHOUT_NODE and not pod.unmanaged:
+                gated = self._gated[pod.name]
+                alike = gated if isinstance(gated, str) else gated.signature
+                if not isinstance(gated, str) and gated.membership is not None:
+                    alike = gated.membership.group
+                if alike not in seen:
+                    seen.add(alike)
+                    yield pod, self.answer(pod)
+
+    @cached_property
+    def _nodes(self) -> Any:
+        return self._cache.snapshot().nodes
+
+    @cached_property
+    def _tree(self) -> TopologyTree:
+        asked = (
+            gated.pod.annotations.get(KAI_TOPOLOGY, "") for gated in self._gated.values() if not isinstance(gated, str)
+        )
+        return tree_of(self._nodes, topology_of_pods(asked, self._cache.topologies_by_name()), self._around.trees)
+
+    def _read(self, raw: Raw) -> GatedPod | str:
+        """The pod with what it takes from its owners; a text if it cannot be read."""
+        try:
+            return GatedPod.from_object(raw, owner_chain_in(raw, self._around)[0])
+        except UserError as error:
+            return " ".join(map(str, error.faults))
+
+    def _standing(self, raw: Raw) -> PodStanding:
+        gated = self._gated[raw["metadata"]["name"]]
+        intent = NO_INTENT if isinstance(gated, str) else gated.intent
+        membership = membership_of(raw) if isinstance(gated, str) else gated.membership
+        return pod_standing(raw, self._cache, self._rules, intent, membership, self._domain)
+
+    def _domain(self, node: str) -> tuple[tuple[str, str], ...]:
+        """The path of a node in the topology."""
+        n = self._nodes.node_arrays.index.get(node)
+        tree = self._tree
+        return () if n is None else tree.path(Domain(tree.node_level, int(tree.positions()[n])))
+
+    def _with_rank(self) -> Iterator[PodWithRank]:
+        for raw, pod in zip(self.found.pods, self.pods, strict=True):
+            if pod.state not in ENDED:
+                metadata = raw["metadata"]
+                rank = pod.rank
+                if rank is None:
+                    rank = rank_of(pod.name, metadata.get("labels") or {}, metadata.get("annotations") or {})
+                ids = None if pod.numa_nodes is None else tuple(share.id for share in pod.numa_nodes)
+                yield PodWithRank(pod.name, pod.gang or _controller(metadata), rank, pod.node, ids)
+
+    def _of_gang(self, gated: GatedPod) -> GangJudgement | None:
+        """The answer for the pod's gang, together with the other members that wait."""
+        assert gated.membership is not None  # noqa: S101 # the caller has checked it
+        group = gated.membership.group
+        members = {0: gated}
+        beside = waiting_beside({group: members}, self._around)
+        judged = place_together(members, beside.get(group, ()), group, self._cache.snapshot(), self._around)
+        return judged.get(0)
+
+
+def pod_object(pod: PodStanding, answer: PodAnswer | None) -> dict[str, Any]:
+    """The JSON of one pod. answer: None if it is bound."""
+    return {
+        "pod": as_json(pod),
+        **_answer_object(answer),
+        "perNode": [] if answer is None or answer.decision is None else per_node(answer.decision),
+    }
+
+
+def workload_object(explanation: Explanation, answers: Sequence[tuple[PodStanding, PodAnswer]]) -> dict[str, Any]:
+    """The JSON of a workload or PodGroup."""
+    reference = explanation.found.reference
+    return {
+        "object": {"kind": reference.kind, "namespace": explanation.found.namespace, "name": reference.name},
+        "pods": as_json(explanation.pods),
+        "ranks": as_json(explanation.ranks),
+        "waiting": [{"pod": pod.name, **_answer_object(answer)} for pod, answer in answers],
+    }
+
+
+def _answer_object(answer: PodAnswer | None) -> dict[str, Any]:
+    placement = None if answer is None or answer.gang is None else answer.gang.placement
+    return {
+        "verdict": None if answer is None else answer.verdict.value,
+        "message": "" if answer is None else answer.message,
+        "group": None if placement is None else group_object(placement),
+    }
+
+
+def _controller(metadata: Mapping[str, Any]) -> str:
+    """The name of the pod's controller; of its first owner, if it has none; empty without owners."""
+    owners = metadata.get("ownerReferences") or ()
+    uid = controller_uid(metadata)
+    return next((str(owner.get("name")) for owner in owners if str(owner.get("uid", "")) == uid), "")

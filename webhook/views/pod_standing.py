@@ -1,0 +1,157 @@
+"""Where one pod stands: what was decided about it, its node and NUMA nodes, and what the node's NRT shows of it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from webhook.cache.cluster_cache import ClusterCache
+from webhook.cache.delegated_pods import last_failure
+from webhook.cache.unmanaged import why_unmanaged
+from webhook.engine.snapshot.ledger import Reservation
+from webhook.model.gates import is_gated, waits_for_us_alone
+from webhook.model.intent import NUMAIntent
+from webhook.model.membership import Membership
+from webhook.model.names import PLACEMENT
+from webhook.model.placed_condition import placed_condition
+from webhook.model.rules import Rules
+from webhook.views.hint_check import HintCheck, hint_check
+from webhook.views.nodes import NUMAShare
+
+Raw = Mapping[str, Any]
+Path = tuple[tuple[str, str], ...]
+
+
+class Standing(StrEnum):
+    """How far a pod is."""
+
+    WAITING = "Waiting"
+    """It waits behind the service's gate."""
+    OTHER_GATES = "OtherGates"
+    """Another controller has to remove its gate first."""
+    PENDING = "Pending"
+    """It has no gate and no node; the scheduler has to find one."""
+    ASSIGNED = "Assigned"
+    """It has a node and is not bound yet."""
+    BOUND = "Bound"
+    """It is bound, and its containers do not run yet."""
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+WITHOUT_NODE = frozenset({Standing.WAITING, Standing.OTHER_GATES, Standing.PENDING})
+ENDED = frozenset({Standing.SUCCEEDED, Standing.FAILED})
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedView:
+    """The pod's condition `topology-webhook.dev/Placed`."""
+
+    status: str
+    reason: str
+    message: str
+    since: str
+    """When the status became what it is (RFC 3339); empty if not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodStanding:
+    """One pod."""
+
+    namespace: str
+    name: str
+    state: Standing
+    unmanaged: str
+    """Why the service does not manage it; empty if it does."""
+    policy: str
+    """The NUMA policy that it or an owner asks for, as Koordinator spells it; empty: none."""
+    gang: str
+    """Empty if it is in none."""
+    rank: int | None
+    node: str
+    """Empty while it has none."""
+    domain: Path
+    """(node label, value) of its node in its topology, coarse to fine."""
+    numa_nodes: tuple[NUMAShare, ...] | None
+    """Its hint, or what is reserved for it until it is bound; None without one."""
+    hint: HintCheck | None
+    """Its hint beside the NRT; None if it is not bound."""
+    placement: str
+    """What the service wrote into it, in lines; empty without a decision."""
+    placed: PlacedView | None
+    """None without the condition."""
+    scheduler: str
+    """What the scheduler reports of its last attempt; empty if it reports nothing."""
+
+
+def standing(raw: Raw, cache: ClusterCache) -> Standing:
+    """The state of a pod object."""
+    phase = (raw.get("status") or {}).get("phase")
+    if phase in {"Succeeded", "Failed"}:
+        return Standing(phase)
+    if raw["spec"].get("nodeName"):
+        return Standing.RUNNING if phase == "Running" else Standing.BOUND
+    if is_gated(raw):
+        return Standing.WAITING if waits_for_us_alone(raw) else Standing.OTHER_GATES
+    return Standing.PENDING if _reservation(cache, _key(raw)) is None else Standing.ASSIGNED
+
+
+def pod_standing(
+    raw: Raw,
+    cache: ClusterCache,
+    rules: Rules,
+    intent: NUMAIntent,
+    membership: Membership | None,
+    domain_of: Callable[[str], Path],
+) -> PodStanding:
+    """The record of a pod object. intent, membership: with what it takes from its owners; domain_of: of a node."""
+    key, metadata = _key(raw), raw["metadata"]
+    state, reservation = standing(raw, cache), _reservation(cache, key)
+    annotations: Mapping[str, str] = metadata.get("annotations") or {}
+    node = node_of(raw, cache)
+    return PodStanding(
+        metadata.get("namespace", ""),
+        metadata["name"],
+        state,
+        why_unmanaged(raw, rules) or "",
+        intent.policy.koordinator if intent.policy else "",
+        membership.name if membership else "",
+        membership.rank if membership else None,
+        node,
+        domain_of(node),
+        _numa_nodes(cache, key, reservation),
+        hint_check(cache, key),
+        annotations.get(PLACEMENT, ""),
+        _placed(raw),
+        (last_failure(raw) or "") if state is Standing.PENDING else "",
+    )
+
+
+def node_of(raw: Raw, cache: ClusterCache) -> str:
+    """The node that a pod is bound or assigned to; empty if it has none."""
+    bound: str = raw["spec"].get("nodeName") or ""
+    reservation = None if bound else _reservation(cache, _key(raw))
+    return reservation.node if reservation else bound
+
+
+def _key(raw: Raw) -> str:
+    return f"{raw['metadata'].get('namespace', '')}/{raw['metadata']['name']}"
+
+
+def _reservation(cache: ClusterCache, key: str) -> Reservation | None:
+    ledger = cache.snapshot().nodes.ledger
+    return None if ledger is None else ledger.get(key)
+
+
+def _numa_nodes(cache: ClusterCache, key: str, reservation: Reservation | None) -> tuple[NUMAShare, ...] | None:
+    reserved = None if reservation is None else tuple(reservation.numa.items())
+    record = cache.state.pods.get(key)
+    held = reserved if record is None else record.hint
+    return None if held is None else tuple(NUMAShare(numa_id, dict(amounts)) for numa_id, amounts in sorted(held))
+
+
+def _placed(raw: Raw) -> PlacedView | None:
+    found = placed_condition(raw)
+    texts = (str(found.get(field) or "") for field in ("status", "reason", "message", "lastTransitionTime"))
+    return PlacedView(*texts) if found else None
