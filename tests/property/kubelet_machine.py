@@ -10,6 +10,7 @@ from tests.builders.clusters import put
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import GATES, SINGLE, plain
 from tests.fingerprints import pod_fingerprint
+from webhook.admission.binding.arrival_order import in_any_order, may_be_joined
 from webhook.admission.binding.decision import Given, guard
 from webhook.admission.binding.guard import assumed_pod_of
 from webhook.cache.cluster_cache import ClusterCache
@@ -46,12 +47,16 @@ class Machine:
         self.given: dict[str, int] = {}
         self.pods: dict[str, dict[str, Any]] = {}
         self.bound: list[str] = []
+        self.allowed: dict[str, dict[str, str]] = {}
+        """Annotations of the Bindings that the guard has allowed and the API server has not written, by pod."""
         self.now = 1_000
         self.nrt: dict[str, Any] = {}
         self.told_of_pods: deque[Callable[[], None]] = deque()
         self.told_of_nrts: deque[Callable[[], None]] = deque()
         self.rejected: list[str] = []
         self.ran = 0
+        self.joined = 0
+        """Bindings that were allowed while others were in progress."""
         self.in_order = True
         self.start()
         self.scan()
@@ -82,7 +87,7 @@ class Machine:
         self.tell(raw["metadata"]["name"])
 
     def new_pod(self) -> dict[str, Any]:
-        name, cpus = f"p{len(self.pods):03}", self.random.choice((3, 5, 6, 7, 9, 10))
+        name, cpus = f"p{len(self.pods):03}", self.random.choice((3, 5, 5, 5, 6, 7, 9, 10))
         raw = plain(
             name=name, cpu=cpus, memory="1Mi", metadata={"uid": name, "resourceVersion": "1", "annotations": {}}
         )
@@ -105,7 +110,11 @@ class Machine:
 
     def bind(self) -> None:
         """The scheduler, the guard and the API server bind a pod."""
-        waiting = [name for name, raw in self.pods.items() if not raw["spec"].keys() & {"nodeName", "schedulingGates"}]
+        waiting = [
+            name
+            for name, raw in self.pods.items()
+            if not raw["spec"].keys() & {"nodeName", "schedulingGates"} and name not in self.allowed
+        ]
         if not waiting:
             return
         name = self.random.choice(waiting)
@@ -115,19 +124,31 @@ class Machine:
             raw = json.loads(json.dumps(self.pods[name]))
         if sum(self.cpus_of(other) for other in self.given) + self.cpus_of(name) > CPUS * len(self.free):
             return  # the scheduler sees that
-        if self.cache.has_binding_in_progress(NODE, key, 0):
-            return
+        in_progress = self.cache.bindings_in_progress(NODE, key, 0)
         verdict = guard(raw, NODE, self.cache.kubelet_admission(NODE, key), RULES, self.cache.assumed(key, name, NODE))
-        if not isinstance(verdict, Given):
+        if not isinstance(verdict, Given) or not in_any_order(verdict, in_progress):
             return
+        if in_progress:
+            assert may_be_joined(in_progress)
+            self.joined += 1
         self.cache.assume(assumed_pod_of(verdict, key, name, 1e9))
-        self.pods[name]["metadata"]["annotations"].update(verdict.annotations)
-        self.is_written_bound(name)
+        self.allowed[name] = dict(verdict.annotations)
+
+    def write(self) -> None:
+        """The API server writes the Bindings in any order."""
+        if self.allowed:
+            name = self.random.choice(sorted(self.allowed))
+            self.pods[name]["metadata"]["annotations"].update(self.allowed.pop(name))
+            self.is_written_bound(name)
 
     def bind_unhinted(self) -> None:
         """The leader has died: an assigned pod is bound without a check."""
         for name, raw in self.pods.items():
-            if NUMA_HINT in raw["metadata"]["annotations"] and not raw["spec"].keys() & {"nodeName", "schedulingGates"}:
+            if (
+                name not in self.allowed
+                and NUMA_HINT in raw["metadata"]["annotations"]
+                and not raw["spec"].keys() & {"nodeName", "schedulingGates"}
+            ):
                 self.is_written_bound(name)
                 return
 
@@ -206,6 +227,7 @@ def weights_of(machine: Machine) -> dict[Callable[[], None], int]:
         machine.create: 3,
         machine.place: 3,
         machine.bind: 6,
+        machine.write: 6,
         machine.admit: 6,
         machine.end: 2,
         machine.scan: 1,

@@ -260,6 +260,8 @@ class ClusterCache(PodAssumptions):
         self.gangs.put(pod)
         if pod.waiting is not None and is_unschedulable(pod.waiting):
             self._forget_tentative(key)
+        if pod.waiting is None:
+            self.bound_or_gone.emit(key)
         self.changed.emit()
 
     def _drop_pod(self, key: str) -> None:
@@ -270,6 +272,7 @@ class ClusterCache(PodAssumptions):
         self._unbound.drop(key)
         self._unconfirmed.drop(key)
         self.gangs.drop(key)
+        self.bound_or_gone.emit(key)
         self.changed.emit()
 
     def _put_node_topology(self, topology: NodeTopology) -> None:

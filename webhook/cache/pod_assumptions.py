@@ -21,6 +21,8 @@ class PodAssumptions:
     def __init__(self, assumed_pods: AssumedPods) -> None:
         self.changed = Signal[[]]()
         """Emitted after each change that may affect a waiting pod."""
+        self.bound_or_gone = Signal[[str]]()
+        """Emitted with the pod (namespace/name) when an object shows that it is bound, has ended or was deleted."""
         self._assumed_pods = assumed_pods
 
     def assume(self, assumed_pod: AssumedPod) -> None:
@@ -76,15 +78,15 @@ class PodAssumptions:
         """The reservations of pods that are assigned to the node and whose binding has not begun."""
         return self._assumed_pods.assigned(node)
 
-    def has_binding_in_progress(self, node: str, pod: str, expiring_after: float) -> bool:
-        """Whether another pod got NUMA nodes on this node with a binding that no object shows yet.
+    def bindings_in_progress(self, node: str, pod: str, expiring_after: float) -> tuple[AssumedPod, ...]:
+        """The other pods that got NUMA nodes on this node with bindings that no object shows yet.
 
         expiring_after: ignores assumed pods that expire at this time or before, on the clock of their `expires`.
         """
-        binding_to = self._assumed_pods.binding_to(node)
-        return any(
-            assumed_pod.numa and assumed_pod.pod != pod and assumed_pod.expires > expiring_after
-            for assumed_pod in binding_to
+        return tuple(
+            assumed_pod
+            for assumed_pod in self._assumed_pods.binding_to(node)
+            if assumed_pod.numa and assumed_pod.pod != pod and assumed_pod.expires > expiring_after
         )
 
     def _forget_tentative(self, pod: str) -> None:

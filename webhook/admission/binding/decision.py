@@ -16,7 +16,7 @@ The result goes into the Binding's annotations. The API server writes them into 
 Source: kubernetes pkg/registry/core/pod/storage (assignPod); koordinator apis/extension/numa_aware.go.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,6 +39,7 @@ from webhook.model.hint import NUMAHint, NUMANodeAmounts, resource_status_to_jso
 from webhook.model.intent import NO_INTENT, NUMAIntent, parse_numa_intent
 from webhook.model.names import NUMA_HINT, PLACEMENT, RESOURCE_STATUS
 from webhook.model.pod import Pod
+from webhook.model.pod_signature import pod_signature
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import format_amount
 from webhook.model.rules import Rules
@@ -82,6 +83,8 @@ class Given:
     """Whether the pod has a hint that names NUMA nodes. A Binding can overwrite a hint but not remove it."""
     placement: str = ""
     """The pod's current placement text."""
+    signature: Hashable = None
+    """Equal for pods that a kubelet treats alike."""
 
     @property
     def annotations(self) -> dict[str, str]:
@@ -152,6 +155,7 @@ def guard(
     except UserError as error:
         return Pass(f"unmanaged: unreadable: {error}")
     intent = _intent(pod)
+    signature = pod_signature(pod, intent)
     hint = assigned_node(raw)
     if assumed is None and hint is not None:
         if hint.node != node:
@@ -165,7 +169,7 @@ def guard(
         assumed = None
     ours, policy = bool(ours_to_place(snapshot.node_arrays)[0]), intent.policy
     if ours and assumed:
-        return Given(node, assumed, pod.requests, policy, assumed, how_chosen, ours)
+        return Given(node, assumed, pod.requests, policy, assumed, how_chosen, ours, signature=signature)
     found = snapshot if ours else kubelet_admission.kubelet_snapshot()
     decision = decide(found, pod, intent, rules.engine)
     if _was_assigned_unknowing(hint, intent) and decision.reason[0] in {Reason.POLICY_MISMATCH, Reason.UNKNOWN_POLICY}:
@@ -181,7 +185,9 @@ def guard(
     exact = rules.engine.fidelity == "Kubelet"
     replayed = CERTAIN if ours else hint_certainty(kubelet_admission, of_pod(pod, intent), numa_nodes, exact=exact)
     return Given(
-        node, numa_nodes, pod.requests, policy, assumed, how_chosen, ours, replayed, was_hinted, _placement(raw)
+        *(node, numa_nodes, pod.requests, policy, assumed, how_chosen, ours, replayed, was_hinted),
+        placement=_placement(raw),
+        signature=signature,
     )
 
 

@@ -12,7 +12,8 @@
      reserves nothing new until they must be visible. It refuses, so that the scheduler tries again.
 3. The pod is assumed before the response is sent, so the next Binding does not get the same resources.
 4. A kubelet admits pods in the order in which they arrive, and two Bindings to one node may be written in either order.
-   So the next Binding to the node waits until the first one is visible.
+   So the next Binding to the node waits until the first one is visible, unless the order makes no difference (see
+   `arrival_order`).
 5. A Binding also waits if it would take the NUMA nodes of a pod that was assigned there earlier, until that one is
    bound.
    Only bindings of schedulers reserve anything. The pod of another user's binding gets its hint once it is bound.
@@ -23,12 +24,13 @@ Without client certificates a review may be forged. It is answered, and what it 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from time import monotonic
 from typing import Any, Final
 
+from webhook.admission.binding.arrival_order import in_any_order, may_be_joined
 from webhook.admission.binding.decision import Given, Pass, Refusal, assigned_node, guard, into_binding
 from webhook.admission.binding.pod_lookup import Fetch, PodLookup
 from webhook.admission.binding.review_trust import FIRST_SECONDS, Doubts
@@ -59,7 +61,8 @@ _BINDING_IN_PROGRESS: Final = Refusal(
 # ample for that. The rest is for the response: a late one is worse than a refusal, because the API server then allows
 # the Binding as it was.
 _WAITED_SHARE: Final = 0.5
-_POLL_SECONDS: Final = 0.005
+# A waiting review is woken. Time alone can end its wait, too: a binding that never becomes visible.
+_CHECK_SECONDS: Final = 0.1
 
 
 # A Binding that is not visible by then was rejected later in the request, or the API server hangs: waiting longer keeps
@@ -107,6 +110,7 @@ class BindingGuard:
         self._assume_ttl = assume_ttl if doubts is None else FIRST_SECONDS
         self._on_refused = on_refused
         self._waiting = WaitingReviews()
+        cache.bound_or_gone.subscribe(self._waiting.bound_or_gone)
 
     async def handle(self, request: AdmissionRequest) -> Response:
         """Answer a review. Raises NotNowError."""
@@ -131,33 +135,33 @@ class BindingGuard:
                 return Allowed(message="the pod is bound already; the API server will reject the binding")
             if is_gated(pod):
                 return Allowed(message="the pod is gated; the API server will reject the binding")
-            verdict = (
-                _BINDING_IN_PROGRESS if self._has_binding_in_progress(node, key) else self._judge(request, pod, node)
-            )
+            in_progress = self._in_progress(node, key)
+            verdict = self._judge(request, pod, node, in_progress) if may_be_joined(in_progress) else _wait(in_progress)
             if not isinstance(verdict, Refusal):
                 return verdict
-            if not await self._has_moved(node, key, verdict.after, give_up):
+            if not await self._has_moved(key, verdict.after, give_up):
                 return _refused(verdict)
             # The pod is looked up again: resources assumed for a deleted pod would block other pods.
 
-    async def _has_moved(self, node: str, pod: str, after: frozenset[str], give_up: float) -> bool:
-        """Wait until no other binding to the node is in progress and one of `after` is bound; False on timeout."""
-        with self._waiting.one(pod.partition("/")[0], pod) as waiting:
-            while self._has_binding_in_progress(node, pod) or (after and all(map(self._waits, after))):
-                if waiting.displaced or asyncio.get_running_loop().time() > give_up:
-                    return False
-                await asyncio.sleep(_POLL_SECONDS)
-        return True
+    async def _has_moved(self, pod: str, after: frozenset[str], give_up: float) -> bool:
+        """Wait until one of `after` may be bound or deleted; False on timeout."""
+        left = give_up - asyncio.get_running_loop().time()
+        if left <= 0:
+            return False
+        with self._waiting.one(pod.partition("/")[0], pod, after) as waiting:
+            await waiting.woken(min(left, _CHECK_SECONDS))
+            return not waiting.displaced
 
-    def _has_binding_in_progress(self, node: str, pod: str) -> bool:
-        return self._cache.has_binding_in_progress(node, pod, monotonic() + self._assume_ttl - _ON_ITS_WAY_SECONDS)
+    def _in_progress(self, node: str, pod: str) -> Sequence[AssumedPod]:
+        return self._cache.bindings_in_progress(node, pod, monotonic() + self._assume_ttl - _ON_ITS_WAY_SECONDS)
 
-    def _waits(self, key: str) -> bool:
-        return self._cache.waiting_pod(key, "") is not None
-
-    def _judge(self, request: AdmissionRequest, pod: Mapping[str, Any], node: str) -> Response | Refusal:
-        """The answer, or why the pod is to wait for others."""
+    def _judge(
+        self, request: AdmissionRequest, pod: Mapping[str, Any], node: str, in_progress: Sequence[AssumedPod]
+    ) -> Response | Refusal:
+        """The answer, or why the pod is to wait for others. in_progress: other bindings to the node."""
         leader_state = self._leader_state()
+        if in_progress and leader_state is not LeaderState.ALL:
+            return _wait(in_progress)
         hint = assigned_node(pod)
         if leader_state is not LeaderState.ALL and (hint is None or hint.node != node or not hint.reserved):
             if leader_state is LeaderState.NONE:
@@ -169,6 +173,8 @@ class BindingGuard:
         kubelet_admission = self._cache.kubelet_admission(node, key)
         verdict = guard(pod, node, kubelet_admission, self._rules, self._cache.assumed(key, uid, node))
         by_scheduler = request.user.username in self._rules.scheduler_users | self._rules.trusted_users
+        if in_progress and not (isinstance(verdict, Given) and in_any_order(verdict, in_progress)):
+            return _wait(in_progress)
         match verdict:
             case Pass():
                 return Allowed(message=verdict.message)
@@ -208,6 +214,10 @@ class BindingGuard:
         return None
 
 
+def _wait(in_progress: Sequence[AssumedPod]) -> Refusal:
+    return replace(_BINDING_IN_PROGRESS, after=frozenset(other.pod for other in in_progress))
+
+
 def _refused(refusal: Refusal) -> Denied:
     return Denied(refusal.message, refusal.reason, misrouted=refusal is _NOT_LEADER)
 
@@ -226,4 +236,5 @@ def assumed_pod_of(given: Given, key: str, uid: str, expires: float) -> AssumedP
         sure=given.hint_certainty.sure,
         chosen=given.chosen,
         alternatives=given.hint_certainty.alternatives,
+        signature=given.signature,
     )

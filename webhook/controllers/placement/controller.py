@@ -10,8 +10,9 @@ Phases of a cycle:
 4. If more units wait than there is time for, attempt the rest in turns by namespace (see `fair_order`).
 
 Life cycle: a term begins -> patches in flight from the last leader are fenced off (see `fence`) -> cycles until the
-term ends. Any change (a node, its NUMA nodes, a pod that ends or is created) triggers the next cycle; all changes
-during a cycle trigger one more. A cycle ends early if too many writes are in flight: the end of each triggers another.
+term ends. While pods are gated, any change (a node, its NUMA nodes, a pod that ends or is created) triggers the next
+cycle; all changes during a cycle trigger one more. A cycle ends early if too many writes are in flight: the end of each
+triggers another.
 
 A pod that waits for a rare resource does not block smaller ones. But the domain of a gang that has waited long is
 reserved, if that is enabled: later units get nothing there.
@@ -90,6 +91,8 @@ class PlacementController:
         self._term: Term | None = None
         self._fenced: Term | None = None
         self._wake = asyncio.Event()
+        self._is_idle = False
+        """Whether the last cycle left no gated pod."""
         self._changes = 0
         self._owner_chains = OwnerChains(read_owner, self._changed)
         self._delays = RetryDelays(self._wake_in)
@@ -150,8 +153,13 @@ class PlacementController:
                     if self._leadership.seconds_until_settled() > 0 and not await self._fence(term):
                         continue
                     self._fenced = term
+                if self._is_idle and not self._cache.gated_pods():
+                    continue  # most changes are of pods that wait for nothing
                 in_vain = await self._cycle()
-                await asyncio.sleep(max(_COALESCE_SECONDS, in_vain * _REST_PER_WORK))
+                # No pause after the last pod: the next one would wait for its end.
+                self._is_idle = not self._cache.gated_pods()
+                if not self._is_idle:
+                    await asyncio.sleep(max(_COALESCE_SECONDS, in_vain * _REST_PER_WORK))
         except asyncio.CancelledError:
             self._pending.cancel()
             raise

@@ -1,6 +1,6 @@
 """An assumed pod: resources given to a pod that no object shows yet."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 from webhook.engine.snapshot.node_sums import NumaAmounts
@@ -29,6 +29,8 @@ class AssumedPod:
     """Whether the service chooses the NUMA nodes, and a node agent puts the pod there."""
     alternatives: frozenset[int] = frozenset()
     """Other NUMA nodes that the kubelet may choose."""
+    signature: Hashable = None
+    """Equal for pods that a kubelet treats alike; None if it is not known."""
     tentative: bool = False
     """Whether the scheduler picks the pod's node: it may pick another one, or never bind the pod. A patch gave the
     resources, not a binding."""

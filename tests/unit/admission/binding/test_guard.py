@@ -1,6 +1,7 @@
 """Bindings by what the replica knows and whether it leads, over a world of one node."""
 
 import asyncio
+import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,6 +28,7 @@ from webhook.model.admission_review import AdmissionRequest
 from webhook.model.hint import NUMAHint, NUMANodeAmounts
 from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE
 from webhook.model.rules import Rules
+from webhook.signal import Signal
 
 Raw = Mapping[str, Any]
 
@@ -43,6 +45,7 @@ class OneNode:
         self.on_the_server: dict[str, Raw] = dict(self.waiting)
         self.refused: list[tuple[str, str, str]] = []
         self.doubts: Doubts | None = None
+        self.bound_or_gone = Signal[[str]]()
 
     def waiting_pod(self, key: str, uid: str) -> Raw | None:
         known = self.waiting.get(key.partition("/")[2])
@@ -52,9 +55,9 @@ class OneNode:
         others = [held.pod.partition("/")[2] for held in self.keeper.assigned(node) if held.pod != pod]
         return kubelet_admission_at(self.node_arrays, self.ledger, node, pod, [self.waiting[name] for name in others])
 
-    def has_binding_in_progress(self, node: str, pod: str, expiring_after: float) -> bool:
+    def bindings_in_progress(self, node: str, pod: str, expiring_after: float) -> tuple[AssumedPod, ...]:
         binding_to = self.keeper.binding_to(node)
-        return any(assumed_pod.pod != pod and assumed_pod.expires > expiring_after for assumed_pod in binding_to)
+        return tuple(each for each in binding_to if each.pod != pod and each.expires > expiring_after)
 
     def show_placed(self, name: str) -> None:
         """The informer shows the pod, placed as its hint says."""
@@ -77,6 +80,7 @@ class OneNode:
         )
         self.keeper.settle(0)
         self.waiting.pop(name)
+        self.bound_or_gone.emit(f"default/{name}")
 
     def assumed(self, pod: str, uid: str, node: str) -> NUMANodeAmounts | None:
         assumed_pod = self.keeper.assumed_by(pod)
@@ -96,17 +100,9 @@ class OneNode:
         self.fetched.append(f"{namespace}/{name}")
         return self.on_the_server.get(name)
 
-    async def bind(
-        self,
-        name: str,
-        uid: str = "",
-        leader_state: LeaderState = LeaderState.ALL,
-        dry_run: bool = False,
-        seconds: float = 5,
-        user: str = "system:kube-scheduler",
-    ) -> Response:
+    def guard(self, leader_state: LeaderState = LeaderState.ALL) -> BindingGuard:
         cache: Any = self
-        guard = BindingGuard(
+        return BindingGuard(
             cache,
             self.fetch,
             lambda: leader_state,
@@ -115,6 +111,18 @@ class OneNode:
             lambda *refused: self.refused.append(refused),
             self.doubts,
         )
+
+    async def bind(
+        self,
+        name: str,
+        uid: str = "",
+        leader_state: LeaderState = LeaderState.ALL,
+        dry_run: bool = False,
+        seconds: float = 5,
+        user: str = "system:kube-scheduler",
+        guard: BindingGuard | None = None,
+    ) -> Response:
+        guard = guard or self.guard(leader_state)
         request = binding(name, uid, dry_run, user)
         return await guard.handle(replace(request, deadline=asyncio.get_running_loop().time() + seconds))
 
@@ -193,6 +201,51 @@ async def test_the_next_binding_to_a_node_waits_until_the_last_one_is_seen_writt
     assert not next_one.done()
     cluster_snapshot.show_bound("a")
     assert numa_of(await next_one) == [1]
+
+
+async def test_equal_pods_that_get_the_same_numa_node_do_not_wait_for_each_other() -> None:
+    # n3 ── NUMA 0 [8]  NUMA 1 [8]: two of 4 CPUs each, and the third gets another NUMA node
+    cluster_snapshot = OneNode(*(named(name, cpu=4) for name in "abc"))
+    assert numa_of(await cluster_snapshot.bind("a")) == [0]
+    assert numa_of(await cluster_snapshot.bind("b")) == [0]
+    third = asyncio.create_task(cluster_snapshot.bind("c"))
+    await asyncio.sleep(0)
+    assert not third.done()
+    cluster_snapshot.show_bound("b")
+    await asyncio.sleep(0)
+    assert not third.done()
+    cluster_snapshot.show_bound("a")
+    assert numa_of(await third) == [1]
+
+
+@pytest.mark.parametrize("other", [{"cpu": 3}, {"cpu": 4, "memory": "2Gi"}])
+async def test_pods_that_differ_wait_for_each_other(other: dict[str, Any]) -> None:
+    cluster_snapshot = OneNode(named("a", cpu=4), named("b", **other))
+    assert numa_of(await cluster_snapshot.bind("a")) == [0]
+    refused = await cluster_snapshot.bind("b", seconds=0.02)
+    assert isinstance(refused, Denied)
+    assert refused.reason == "BindingInProgress"
+
+
+async def test_a_new_leader_binds_no_pod_beside_another() -> None:
+    cluster_snapshot = OneNode(named("a", cpu=4), named("b", cpu=4))
+    await cluster_snapshot.bind("a")
+    refused = await cluster_snapshot.bind("b", seconds=0.02, leader_state=LeaderState.ASSIGNED_ONLY)
+    assert isinstance(refused, Denied)
+    assert refused.reason == "BindingInProgress"
+
+
+async def test_bindings_to_one_node_are_answered_in_the_order_in_which_they_came() -> None:
+    names = ["a", "b", "c", "d"]
+    cluster_snapshot = OneNode(*(named(name, cpu=cpu) for name, cpu in zip(names, (4, 3, 5, 2), strict=True)))
+    await cluster_snapshot.bind("a")
+    guard = cluster_snapshot.guard()
+    waiting = {name: asyncio.create_task(cluster_snapshot.bind(name, guard=guard)) for name in names[1:]}
+    await asyncio.sleep(0)
+    for shown, name in itertools.pairwise(names):
+        assert not any(task.done() for task in waiting.values())
+        cluster_snapshot.show_bound(shown)
+        await waiting.pop(name)
 
 
 async def test_a_binding_that_is_not_seen_written_lets_the_next_one_try_again() -> None:

@@ -1,5 +1,6 @@
 """Which of the reviews that wait is answered at once when there are too many."""
 
+import asyncio
 from contextlib import ExitStack
 
 from webhook.admission.binding.waiting_reviews import WaitingReviews
@@ -28,3 +29,24 @@ def test_those_that_are_answered_make_room() -> None:
     for _ in range(3):
         with waiting.one("ns", "ns/p") as one:
             assert not one.displaced
+
+
+async def test_the_pod_that_a_review_waits_for_wakes_it_and_no_other_pod_does() -> None:
+    waiting = WaitingReviews()
+    with waiting.one("ns", "ns/p", {"ns/a", "ns/b"}) as one, waiting.one("ns", "ns/q", {"ns/c"}) as other:
+        tasks = [asyncio.create_task(each.woken(60)) for each in (one, other)]
+        await asyncio.sleep(0)
+        waiting.bound_or_gone("ns/x")
+        waiting.bound_or_gone("ns/b")
+        await tasks[0]
+        assert not tasks[1].done()
+        waiting.bound_or_gone("ns/c")
+        await tasks[1]
+    waiting.bound_or_gone("ns/a")
+
+
+async def test_a_displaced_review_is_woken() -> None:
+    waiting = WaitingReviews()
+    with waiting.one("ns", "ns/p", {"ns/a"}) as first, waiting.one("ns", "ns/p", {"ns/a"}):
+        await first.woken(60)
+        assert first.displaced

@@ -1,5 +1,7 @@
 """One cycle of the placement controller over the pods behind the gate."""
 
+import asyncio
+from contextlib import suppress
 from itertools import count
 
 import pytest
@@ -8,7 +10,7 @@ from tests.builders.clusters import machine, put
 from tests.builders.nodes import node
 from tests.builders.pods import gated
 from tests.unit.controllers.leader import Leader
-from webhook.controllers.placement import pod_attempt
+from webhook.controllers.placement import controller, pod_attempt
 from webhook.controllers.placement.assignment import find_assignment
 from webhook.internal_errors import Where, internal_error_counts
 from webhook.model.names import MIN_MEMBER
@@ -113,3 +115,29 @@ async def test_the_flood_of_a_namespace_does_not_starve_the_pod_of_another_one()
     await leader.cycle()
     assert leader.nodes() == {"mine": "n0"}
     assert len(leader.waiting()) == 200
+
+
+async def test_changes_cost_no_cycle_while_no_pod_is_gated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller, "_COALESCE_SECONDS", 0.0)
+    leader, begun = Leader(*ROOM_FOR_ONE), []
+    cycle = leader.controller._cycle
+
+    async def counted() -> float:
+        begun.append(leader.waiting())
+        return await cycle()
+
+    monkeypatch.setattr(leader.controller, "_cycle", counted)
+    task = asyncio.create_task(leader.controller.run())
+    for number in range(3):
+        put(leader.cache, node(name=f"n{number}"))
+        for _ in range(5):
+            await asyncio.sleep(0)
+    assert begun == [set()]
+    leader.api.has(gated(name="a"))
+    async with asyncio.timeout(60):
+        while leader.waiting():  # noqa: ASYNC110 # nothing to wait on
+            await asyncio.sleep(0)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    assert begun[1] == {"a"}
