@@ -42,6 +42,11 @@ test: $(READY) ## Everything: lint, fast tests, then the tests on the real contr
 test-fast: $(READY) ## Tests that need no control plane (ARGS='-k name' selects some)
 	@$(FAST_TESTS) $(ARGS)
 
+.PHONY: test-long
+test-long: $(READY) ## The tests of which `make test` has a short round only: all golden cases, a thousand pods at once
+	@python -m tests.cluster build
+	@TOPOLOGY_WEBHOOK_TEST_LONG=1 pytest -q -n auto --maxprocesses 2 --dist loadfile --no-loadscope-reorder -m long $(ARGS)
+
 .PHONY: matrix
 matrix: $(READY) ## The tests on the control planes of the oldest and the newest Kubernetes (VERSIONS='1.33' names others)
 	@for version in $(or $(VERSIONS),$$(python -m tests.cluster versions | sed -n '1p;$$p')); do \

@@ -219,7 +219,7 @@ def test_a_renewed_certificate_costs_no_request(
     assert failed_handshakes(webhook) == 0
 
 
-@pytest.mark.parametrize("cainjector", ["replaces caBundle", "does not run"])
+@pytest.mark.parametrize("cainjector", [pytest.param("replaces caBundle", marks=pytest.mark.long), "does not run"])
 def test_a_renewed_ca_costs_no_request(
     control_plane: ControlPlane, manager: CertManager, webhook: LocalWebhook, namespace: str, cainjector: str
 ) -> None:

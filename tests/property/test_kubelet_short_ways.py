@@ -78,7 +78,7 @@ def requested(snapshot: Snapshot, wanted: Pod) -> PodRequest:
     return PodRequest.of(wanted, intent, snapshot.node_arrays.resources)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(snapshots((RESTRICTED,)), wide_pods(containers=2))
 def test_the_sets_that_restricted_could_prefer_decide_like_all_sets(snapshot: Snapshot, wanted: Pod) -> None:
     request = requested(snapshot, wanted)
