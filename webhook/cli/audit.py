@@ -50,7 +50,6 @@ def audit(cluster: Snapshots = None, output: Outputs = Output.TABLE, **flags: st
     value of `manage` would cover. It needs no installed service, and changes nothing.
 
     Exit code 0. 2: the input cannot be read, or the answer cannot be written.
-
     """
     with answering():
         settings = Settings.load(flags)

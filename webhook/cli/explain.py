@@ -27,7 +27,7 @@ Examples:
   topology-webhook explain pod/train-0
   topology-webhook explain job/train -n research
   topology-webhook explain podgroup/train --cluster cluster.yaml -o json
-  topology-webhook explain -f job.yaml
+  topology-webhook explain -f gang.yaml --cluster cluster.yaml
 """
 
 

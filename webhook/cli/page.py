@@ -1,6 +1,6 @@
 """`topology-webhook page`: the page on this machine, with the rights of the kubeconfig's user."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -9,6 +9,13 @@ from webhook.cli.command import CLUSTER_SETTINGS, EXIT_UNREADABLE, Snapshots, te
 from webhook.cli.documents import InputError
 from webhook.cli.setting_flags import with_setting_flags
 from webhook.kube.api_errors import ClusterError
+
+EXAMPLES: Final = """\b
+Examples:
+  topology-webhook page
+  topology-webhook page --context training --port 8000
+  topology-webhook page --cluster cluster.yaml
+"""
 
 
 def page(

@@ -30,6 +30,12 @@ from webhook.cli.workload import judge_workload
 from webhook.cli.yaml_text import dump_all
 
 EXIT_REFUSED: Final = 1
+EXAMPLES: Final = """\b
+Examples:
+  topology-webhook review -f pod.yaml
+  topology-webhook review -f manifests/ --cluster cluster.yaml --all-nodes
+  topology-webhook review -f pod.yaml -o yaml | kubectl apply -f -
+"""
 
 # Settings that affect decisions, and those that select the cluster.
 DECISION_SETTINGS: Final = (

@@ -1,11 +1,18 @@
 """`topology-webhook serve`: a flag for every setting."""
 
 import sys
+from typing import Final
 
 import typer
 
 from webhook.app.settings import Settings, SettingsError
 from webhook.cli.setting_flags import with_setting_flags
+
+EXAMPLES: Final = """\b
+Examples:
+  topology-webhook serve
+  topology-webhook serve --kubeconfig kubeconfig --port 9443 --log-level debug
+"""
 
 
 def serve(**flags: str | None) -> None:

@@ -50,13 +50,7 @@ def tree(
     FREE is what pods can still request on nodes that are ready and not cordoned, of what is allocatable on all nodes.
     LARGEST is the most that one NUMA node has free. GANGS are those with members in the domain.
 
-    Examples:
-    topology-webhook tree --depth rack --resource cpu,nvidia.com/gpu
-
-    topology-webhook tree --cluster cluster.yaml -o json
-
     Exit code 0. 2: the input cannot be read, or the answer cannot be written.
-
     """
     with answering():
         read = read_cluster(cluster or [], Settings.load(flags), flags)

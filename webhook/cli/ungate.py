@@ -16,6 +16,12 @@ from webhook.kube.client import Client
 
 EXIT_LEFT: Final = 1
 EXIT_UNUSABLE: Final = 2
+EXAMPLES: Final = """\b
+Examples:
+  topology-webhook ungate --all --dry-run
+  topology-webhook ungate --namespace training
+  topology-webhook ungate --all --remove-webhooks topology-webhook
+"""
 
 # DNS subdomain names, as Kubernetes requires. They become part of a URL.
 _NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
