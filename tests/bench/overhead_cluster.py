@@ -15,6 +15,7 @@ import base64
 import contextlib
 import json
 import subprocess
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.cluster.control_plane import ControlPlane
+    from tests.cluster.webhook_process import LocalWebhook
 
 WAYS = ("none", "noop", "gate", "ours")
 ALIKE = ("none", "noop", "ours")
@@ -40,6 +42,7 @@ CLIENTS = 32
 HELD: dict[str, Any] = {"schedulingGates": [{"name": "example.com/held"}]}
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 PATIENCE = "60s"
+LONG_PATIENCE = "600s"
 
 
 class Setup(NamedTuple):
@@ -63,6 +66,8 @@ class Burst(NamedTuple):
     """p50, p99."""
     cpu_us: dict[str, float]
     """CPU time a pod, by program."""
+    seconds: float
+    """From the start of the client until all pods were created, or bound if that was awaited."""
 
 
 def namespace(way: str) -> str:
@@ -151,14 +156,14 @@ def _tried(plane: ControlPlane, way: str) -> dict[str, Any] | None:
 
 
 @contextlib.contextmanager
-def our_webhook(plane: ControlPlane, folder: Path, setup: Setup, nodes: int) -> Iterator[None]:
+def our_webhook(plane: ControlPlane, folder: Path, setup: Setup, nodes: int) -> Iterator[LocalWebhook]:
     values = folder / "values.yaml"
     selector = {"matchLabels": {"overhead": "ours"}}
     settings = {"gate": setup.gate, "manage": setup.manage}
     values.write_text(json.dumps({"settings": settings, "webhook": {"namespaceSelector": selector}}))
-    with local_webhook(plane, replicas=setup.replicas, values=values):
+    with local_webhook(plane, replicas=setup.replicas, values=values) as webhook:
         plane.wait_for("our webhook to know the machines", partial(_is_mutated, plane, nodes))
-        yield
+        yield webhook
 
 
 def _is_mutated(plane: ControlPlane, nodes: int) -> bool:
@@ -168,8 +173,20 @@ def _is_mutated(plane: ControlPlane, nodes: int) -> bool:
     )
 
 
-def burst(plane: ControlPlane, folder: Path, way: str, raw: dict[str, Any], pods: int, rate: float = 0.0) -> Burst:
-    """Create the pods. With a rate, one after the other until each has a node. Then delete them."""
+def burst(
+    plane: ControlPlane,
+    folder: Path,
+    way: str,
+    raw: dict[str, Any],
+    pods: int,
+    rate: float = 0.0,
+    *,
+    until_bound: bool = False,
+) -> Burst:
+    """Create the pods: all at once, or with a rate one after the other until each has a node. Then delete them.
+
+    until_bound: wait for the nodes of pods that are created at once, too.
+    """
     template = folder / "pod.json"
     template.write_text(json.dumps(raw))
     programs = {process.name: process for process in [*plane.processes, *plane.guests.values()]}
@@ -181,13 +198,17 @@ def burst(plane: ControlPlane, folder: Path, way: str, raw: dict[str, Any], pods
         "clients": CLIENTS,
         "pods": pods,
         "rate": rate,
-        "patience": PATIENCE if rate else "0s",
+        "patience": PATIENCE if rate else LONG_PATIENCE if until_bound else "0s",
     }
     argv = [str(plane.assets["pod-load"]), *(f"--{name}={value}" for name, value in flags.items())]
+    began = time.monotonic()
     seen = json.loads(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
+    seconds = time.monotonic() - began
     used = {name: process.cpu_seconds - before[name] for name, process in programs.items()}
     used["pod-load"] = seen["cpu_seconds"]
     path = f"/api/v1/namespaces/{namespace(way)}/pods"
+    if until_bound:  # all of a collection in one request takes the API server longer than it has patience for
+        plane.api.in_parallel(partial(_delete, plane, f"{path}/p-{number}") for number in range(pods))
     plane.api.delete(path, {"gracePeriodSeconds": 0})
     plane.wait_for("the pods to be gone", lambda: not plane.api.get(f"{path}?limit=1")["items"])
     return Burst(
@@ -195,5 +216,11 @@ def burst(plane: ControlPlane, folder: Path, way: str, raw: dict[str, Any], pods
         (seen["create_ms"]["p50"], seen["create_ms"]["p99"]),
         seen["bound"],
         (seen["bound_ms"]["p50"], seen["bound_ms"]["p99"]),
-        {name: seconds / pods * 1e6 for name, seconds in used.items()},
+        {name: spent / pods * 1e6 for name, spent in used.items()},
+        seconds,
     )
+
+
+def _delete(plane: ControlPlane, path: str) -> None:
+    with contextlib.suppress(ApiError):  # the pod was never created
+        plane.api.delete(path, {"gracePeriodSeconds": 0})
