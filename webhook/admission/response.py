@@ -10,7 +10,7 @@ pkg/admission/plugin/webhook (what the API server does with a response).
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from http import HTTPStatus
 from typing import Any, Final
@@ -80,12 +80,18 @@ class Patched(_Logged):
 
     patch: Sequence[Mapping[str, Any]]
     warnings: tuple[str, ...] = ()
+    base64: str = field(default="", compare=False)
+    """The patch as it is sent, if it is encoded already."""
+
+    def encoded(self) -> "Patched":
+        """The same with its patch encoded: an answer that is given again is encoded once."""
+        return replace(self, base64=_base64(self.patch))
 
     def to_object(self, uid: str) -> dict[str, Any]:
         """The AdmissionReview that answers the request `uid`."""
         if not self.patch:
             return _review(uid, True, self.warnings)
-        encoded = base64.b64encode(json.dumps(self.patch, separators=(",", ":")).encode()).decode()
+        encoded = self.base64 or _base64(self.patch)
         return _review(uid, True, self.warnings, patchType="JSONPatch", patch=encoded)
 
 
@@ -106,6 +112,10 @@ class Denied(_Logged):
 
 
 Response = Allowed | Patched | Denied
+
+
+def _base64(patch: Sequence[Mapping[str, Any]]) -> str:
+    return base64.b64encode(json.dumps(patch, separators=(",", ":")).encode()).decode()
 
 
 def _review(uid: str, allowed: bool, warnings: Sequence[str], **more: Any) -> dict[str, Any]:

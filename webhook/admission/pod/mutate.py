@@ -11,6 +11,7 @@ from webhook.admission.annotation_warnings import annotation_warnings
 from webhook.admission.pod.decision import PodDecision, RecentDecisions, Verdict
 from webhook.admission.pod.mutation import denied, mutate_pod
 from webhook.admission.pod.reapply import warnings_of
+from webhook.admission.pod.recent_answers import RecentAnswers, key_of
 from webhook.admission.pod.validate import validate_pod
 from webhook.admission.response import Allowed, Denied, Patched, Response
 from webhook.cache.cluster_snapshot import ClusterSnapshot
@@ -26,12 +27,17 @@ class PodMutator:
         self._snapshot = snapshot
         self._rules = rules
         self._recent = RecentDecisions()
+        self._answers = RecentAnswers()
 
     def handle(self, request: AdmissionRequest) -> Response:
         """Validate and mutate a created pod. There are no side effects, so a dry run gets the same response."""
         if not _is_creation(request):
             return Allowed()
-        return _response(decide_creation(request, self._snapshot(), self._rules, self._recent))
+        cluster_snapshot, key = self._snapshot(), key_of(request)
+        if (answer := self._answers.get(key, cluster_snapshot)) is not None:
+            return answer
+        answer = _response(decide_creation(request, cluster_snapshot, self._rules, self._recent))
+        return self._answers.put(key, cluster_snapshot, answer)
 
 
 def decide_creation(

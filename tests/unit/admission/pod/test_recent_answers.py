@@ -1,0 +1,143 @@
+"""An answer that is given again is the one that would have been found again."""
+
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from tests.builders.clusters import cluster_cache, machine, put
+from tests.builders.pods import SINGLE, pod
+from webhook.admission.pod.mutate import PodMutator
+from webhook.admission.pod.recent_answers import key_of
+from webhook.admission.response import Denied, Patched
+from webhook.cache.cluster_cache import ClusterCache
+from webhook.model.admission_review import AdmissionRequest
+from webhook.model.names import INHERIT, MANAGE_LABEL, NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT, POD_GROUP_NAME
+from webhook.model.rules import Rules
+
+# n0 ── NUMA 0 [8]  NUMA 1 [8]      [free cpus]; a pod asks for 8
+MACHINE = machine(name="n0", free=(8, 8))
+RULES = Rules(trusted_users=frozenset({"trusted"}))
+
+
+def review(raw: Mapping[str, Any], user: str = "u", namespace: str = "default") -> AdmissionRequest:
+    request = {
+        "uid": "1",
+        "kind": {"kind": "Pod"},
+        "operation": "CREATE",
+        "namespace": namespace,
+        "object": raw,
+        "userInfo": {"username": user},
+    }
+    return AdmissionRequest.from_object(
+        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    )
+
+
+def with_token(name: str, letters: str) -> dict[str, Any]:
+    """A pod as the ServiceAccount admission changes it."""
+    raw = pod(name=name, volumes=[{"name": f"kube-api-access-{letters}", "projected": {}}])
+    mount = {"name": f"kube-api-access-{letters}", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}
+    raw["spec"]["containers"][0]["volumeMounts"] = [mount]
+    return raw
+
+
+def test_equal_pods_have_one_answer_whatever_they_are_called() -> None:
+    first, second = review(with_token("a", "x7k2p")), review(with_token("b", "9dqzz"))
+    assert key_of(first) == key_of(second) is not None
+    handler = PodMutator(cluster_cache(*MACHINE).snapshot, RULES)
+    answer = handler.handle(first)
+    assert isinstance(answer, Patched)
+    assert handler.handle(second) is answer
+    assert answer.to_object("2")["response"]["uid"] == "2"
+
+
+VARIANTS: dict[str, AdmissionRequest] = {
+    "plain": review(pod()),
+    "larger": review(pod(cpu=9)),
+    "other annotation": review(pod(annotations={"a": "b"})),
+    "no policy": review(pod(numa=None)),
+    "best effort": review(pod(numa='{"numaTopologyPolicy": "BestEffort"}')),
+    "invalid": review(pod(numa="no JSON")),
+    "selector": review(pod(nodeSelector={"a": "kube-api-access-aaaaa"})),
+    "another selector": review(pod(nodeSelector={"a": "kube-api-access-bbbbb"})),
+    "volume": review(pod(volumes=[{"name": "data", "emptyDir": {}}])),
+    "labels": review(pod(metadata={"labels": {"a": "b"}, "annotations": {NUMA_TOPOLOGY_SPEC: SINGLE}})),
+    "gate": review(pod(schedulingGates=[{"name": "example.com/a"}])),
+    "namespace": review(pod(namespace="other"), namespace="other"),
+    "user": review(pod(), user="other"),
+    "reserved": review(pod(annotations={NUMA_HINT: "{}"})),
+    "reserved, by a trusted user": review(pod(annotations={NUMA_HINT: "{}"}), user="trusted"),
+    "mutated before": review(pod(annotations={PLACEMENT: "x"})),
+    "applied": review(
+        pod(
+            nodeSelector={"a": "b"},
+            metadata={
+                "annotations": {NUMA_TOPOLOGY_SPEC: SINGLE},
+                "managedFields": [{"operation": "Apply", "fieldsV1": {"f:metadata": {}}}],
+            },
+        )
+    ),
+}
+
+
+def test_every_difference_has_its_own_answer() -> None:
+    cache = cluster_cache(*MACHINE)
+    remembering = PodMutator(cache.snapshot, RULES)
+    for (one, first), (other, second) in itertools.permutations(VARIANTS.items(), 2):
+        for request in (first, second, first):
+            assert remembering.handle(request) == PodMutator(cache.snapshot, RULES).handle(request), (one, other)
+
+
+def _node(cache: ClusterCache) -> None:
+    for raw in machine(name="n1", free=(8,)):
+        put(cache, raw)
+
+
+def _namespace(cache: ClusterCache) -> None:
+    annotations = {NUMA_TOPOLOGY_SPEC: "no JSON"}
+    cache.namespaces.upsert("default", {"metadata": {"name": "default", "annotations": annotations}})
+
+
+def _mode(cache: ClusterCache) -> None:
+    cache.namespaces.upsert("default", {"metadata": {"name": "default", "labels": {MANAGE_LABEL: "all"}}})
+
+
+@pytest.mark.parametrize(
+    ("change", "raw"),
+    [(_node, pod()), (_namespace, pod(numa="{}")), (_mode, pod(numa=None))],
+    ids=["node", "defaults", "mode"],
+)
+def test_a_change_of_the_cluster_has_a_new_answer(change: Callable[[ClusterCache], None], raw: dict[str, Any]) -> None:
+    cache = cluster_cache(*MACHINE)
+    handler = PodMutator(cache.snapshot, RULES)
+    before = handler.handle(review(raw))
+    change(cache)
+    after = handler.handle(review(raw))
+    assert after == PodMutator(cache.snapshot, RULES).handle(review(raw))
+    assert after != before
+
+
+def test_a_denial_is_found_again() -> None:
+    handler = PodMutator(cluster_cache(*MACHINE).snapshot, RULES)
+    first, second = (handler.handle(VARIANTS["invalid"]) for _ in range(2))
+    assert isinstance(first, Denied)
+    assert second == first
+    assert second is not first
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pod(annotations={POD_GROUP_NAME: "g"}),
+        pod(annotations={INHERIT: "true"}),
+        pod(annotations={"a": "x" * 20_000}),
+        {**pod(), "spec": {"containers": "none", "volumes": [{"name": "kube-api-access-aaaaa"}]}},
+        {**pod(), "spec": {"volumes": [7]}},
+        {"metadata": {}},
+    ],
+    ids=["gang", "owners", "large", "containers", "volumes", "no spec"],
+)
+def test_no_answer_is_kept_for_gang_members_and_odd_pods(raw: dict[str, Any]) -> None:
+    assert key_of(review(raw)) is None

@@ -1,0 +1,118 @@
+"""Answers to reviews of created pods that can be given again: a controller creates many equal pods at a time.
+
+An answer is given again if all that it depends on is the same:
+- the pod, without its name and the names that the API server generates (of the pod, of its volume with the token);
+- the user, the namespace and its settings, the topologies;
+- the nodes: as for `RecentDecisions`, nothing has changed.
+
+Gang members are left out, because their names may be ranks. So are denials: they are rare, and quote their users.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from webhook.admission.response import Denied, Patched, Response
+from webhook.cache.cluster_snapshot import ClusterSnapshot
+from webhook.codec import dumps
+from webhook.model.admission_review import AdmissionRequest
+from webhook.model.membership import may_be_in_group
+from webhook.model.namespace import Namespace
+from webhook.model.topology import Topology
+
+# As many as there are recent decisions. An answer takes some kilobytes, its pod up to this.
+_MOST_ANSWERS: Final = 128
+_LARGEST_POD: Final = 16 * 1024
+# Nothing that is decided or said depends on these.
+_LEFT_OUT: Final = frozenset({"name", "generateName", "uid", "creationTimestamp", "managedFields"})
+# Source: kubernetes plugin/pkg/admission/serviceaccount (ServiceAccountVolumeName, DefaultAPITokenMountPath).
+_TOKEN: Final = re.compile(r"kube-api-access-[a-z0-9]{5}")
+
+_Key = tuple[str, str, bytes]
+"""Namespace, user, pod."""
+_Basis = tuple[tuple[int, int], Mapping[str, Topology]]
+"""Version of the nodes, topologies."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """An answer, and the settings of the namespace that it is based on."""
+
+    namespace: Namespace | None
+    response: Response
+
+
+class RecentAnswers:
+    """The answers since the last change of the cluster, for one set of rules."""
+
+    def __init__(self) -> None:
+        self._basis: _Basis | None = None
+        self._answers: dict[_Key, _Answer] = {}
+
+    def get(self, key: _Key | None, cluster_snapshot: ClusterSnapshot) -> Response | None:
+        """The answer to an equal review, if the cluster has not changed since; else None."""
+        if key is None or self._basis != _basis_of(cluster_snapshot) or (known := self._answers.get(key)) is None:
+            return None
+        return known.response if known.namespace == cluster_snapshot.namespaces.get(key[0]) else None
+
+    def put(self, key: _Key | None, cluster_snapshot: ClusterSnapshot, answer: Response) -> Response:
+        """Keep an answer for equal reviews. Returns it, encoded."""
+        if key is None or isinstance(answer, Denied):
+            return answer
+        basis = _basis_of(cluster_snapshot)
+        if self._basis != basis or len(self._answers) >= _MOST_ANSWERS:
+            self._answers.clear()
+            self._basis = basis
+        if isinstance(answer, Patched):
+            answer = answer.encoded()
+        self._answers[key] = _Answer(cluster_snapshot.namespaces.get(key[0]), answer)
+        return answer
+
+
+def key_of(request: AdmissionRequest) -> _Key | None:
+    """What makes two reviews of created pods equal; None if the answer is not to be given again."""
+    try:
+        text = _text(request.object)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None  # no API server sends such a pod; its faults are found where it is read
+    if text is None or len(text) > _LARGEST_POD:
+        return None
+    return request.namespace, request.user.username, text
+
+
+def _text(pod: Mapping[str, Any]) -> bytes | None:
+    """The pod without what differs between equal pods; None for a gang member."""
+    metadata = pod["metadata"]
+    if may_be_in_group(metadata.get("annotations") or {}):
+        return None
+    applied = [one for one in metadata.get("managedFields") or () if one.get("operation") != "Update"]
+    kept = {name: value for name, value in metadata.items() if name not in _LEFT_OUT}
+    return dumps([kept, applied, _without_generated_names(pod["spec"]), pod.get("status")])
+
+
+def _without_generated_names(spec: dict[str, Any]) -> dict[str, Any]:
+    """The spec without the random part of the name of the volume that every pod gets for its token."""
+    volumes = spec.get("volumes")
+    if not volumes or not any(map(_is_token, volumes)):
+        return spec
+    changed = {**spec, "volumes": [_renamed(volume) for volume in volumes]}
+    for kind in ("initContainers", "containers"):
+        if containers := spec.get(kind):
+            changed[kind] = [
+                {**container, "volumeMounts": [_renamed(mount) for mount in container.get("volumeMounts") or ()]}
+                for container in containers
+            ]
+    return changed
+
+
+def _is_token(named: Mapping[str, Any]) -> bool:
+    return _TOKEN.fullmatch(named.get("name") or "") is not None
+
+
+def _renamed(named: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**named, "name": "kube-api-access"} if _is_token(named) else named
+
+
+def _basis_of(cluster_snapshot: ClusterSnapshot) -> _Basis:
+    return cluster_snapshot.nodes.version, cluster_snapshot.topologies
