@@ -57,5 +57,10 @@ def test_the_notes_name_the_mode_and_what_happens_to_waiting_pods(helm: Helm, mo
     text = notes(helm, mode, **strict)
     assert says in text
     assert gated in text
+    assert ("kubectl get pod <name>" in text, "reason=BindingWouldBeRefused" in text) == (
+        mode == "Enforce",
+        mode == "Observe",
+    )
+    assert text.count("Fail applies in mode Enforce only.") == (0 if mode == "Enforce" else 2)
     assert ("Managed pods are created unchanged" in text) == (mode != "Enforce")
     assert ("Every pod is bound without a check." in text) == (mode != "Enforce")
