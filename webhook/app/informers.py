@@ -16,6 +16,7 @@ from webhook.kube.discovery import (
     Wanted,
 )
 from webhook.kube.informer import Informer, InformerStatus, Phase
+from webhook.kube.large_field import LargeField
 from webhook.kube.pod_group_client import POD_GROUPS, PodGroups
 from webhook.kube.resource import Resource
 from webhook.metrics.service_metrics import InformerSample
@@ -90,7 +91,14 @@ def watch_cluster(
         always(PODS, cache.pods, LIVE_PODS, pods_status),
         always(PODS, cache.failed_pods, _FAILED, failed_status),
         # The managed fields show when the zones were last written, and so which pods they cannot have reported.
-        _when_served(client, NODE_RESOURCE_TOPOLOGIES, cache.node_topologies, page_size, managed_fields=True),
+        _when_served(
+            client,
+            NODE_RESOURCE_TOPOLOGIES,
+            cache.node_topologies,
+            page_size,
+            managed_fields=True,
+            large_field=LargeField("zones", cache.node_topologies.upsert_rest),
+        ),
         _when_served(client, KAI_TOPOLOGIES, cache.topologies[TopologySource.KAI], page_size),
         _when_served(client, KUEUE_TOPOLOGIES, cache.topologies[TopologySource.KUEUE], page_size),
     )
@@ -102,9 +110,17 @@ def watch_pod_groups(client: Client, pod_groups: PodGroups, page_size: int) -> W
 
 
 def _when_served(
-    client: Client, wanted: Wanted, feed: Feed[Any], page_size: int, *, managed_fields: bool = False
+    client: Client,
+    wanted: Wanted,
+    feed: Feed[Any],
+    page_size: int,
+    *,
+    managed_fields: bool = False,
+    large_field: LargeField | None = None,
 ) -> Watched:
     # Discovery sets the version later.
     resource = Resource(wanted.group, "", wanted.plural)
-    informer = Informer(client, resource, feed, page_size=page_size, managed_fields=managed_fields)
+    informer = Informer(
+        client, resource, feed, page_size=page_size, managed_fields=managed_fields, large_field=large_field
+    )
     return Watched(informer, feed, DiscoveredInformer(client, wanted, informer).run)

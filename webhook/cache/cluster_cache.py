@@ -98,7 +98,11 @@ class ClusterCache(PodAssumptions):
         self.namespaces = Feed("Namespace", Namespace.from_object, self._put_namespace, self._drop_namespace)
         self.nodes = Feed("Node", Node.from_object, self._put_node, self._drop_node)
         self.node_topologies = Feed(
-            "NodeResourceTopology", NodeTopology.from_object, self._put_node_topology, self._drop_node_topology
+            "NodeResourceTopology",
+            NodeTopology.from_object,
+            self._put_node_topology,
+            self._drop_node_topology,
+            self._read_rest,
         )
         self._hint_key = HintKey.create()
         self.pods = Feed("Pod", self._read_pod, self._put_pod, self._drop_pod)
@@ -224,9 +228,9 @@ class ClusterCache(PodAssumptions):
             self.hints_changed.emit()
 
     def _put_node(self, node: Node) -> None:
-        self._state.upsert_node(node)
-        self.policies.changed(node.name)
-        self.changed.emit()
+        if self._state.upsert_node(node):
+            self.policies.changed(node.name)
+            self.changed.emit()
 
     def _drop_node(self, name: str) -> None:
         self._state.delete_node(name)
@@ -276,10 +280,16 @@ class ClusterCache(PodAssumptions):
         self.changed.emit()
 
     def _put_node_topology(self, topology: NodeTopology) -> None:
-        self._state.upsert_topology(topology)
-        self._assumed_pods.put_topology(topology)
-        self.policies.changed(topology.node)
-        self.changed.emit()
+        differs = self._state.upsert_topology(topology)
+        if differs:
+            self.policies.changed(topology.node)
+        if self._assumed_pods.put_topology(topology) or differs:
+            self.changed.emit()
+
+    def _read_rest(self, raw: Mapping[str, Any]) -> NodeTopology | None:
+        """The NRT of an object without its zones, which are those of the last one."""
+        known = self._state.topologies.get(raw["metadata"]["name"])
+        return None if known is None or known.problems else NodeTopology.from_object(raw, known)
 
     def _drop_node_topology(self, name: str) -> None:
         self._state.delete_topology(name)

@@ -26,13 +26,16 @@ class Feed(Generic[Record]):
         read: Callable[[Mapping[str, Any]], Record],
         put: Callable[[Record], None],
         drop: Callable[[str], None],
+        read_rest: Callable[[Mapping[str, Any]], Record | None] | None = None,
     ) -> None:
+        """read_rest: makes a record of an object without its large field, which has not changed; None if it cannot."""
         self.kind = kind
         self.faults: dict[str, tuple[str, ...]] = {}
         """The faults of each faulty object, by key."""
         self._read = read
         self._put = put
         self._drop = drop
+        self._read_rest = read_rest
 
     def upsert(self, key: str, raw: Raw) -> None:
         """Store an object that is new or changed."""
@@ -44,13 +47,18 @@ class Feed(Generic[Record]):
         except Exception as error:  # noqa: BLE001 # a CRD without a schema accepts anything; it must not end the service
             self._leave_out(key, f"unreadable: {error!r}")
             return
+        self._store(key, record)
+
+    def upsert_rest(self, key: str, raw: Raw) -> bool:
+        """Store a changed object that comes without its large field; False if the whole object is required."""
         try:
-            self._put(record)
-            problems = tuple(getattr(record, "problems", ()))
-        except Exception as error:  # noqa: BLE001 # a fault with one object must not affect others
-            self._leave_out(key, internal_error(Where.OBJECT, error, kind=self.kind, object=key))
-        else:
-            self._note(key, problems)
+            record = None if self._read_rest is None else self._read_rest(raw)
+        except Exception:  # noqa: BLE001 # reading the whole object shows the fault
+            return False
+        if record is None:
+            return False
+        self._store(key, record)
+        return True
 
     def add(self, raw: Mapping[str, Any]) -> Record:
         """Store an object of a cluster that is read once, and return its record; raises UserError if it is faulty."""
@@ -63,6 +71,15 @@ class Feed(Generic[Record]):
         self.faults.pop(key, None)
         with contained(Where.OBJECT, kind=self.kind, object=key):
             self._drop(key)
+
+    def _store(self, key: str, record: Record) -> None:
+        try:
+            self._put(record)
+            problems = tuple(getattr(record, "problems", ()))
+        except Exception as error:  # noqa: BLE001 # a fault with one object must not affect others
+            self._leave_out(key, internal_error(Where.OBJECT, error, kind=self.kind, object=key))
+        else:
+            self._note(key, problems)
 
     def _leave_out(self, key: str, fault: str) -> None:
         """Note the fault of an object, and remove its record."""

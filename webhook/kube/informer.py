@@ -39,6 +39,7 @@ from webhook.kube.api_errors import (
 )
 from webhook.kube.backoff import Backoff
 from webhook.kube.client import Client
+from webhook.kube.large_field import LargeField
 from webhook.kube.resource import Raw, Resource, is_object, items_of, key_of
 
 log = structlog.get_logger(__name__)
@@ -112,7 +113,9 @@ class Informer:
         backoff: Backoff | None = None,
         managed_fields: bool = False,
         status: InformerStatus | None = None,
+        large_field: LargeField | None = None,
     ) -> None:
+        """large_field: a field whose events without a change of it are not decoded whole."""
         self.status = status or InformerStatus(resource.name)
         self.synced = asyncio.Event()
         self._client = client
@@ -122,6 +125,7 @@ class Informer:
         self._page_size = page_size
         self._backoff = backoff or Backoff()
         self._managed_fields = managed_fields
+        self._large_field = large_field
         self._keys: set[str] = set()
         self._version: str | None = None
 
@@ -148,9 +152,8 @@ class Informer:
 
     def clear(self) -> None:
         """The collection does not exist: delete all objects and count as synced."""
-        for key in self._keys:
-            self._handler.delete(key)
-        self._keys.clear()
+        for key in tuple(self._keys):
+            self._delete(key)
         self._version = None
         self._saw(Phase.ABSENT)
         self._mark_synced()
@@ -215,6 +218,15 @@ class Informer:
 
     def _take(self, line: bytes) -> None:
         """Process one event of the watch; raises APIError for an ERROR event."""
+        raw = None if self._large_field is None else self._large_field.take(line)
+        if raw is None and (raw := self._decode(line)) is None:
+            return
+        version = mapping_or_empty(mapping_or_empty(raw).get("metadata")).get("resourceVersion")
+        if isinstance(version, str) and version:
+            self._version = version
+
+    def _decode(self, line: bytes) -> Any:
+        """Process an event that is decoded whole. Returns its object; None for an event that does not count."""
         try:
             event: dict[str, Any] = loads(line)
             kind, raw = event["type"], event["object"]
@@ -223,10 +235,10 @@ class Informer:
             raise UnreachableError(msg) from error
         if kind in {"ADDED", "MODIFIED", "DELETED"} and not is_object(raw):
             log.warning("watch.odd_object", resource=self._resource.name, type=kind, line=repr(line[:200]))
-            return
+            return None
         match kind:
             case "ADDED" | "MODIFIED":
-                self._upsert(raw)
+                self._upsert(raw, line)
             case "DELETED":
                 self._delete(key_of(raw))
             case "BOOKMARK":
@@ -235,10 +247,8 @@ class Informer:
                 raise APIError.from_status(mapping_or_empty(raw))
             case _:
                 log.warning("informer.unknown_event", resource=self._resource.name, type=kind)
-                return
-        version = mapping_or_empty(mapping_or_empty(raw).get("metadata")).get("resourceVersion")
-        if isinstance(version, str) and version:
-            self._version = version
+                return None
+        return raw
 
     async def _recover(self, error: ClusterError) -> None:
         """Phase 3: decide where to continue, and wait."""
@@ -259,18 +269,23 @@ class Informer:
         report("informer.retry", resource=self._resource.name, error=str(error), seconds=round(wait, 3))
         await asyncio.sleep(wait)
 
-    def _upsert(self, raw: Raw) -> str:
+    def _upsert(self, raw: Raw, line: bytes | None = None) -> str:
+        """Store an object. line: its event; None if it was listed."""
         # Up to a third of an object's size, and rarely needed here: which manager wrote which field, and when.
         if not self._managed_fields:
             raw["metadata"].pop("managedFields", None)
         key = key_of(raw)
         self._handler.upsert(key, raw)
+        if self._large_field is not None:
+            self._large_field.decoded(key, line)
         self._keys.add(key)
         self.status.objects = len(self._keys)
         return key
 
     def _delete(self, key: str) -> None:
         self._handler.delete(key)
+        if self._large_field is not None:
+            self._large_field.forget(key)
         self._keys.discard(key)
         self.status.objects = len(self._keys)
 

@@ -8,7 +8,7 @@ configuration wins), resource-topology-exporter, node-feature-discovery and koor
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 from sys import intern
@@ -97,8 +97,11 @@ class NodeTopology:
     """What was left out and why, as sentences for a log."""
 
     @classmethod
-    def from_object(cls, raw: Mapping[str, Any]) -> "NodeTopology":
-        """Read a NodeResourceTopology object of any version."""
+    def from_object(cls, raw: Mapping[str, Any], known: "NodeTopology | None" = None) -> "NodeTopology":
+        """Read a NodeResourceTopology object of any version.
+
+        known: an earlier state without problems, whose zones the object has, too; then they need not be in it.
+        """
         metadata: Mapping[str, Any] = raw.get("metadata") or NO_FIELDS
         problems: list[str] = []
         config = TopologyManagerConfig(problems)
@@ -116,7 +119,7 @@ class NodeTopology:
             plugin=None if plugin == (config.policy, config.scope) else plugin,
             max_numa_nodes=config.max_numa_nodes,
             prefer_closest=config.prefer_closest,
-            zones=_zones(raw, problems),
+            zones=_zones(raw, problems) if known is None else known.zones,
             fingerprint=config.fingerprint or annotations.get(names.PODS_FINGERPRINT_ANNOTATION),
             fingerprint_method=config.fingerprint_method,
             publisher=_publisher(metadata.get("labels") or NO_FIELDS, annotations),
@@ -124,6 +127,10 @@ class NodeTopology:
             written_by=written_by,
             problems=told(problems),
         )
+
+    def is_rewritten(self, known: "NodeTopology") -> bool:
+        """Whether nothing has changed since `known` but who wrote the zones, and when."""
+        return replace(self, written_at=known.written_at, written_by=known.written_by) == known
 
 
 def _publisher(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Publisher:

@@ -13,6 +13,7 @@ from webhook.cache.cluster_cache import ClusterCache
 from webhook.cache.pod_info import PodInfo
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.model.names import NUMA_HINT, NUMA_SIGNATURE, NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME
+from webhook.model.policy import NUMAPolicy
 from webhook.model.rules import Rules
 from webhook.model.topology import TopologySource
 
@@ -286,3 +287,61 @@ def test_bound_by_nobodys_leave_it_is_one_without_a_hint() -> None:
     raw = assigned(cache, "p", UNRESERVED)
     raw["spec"]["nodeName"] = "n0"
     assert PodInfo.from_object(raw, Rules(), cache.hint_key).record.unhinted
+
+
+def rewritten(name: str, second: int, **more: Any) -> dict[str, Any]:
+    """The NRT of such a node, written in this second."""
+    by = {"manager": "exporter", "time": f"2030-01-01T00:00:{second:02}Z", "fieldsV1": {"f:zones": {}}}
+    return listed(name, metadata={"name": name, "managedFields": [by]}, **more)
+
+
+def changes_of(cache: ClusterCache, *objects: dict[str, Any]) -> int:
+    """How many of these objects change something that decisions depend on."""
+    count = 0
+
+    def changed() -> None:
+        nonlocal count
+        count += 1
+
+    cache.changed.subscribe(changed)
+    for raw in objects:
+        put(cache, raw)
+        cache.snapshot()
+    return count
+
+
+def test_an_nrt_that_was_only_written_again_changes_no_decision_but_its_time_is_kept() -> None:
+    cache = ClusterCache()
+    assert changes_of(cache, small("n0"), rewritten("n0", 1)) == 2
+    generation = cache.generation
+    assert changes_of(cache, rewritten("n0", 2), rewritten("n0", 3)) == 0
+    assert cache.generation == generation
+    assert cache.state.topologies["n0"].written_at == 1893456003
+    assert changes_of(cache, rewritten("n0", 4, zones=[])) > 0
+
+
+def test_a_heartbeat_of_a_node_changes_no_decision() -> None:
+    cache = ClusterCache()
+    put(cache, small("n0"))
+    beats = small("n0")
+    beats["status"]["conditions"][0]["lastHeartbeatTime"] = "2030-01-01T00:00:00Z"
+    assert changes_of(cache, beats) == 0
+    assert changes_of(cache, small("n0", rack="r1")) == 1
+
+
+def test_an_nrt_without_its_zones_has_those_of_the_last_one() -> None:
+    cache = ClusterCache()
+    put(cache, small("n0"), rewritten("n0", 1))
+    rest = {name: value for name, value in rewritten("n0", 2, attributes=[]).items() if name != "zones"}
+    assert cache.node_topologies.upsert_rest("n0", rest)
+    topology = cache.state.topologies["n0"]
+    assert (len(topology.zones), topology.written_at, topology.policy) == (1, 1893456002, NUMAPolicy.NONE)
+
+
+@pytest.mark.parametrize("known", [[], [listed("n0", zones=[{"name": "odd", "type": "Node"}])]])
+def test_an_nrt_without_its_zones_is_not_enough_if_the_last_one_is_unknown_or_has_faults(
+    known: list[dict[str, Any]],
+) -> None:
+    cache = ClusterCache()
+    put(cache, *known)
+    assert not cache.node_topologies.upsert_rest("n0", {"metadata": {"name": "n0"}})

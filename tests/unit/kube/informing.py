@@ -8,6 +8,7 @@ from typing import Any
 from tests.unit.kube.listwatch import ListWatch, serving
 from webhook.kube.backoff import Backoff
 from webhook.kube.informer import Informer
+from webhook.kube.large_field import LargeField
 from webhook.kube.resource import Resource
 
 NODES = Resource("", "v1", "nodes")
@@ -31,12 +32,12 @@ class Copy:
 
 @asynccontextmanager
 async def informing(
-    script: ListWatch, page_size: int = 500, copy: Copy | None = None
+    script: ListWatch, page_size: int = 500, copy: Copy | None = None, large_field: LargeField | None = None
 ) -> AsyncIterator[tuple[Informer, Copy]]:
     copy = copy or Copy()
     async with serving(script) as client:
         backoff = Backoff(base=0.001, cap=0.01)
-        informer = Informer(client, NODES, copy, page_size=page_size, backoff=backoff)
+        informer = Informer(client, NODES, copy, page_size=page_size, backoff=backoff, large_field=large_field)
         task = asyncio.create_task(informer.run())
         try:
             yield informer, copy

@@ -23,6 +23,7 @@ from webhook.engine.assumed.node_facts import NodeFacts
 from webhook.engine.assumed.node_leeway import node_leeway
 from webhook.engine.assumed.node_reservations import NodeReservations
 from webhook.engine.assumed.pods_by_node import node_of
+from webhook.engine.assumed.rewritten_report import changes_nothing
 from webhook.engine.assumed.unhinted_replay import UnhintedReplay
 from webhook.engine.assumed.unreported import ReportingTimes, is_counted
 from webhook.engine.snapshot.ledger import Ledger, Reservation
@@ -66,10 +67,21 @@ class AssumedPods:
             self._note_end(known, now)
             self._remove(known, now)
 
-    def put_topology(self, topology: NodeTopology) -> None:
-        """Record a node's current NRT."""
-        self._facts.reports.put(topology)
-        self._marked.add(topology.node)
+    def put_topology(self, topology: NodeTopology) -> bool:
+        """Record a node's current NRT. False if that cannot change any reservation."""
+        node, facts = topology.node, self._facts
+        known = facts.reports.topology(node)
+        is_settled = (
+            known is not None
+            and node not in self._marked
+            and not self._derived.is_due(node)
+            and topology.is_rewritten(known)
+            and changes_nothing(facts, known, topology)
+        )
+        facts.reports.put(topology)
+        if not is_settled:
+            self._marked.add(node)
+        return not is_settled
 
     def drop_topology(self, node: str) -> None:
         """Remove the NRT of a node that has none any more."""

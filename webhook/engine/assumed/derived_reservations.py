@@ -70,6 +70,10 @@ class DerivedReservations:
         """The nodes whose reservations time alone has changed by `now`."""
         return [node for node, at in self._due.items() if at <= now]
 
+    def is_due(self, node: str) -> bool:
+        """Whether time alone will change the node's reservations."""
+        return node in self._due
+
     @property
     def next_due(self) -> float:
         """When time alone changes the reservations of the first node; inf: never."""

@@ -84,19 +84,20 @@ class ClusterState:
         """The bound, live pods by namespace/name; read-only."""
         return self._pods
 
-    def upsert_node(self, node: Node) -> None:
-        """Add or replace a node."""
+    def upsert_node(self, node: Node) -> bool:
+        """Add or replace a node; False if it is as before."""
         known = self._nodes.get(node.name)
         if known == node:
-            return
+            return False
         self._nodes[node.name] = node
         self._shape.node_changed(known, node)
         if known is not None:
             self._mark(node.name, NODE)
-            return
+            return True
         column = len(self._names)
         self._names.append(node.name)
         self._place(node.name, column)
+        return True
 
     def delete_node(self, name: str) -> None:
         """Delete a node; its NRT and pods are kept until they are deleted, too."""
@@ -114,15 +115,18 @@ class ClusterState:
             self._names[column] = last
             self._place(last, column)
 
-    def upsert_topology(self, topology: NodeTopology) -> None:
-        """Add or replace the NRT of a node."""
+    def upsert_topology(self, topology: NodeTopology) -> bool:
+        """Add or replace the NRT of a node; False if nothing differs from before that is in the arrays."""
         known = self._topologies.get(topology.node)
         self._topologies[topology.node] = topology
+        if known is not None and topology.is_rewritten(known):
+            return False
         if known is not None and _differs_in_free_only(known, topology):
             self._mark(topology.node, HELD)
-            return
-        self._shape.topology_changed(known, topology)
-        self._mark(topology.node, ZONES)
+        else:
+            self._shape.topology_changed(known, topology)
+            self._mark(topology.node, ZONES)
+        return True
 
     def delete_topology(self, name: str) -> None:
         """Delete the NRT of a node."""
