@@ -372,3 +372,23 @@ def test_an_nrt_was_written_when_somebody_last_changed_its_zones() -> None:
     ]
     assert NodeTopology.from_object({"metadata": {"name": "n", "managedFields": fields}}).written_at == 20
     assert NodeTopology.from_object({"metadata": {"name": "n"}}).written_at is None
+
+
+def test_equal_distances_are_stored_once() -> None:
+    costs = [{"name": "node-0", "value": 10}, {"name": "node-1", "value": 21}]
+    raws = [{"metadata": {"name": name}, "zones": [{"name": "node-0", "costs": [*costs]}]} for name in ("a", "b")]
+    first, second = (NodeTopology.from_object(raw).zones[0].costs for raw in raws)
+    assert first is second
+    assert first == {0: 10, 1: 21}
+
+
+def test_a_distance_that_only_compares_equal_to_a_number_is_ignored() -> None:
+    for value in (1, True, 1.0):
+        raw = {"metadata": {"name": "a"}, "zones": [{"name": "node-0", "costs": [{"name": "node-0", "value": value}]}]}
+        assert NodeTopology.from_object(raw).zones[0].costs == ({0: 1} if type(value) is int else {})
+
+
+def test_a_rewritten_nrt_differs_only_in_who_wrote_it_and_when() -> None:
+    first = NodeTopology("a", written_at=1, written_by="x")
+    assert NodeTopology("a", written_at=2, written_by="y").is_rewritten(first)
+    assert not NodeTopology("a", written_at=1, max_numa_nodes=4).is_rewritten(first)
