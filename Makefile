@@ -129,7 +129,7 @@ manifests: $(READY) ## Write deploy/install.yaml from the chart
 lock: $(READY) ## Rewrite requirements/*.txt from pyproject.toml
 	@compile="uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate"; \
 	$$compile pyproject.toml --extra speed -o requirements/runtime.txt; \
-	$$compile pyproject.toml --extra speed --group test --group lint --group docs --group build --group release -o requirements/dev.txt; \
+	$$compile pyproject.toml --extra speed --extra plot --group test --group lint --group docs --group build --group release -o requirements/dev.txt; \
 	$$compile --group go -o requirements/go.txt; \
 	$$compile --group node -o requirements/node.txt; \
 	grep -m1 '^uv==' requirements/uv.txt | cut -d' ' -f1 | $$compile - -o requirements/uv.txt

@@ -23,7 +23,8 @@ from tests.cluster.up import leave_on_signals, tell
 from tests.proof.run import run
 from tests.proof.scenarios import SCENARIOS
 from tests.proof.table import markdown, table, with_table
-from tests.proof.trace import TraceError, default_folder, replayed
+from tests.proof.trace import default_folder, replayed
+from webhook.simulation.trace import TraceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

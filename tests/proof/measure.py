@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from webhook.simulation.run_metrics import RunMetrics, in_fullest_domain, percentile, time_in_use
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,28 +15,11 @@ if TYPE_CHECKING:
     from tests.proof.scenario import Scenario
 
 
-@dataclass(frozen=True)
-class Row:
+@dataclass(frozen=True, kw_only=True)
+class Row(RunMetrics):
     """The result of one run."""
 
     scenario: str
-    webhook: bool
-    created: int
-    """Pods that controllers made."""
-    running: int
-    """Pods that ran."""
-    rejected: int
-    """Pods that a kubelet rejected; each was made for nothing, and another in its place."""
-    in_domain: int | None
-    """Of the pods that ran and whose group is to stand in one rack: those in the rack with most of it.
-    None in a scenario without such groups."""
-    p50: float | None
-    """Seconds from the workload's creation to a pod of it running, median; rejected ones before it count as waiting."""
-    p99: float | None
-    utilisation: float
-    """CPUs of running pods over CPUs of all machines, on average over the steady part of the run."""
-    refused_binds: int
-    """Bindings that the webhook refused; the scheduler tries again."""
     hints: int
     """Pods that a kubelet gave something of NUMA nodes and that have a hint."""
     wrong_hints: int
@@ -94,36 +77,16 @@ def waiting_times(scenario: Scenario, pods: Sequence[History]) -> list[float]:
 def in_domain(scenario: Scenario, pods: Sequence[History]) -> int | None:
     """Pods that ran in the rack with most of their gang; None in a scenario without such gangs."""
     groups = {workload.name for workload in scenario.workloads if workload.one_rack}
-    racks: dict[str, Counter[str]] = defaultdict(Counter)
-    for pod in pods:
-        if pod.running is not None and pod.workload in groups:
-            racks[pod.workload][scenario.racks[pod.node]] += 1
-    return sum(max(counts.values()) for counts in racks.values()) if groups else None
+    ran = (pod for pod in pods if pod.running is not None and pod.workload in groups)
+    return in_fullest_domain((pod.workload, scenario.racks[pod.node]) for pod in ran) if groups else None
 
 
 def utilisation(scenario: Scenario, pods: Sequence[History]) -> float:
     """The share of all CPUs that running pods requested, averaged from `steady_from` to the end."""
     millicores: Mapping[str, int] = {workload.name: workload.millicores for workload in scenario.workloads}
-    used = sum(
-        millicores[pod.workload] * _overlap(pod, scenario.steady_from, scenario.seconds)
-        for pod in pods
-        if pod.running is not None
-    )
+    spans = [(millicores[pod.workload], pod.running, pod.ended) for pod in pods if pod.running is not None]
+    used = time_in_use(spans, scenario.steady_from, scenario.seconds)
     return used / (scenario.millicores * (scenario.seconds - scenario.steady_from))
-
-
-def percentile(values: Sequence[float], percent: int) -> float | None:
-    """The smallest value that at least this many percent do not exceed (nearest rank); None of no values."""
-    if not values:
-        return None
-    return sorted(values)[math.ceil(len(values) * percent / 100) - 1]
-
-
-def _overlap(pod: History, start: float, end: float) -> float:
-    """Seconds of a time span in which a pod ran."""
-    if pod.running is None:
-        return 0.0
-    return max(0.0, min(end, end if pod.ended is None else pod.ended) - max(start, pod.running))
 
 
 def _rounded(value: float | None, digits: int) -> float | None:

@@ -7,39 +7,21 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from tests import pages
+from webhook.simulation import run_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tests.proof.measure import Row
 
-COLUMNS = (
-    "scenario",
-    "webhook",
-    "pods run",
-    "rejected by kubelets",
-    "created in vain",
-    "in their rack",
-    "to Running p50 / p99",
-    "CPUs in use",
-    "binds refused",
-    "hints",
-    "wrongHints",
-)
+COLUMNS = ("scenario", *run_metrics.COLUMNS, "hints", "wrongHints")
 
 
 def cells(row: Row) -> tuple[str, ...]:
     """One cell for each of COLUMNS."""
     return (
         row.scenario,
-        "with" if row.webhook else "without",
-        f"{row.running:,}",
-        f"{row.rejected:,}",
-        f"{row.rejected / row.created:.0%}" if row.created else "-",
-        "" if row.in_domain is None else f"{row.in_domain:,}",
-        f"{_seconds(row.p50)} / {_seconds(row.p99)}",
-        f"{row.utilisation:.1%}",
-        f"{row.refused_binds:,}" if row.webhook else "",
+        *run_metrics.cells(row),
         f"{row.hints:,}" if row.webhook else "",
         f"{row.wrong_hints:,}" if row.webhook else "",
     )
@@ -63,7 +45,3 @@ def table(rows: Sequence[Row]) -> Table:
     for row in rows:
         made.add_row(*cells(row), end_section=row.webhook)
     return made
-
-
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f} s"

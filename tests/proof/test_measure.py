@@ -6,10 +6,11 @@ import pytest
 
 from tests.cluster.kubelets import SimulatedMachine
 from tests.cluster.nodes import RACK_LABEL
-from tests.proof.measure import in_domain, measure, percentile, utilisation, waiting_times
+from tests.proof.measure import in_domain, measure, utilisation, waiting_times
 from tests.proof.observe import History
 from tests.proof.scenario import Scenario
 from tests.proof.workload import Kind, Workload
+from webhook.simulation.run_metrics import percentile
 
 # rack-0 ── n0 [4 4]  n1 [4 4]
 # rack-1 ── n2 [4 4]             [cpus per NUMA node]

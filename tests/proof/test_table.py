@@ -10,8 +10,8 @@ from tests.proof.measure import Row
 from tests.proof.run import refused_binds
 from tests.proof.table import COLUMNS, cells, markdown, table, with_table
 
-WITHOUT = Row("gangs", False, 1200, 64, 1136, 20, 1.25, 30.0, 0.5, 0, 0, 0)
-WITH = Row("gangs", True, 64, 64, 0, 64, 0.5, None, 0.75, 7, 62, 3)
+WITHOUT = Row(False, 1200, 64, 1136, 20, 1.25, 30.0, 0.5, 0, scenario="gangs", hints=0, wrong_hints=0)
+WITH = Row(True, 64, 64, 0, 64, 0.5, None, 0.75, 7, scenario="gangs", hints=62, wrong_hints=3)
 
 METRICS = """
 apiserver_admission_webhook_rejection_count{error_type="no_error",name="guard.bindings.topology-webhook.dev",operation="CREATE",rejection_code="403",type="admit"} 52

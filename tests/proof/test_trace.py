@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.proof.scenarios import GPU
-from tests.proof.trace import FILL, SYNTHETIC, TraceError, replayed
+from tests.proof.trace import FILL, SYNTHETIC, replayed
 from tests.proof.workload import Kind
+from webhook.simulation.trace import TraceError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,43 +1,36 @@
 """A recorded cluster as a scenario: its nodes as machines, its pods in the order they came, on fewer nodes and faster.
 
-1. Some of the nodes are drawn by the seed. Each gets two NUMA nodes, large ones without GPUs eight; CPUs, memory and
-   GPUs are shared out evenly; the kubelets' policy is restricted, for some pods need more than one NUMA node. Eight
-   NUMA nodes with GPUs are beyond a kubelet's own means: it merges the hints for CPUs, memory and GPUs one with each
-   other, 255^3 combinations or several seconds a pod.
+1. Some of the nodes are drawn by the seed. The kubelets' policy is restricted, for some pods need more than one NUMA
+   node.
 2. Pods are taken in the order of their creation from a place drawn by the seed, until they ask for 90 % of the CPUs,
    the memory or the GPUs of those nodes. They come evenly over the first part of the run and stay: at the trace's own
    pace a cluster of this size is nearly empty, so arrivals are what is replayed, as in the paper the trace is from.
-3. Latency-sensitive pods are services (a ReplicaSet of one) and Guaranteed with whole CPUs, and annotated; best-effort
-   ones are Jobs, not Guaranteed, and none of the webhook's business. A share of a GPU takes a whole one, since device
-   plugins give no less.
+3. Latency-sensitive pods are services (a ReplicaSet of one), and annotated; best-effort ones are Jobs, and none of the
+   webhook's business.
 
-The columns are those of Alibaba's cluster-trace-gpu-v2023 ("openb"; Weng et al., USENIX ATC '23). data/ has a small
-trace of ours in the same columns, drawn from distributions of our own.
+webhook/simulation/trace.py reads the lines, as for `topology-webhook simulate --trace`. data/ has a small trace of ours
+in the same columns, drawn from distributions of our own.
 """
 
 from __future__ import annotations
 
-import csv
-import math
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from tests.cluster.kubelets import SimulatedMachine
 from tests.proof.scenario import Scenario, drawing
 from tests.proof.scenarios import GPU
 from tests.proof.workload import Kind, Workload
+from webhook.simulation.trace import RecordedNode, RecordedPod, TraceError, read_nodes, read_pods
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
 SYNTHETIC = Path(__file__).parent / "data"
 RECORDED = Path(__file__).parents[3] / "shared" / "traces" / "openb"
 """Where the real trace may lie, beside the checkout: it is too large, and not ours, to be part of it."""
 FILL = 0.9
-LARGE_CPUS = 64
-"""Machines of fewer CPUs have two NUMA nodes in any case."""
 ARRIVALS_END, STEADY = 0.6, 0.75
 """The parts of the run after which no more pods come, and all that can run should."""
 LAG = 5.0
@@ -49,77 +42,36 @@ def default_folder() -> Path:
     return RECORDED if RECORDED.is_dir() else SYNTHETIC
 
 
-class TraceError(Exception):
-    """A folder holds no trace. The message says what is missing."""
-
-
-@dataclass(frozen=True)
-class RecordedNode:
-    """A line of the node list."""
-
-    name: str
-    cpus: int
-    memory_gib: int
-    gpus: int
-
-
-@dataclass(frozen=True)
-class RecordedPod:
-    """A line of the pod list."""
-
-    name: str
-    millicores: int
-    memory_mib: int
-    gpus: int
-    best_effort: bool
-
-    @property
-    def cpu(self) -> str:
-        """The request in this scenario: whole CPUs unless the pod is best-effort."""
-        return f"{self.millicores}m" if self.best_effort else str(math.ceil(self.millicores / 1000))
-
-
 def replayed(folder: Path, *, seed: int, nodes: int, seconds: float) -> Scenario:
     """A scenario with this many nodes of the trace in `folder`, or all it has. Raises `TraceError`."""
     random = drawing(seed)
-    recorded = [_node(line) for line in _lines(folder, "node_list")]
+    with _file(folder, "node_list") as file:
+        recorded = read_nodes(file, file.name)
+    with _file(folder, "pod_list") as file:
+        pods = read_pods(file, file.name)
     drawn = random.sample(recorded, min(nodes, len(recorded)))
     machines = [_machine(node) for node in drawn]
-    pods = sorted(_lines(folder, "pod_list"), key=lambda line: int(line["creation_time"]))
-    taken = _filling([_pod(line) for line in pods], drawn, random.randrange(len(pods)))
+    taken = _filling(pods, drawn, random.randrange(len(pods)))
     step = ARRIVALS_END * seconds / len(taken)
     workloads = [_workload(pod, number, step * number) for number, pod in enumerate(taken)]
     return Scenario("trace", machines, workloads, seconds, STEADY * seconds, LAG)
 
 
-def _lines(folder: Path, kind: str) -> Sequence[Mapping[str, str]]:
+def _file(folder: Path, kind: str) -> TextIO:
     files = sorted(folder.glob(f"*{kind}*.csv"))
     if len(files) != 1:
         raise TraceError(f"{folder} must hold one file *{kind}*.csv, it holds {len(files)}")
-    with files[0].open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def _node(line: Mapping[str, str]) -> RecordedNode:
-    cpus, memory = int(line["cpu_milli"]) // 1000, int(line["memory_mib"]) // _MIB_PER_GIB
-    return RecordedNode(line["sn"], cpus, memory, int(line["gpu"]))
-
-
-def _pod(line: Mapping[str, str]) -> RecordedPod:
-    best_effort = line["qos"] in {"BE", "Burstable"}
-    cpu, memory, gpus = (int(line[column]) for column in ("cpu_milli", "memory_mib", "num_gpu"))
-    return RecordedPod(line["name"], cpu, memory, gpus, best_effort)
+    return files[0].open(newline="")
 
 
 def _machine(node: RecordedNode) -> SimulatedMachine:
-    zones = 8 if node.cpus >= LARGE_CPUS and not node.gpus else 2
-    gpus = [node.gpus // zones + (zone < node.gpus % zones) for zone in range(zones)]
+    zones = node.numa_nodes
     return SimulatedMachine(
         node.name,
         numa_nodes=zones,
         cpus=node.cpus // zones,
         memory_gib=node.memory_gib // zones,
-        devices={GPU: gpus} if node.gpus else {},
+        devices={GPU: node.gpus_near()} if node.gpus else {},
         policy="restricted",
     )
 

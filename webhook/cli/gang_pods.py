@@ -34,6 +34,8 @@ class WorkloadGroup:
     """The paths of their templates."""
     domains: Mapping[str, Domains]
     """Path of a template -> the domains of its pods; empty if they are not placed."""
+    workload: Workload
+    """The gangs, with those pods only that are placed together, as they are stored."""
 
 
 def judge_group(
@@ -67,7 +69,7 @@ def judge_group(
     if not is_top:  # the templates are the owner's, not the workload's
         everywhere = tuple(dict.fromkeys(domain for found in domains.values() for domain in found))
         domains = dict.fromkeys(members, everywhere)
-    return WorkloadGroup(judgement, frozenset(members), domains)
+    return WorkloadGroup(judgement, frozenset(members), domains, top)
 
 
 def _changed(gangs: Sequence[WorkloadGang], change: Callable[[WorkloadGang], WorkloadGang]) -> Sequence[WorkloadGang]:

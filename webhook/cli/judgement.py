@@ -14,6 +14,7 @@ from webhook.admission.pod.decision import Verdict
 from webhook.cli.documents import Item
 from webhook.cli.outcome import Outcome
 from webhook.engine.decide import Decision
+from webhook.model.workload.record import Workload
 
 _WORST_FIRST: Final = (Verdict.DENY, Verdict.WAIT, Verdict.ALLOW)
 
@@ -51,6 +52,8 @@ class Judgement:
     """The assignment of a gang; None for an object without a gang, and for a denied gang."""
     notes: tuple[str, ...] = ()
     """What `mutated` cannot guarantee without a running service."""
+    gangs: Workload | None = None
+    """The gangs of a workload, with those pods only that are placed together; None if there are none."""
 
     @property
     def decision(self) -> Decision | None:

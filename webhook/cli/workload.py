@@ -200,6 +200,7 @@ class _WorkloadReview:
             tuple(one if whole is one else replace(one, in_group=True) for one, whole in zip(sets, found, strict=True)),
             placement,
             tuple(notes),
+            group.workload if group is not None else None,
         )
 
     def _let_through(self) -> Judgement:

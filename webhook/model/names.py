@@ -39,6 +39,9 @@ MANAGE_LABEL: Final = "topology-webhook.dev/manage"
 # Written by users, or copied into pod templates for them.
 INHERIT: Final = "topology-webhook.dev/inherit"
 INJECT_ENV: Final = "topology-webhook.dev/inject-env"
+# On the objects of a simulation: when an object is created, and how long each of its pods runs.
+SIMULATE_AT: Final = "simulate.topology-webhook.dev/at"
+SIMULATE_RUN_SECONDS: Final = "simulate.topology-webhook.dev/run-seconds"
 
 # KAI-Scheduler: rack and zone constraints, on the workload, its pod template or the pod.
 KAI_TOPOLOGY: Final = "kai.scheduler/topology"

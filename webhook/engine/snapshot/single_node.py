@@ -29,21 +29,21 @@ class _NodeSnapshot(Snapshot):
 
     __slots__ = ()
 
-    def __init__(self, overlay: Overlay, residents: Sequence[ResidentPod]) -> None:
+    def __init__(self, overlay: Overlay, residents: Sequence[ResidentPod] | None) -> None:
         super().__init__(overlay.node_arrays, residents=residents)
         self._source = overlay
 
 
 class NodeAlone:
-    """The column of one node."""
+    """The column of one node. bound: its pods; None: they are not known."""
 
-    def __init__(self, node_arrays: NodeArrays, n: int, bound: Iterable[ResidentPod]) -> None:
+    def __init__(self, node_arrays: NodeArrays, n: int, bound: Iterable[ResidentPod] | None) -> None:
         self._node_arrays = _alone(node_arrays, n)
-        self._residents = sorted(bound, key=lambda pod: (pod.bound_at or 0, pod.key))
+        self._residents = None if bound is None else sorted(bound, key=lambda pod: (pod.bound_at or 0, pod.key))
 
     def snapshot(self, sums: NodeSums, bound_since: Sequence[ResidentPod] = ()) -> Snapshot:
         """The node minus its reservations. bound_since: further pods, in the order of binding."""
-        residents = [*self._residents, *bound_since]
+        residents = None if self._residents is None else [*self._residents, *bound_since]
         if not sums:
             return Snapshot(self._node_arrays, residents=residents)
         overlay = OverlayCache({self._node_arrays.names[0]: sums}, ChangeLog()).over(self._node_arrays)

@@ -1,0 +1,197 @@
+"""One run of a scenario, from event to event.
+
+Phases of a moment, the earliest time at which something happens:
+1. Pods that have run long enough end; their nodes are noted as freed.
+2. If nodes were freed, the units that wait are tried again: by priority, then by age.
+3. Workloads of this time are created, and their pods or gangs are tried in order.
+4. Rejected pods are recreated by their controllers, and tried.
+5. Utilisation and the number of waiting pods are recorded.
+
+A pod that a kubelet rejects is recreated `recreate_seconds` later. After `recreations` in a row without a change of the
+cluster its controller pauses until a pod begins or ends: the scheduler would choose the same node again.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from heapq import heappop, heappush
+from typing import Final
+
+from webhook.simulation.placement import Placed, Placement, Rejected, WebhookPlacement
+from webhook.simulation.room import Room
+from webhook.simulation.usage import Sample, UsageRecorder
+from webhook.simulation.waiting_units import WaitingUnits
+from webhook.simulation.wanted_pod import Unit, Wanted, WantedGang, WantedPod, units_of
+from webhook.simulation.workload import Scenario
+
+# For one wanted pod. Bounds the time of a run in which pods are rejected again and again.
+MOST_RECREATED: Final = 200
+
+Progress = Callable[[int, int], None]
+"""Called with the workloads created so far, and their total number."""
+
+
+class _Kind(IntEnum):
+    """Events of one time, in their order."""
+
+    END = 0
+    ARRIVAL = 1
+    RECREATION = 2
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What has happened."""
+
+    webhook: bool
+    pods: list[WantedPod]
+    samples: tuple[Sample, ...]
+    millicores: int
+    """The CPUs of all nodes."""
+    held: int
+    """Of these, what pods hold that ran before."""
+    refused_binds: int
+
+
+def run(scenario: Scenario, *, webhook: bool, progress: Progress | None = None) -> RunResult:
+    """Run the scenario, without or with the webhook."""
+    return _Run(scenario, webhook, progress).result()
+
+
+class _Run:
+    def __init__(self, scenario: Scenario, webhook: bool, progress: Progress | None) -> None:
+        self._scenario = scenario
+        self._webhook = webhook
+        self._progress = progress
+        self._room = Room(scenario.cluster)
+        self._placement: Placement = (
+            WebhookPlacement(self._room, scenario.seed, scenario.rules)
+            if webhook
+            else Placement(self._room, scenario.seed)
+        )
+        self._wanted = Wanted(scenario)
+        self._waiting = WaitingUnits(self._room)
+        self._paused: list[WantedPod] = []
+        self._usage = UsageRecorder(scenario.seconds)
+        self._held, self._millicores = self._room.millicores()
+        self._running = 0
+        self._not_running = 0
+        self._now = 0.0
+        self._arrived = 0
+        self._events: list[tuple[float, _Kind, int]] = []
+        for number, workload in enumerate(scenario.workloads):
+            self._push(workload.at, _Kind.ARRIVAL, number)
+
+    def result(self) -> RunResult:
+        """Run to the end."""
+        while self._events and self._events[0][0] <= self._scenario.seconds:
+            self._moment()
+        return RunResult(
+            self._webhook,
+            self._wanted.pods,
+            self._usage.samples(),
+            self._millicores,
+            self._held,
+            self._placement.refused_binds,
+        )
+
+    def _moment(self) -> None:
+        """Phases 1 to 5."""
+        self._now, version = self._events[0][0], self._room.version
+        if freed := self._end_pods():
+            self._try_waiting(freed)
+        while (number := self._next(_Kind.ARRIVAL)) is not None:
+            self._create(number)
+        while (number := self._next(_Kind.RECREATION)) is not None:
+            self._try_created(self._wanted.pods[number])
+        if self._room.version != version:
+            self._resume()
+        used = (self._held + self._running) / self._millicores if self._millicores else 0.0
+        self._usage.record(Sample(self._now, used, self._not_running))
+
+    def _next(self, kind: _Kind) -> int | None:
+        """The number of the next event of this kind and time."""
+        if self._events and self._events[0][:2] == (self._now, kind):
+            return heappop(self._events)[2]
+        return None
+
+    def _push(self, at: float, kind: _Kind, number: int) -> None:
+        heappush(self._events, (at, kind, number))
+
+    def _end_pods(self) -> set[str]:
+        """Phase 1; returns the nodes."""
+        freed: set[str] = set()
+        while (number := self._next(_Kind.END)) is not None:
+            pod = self._wanted.pods[number]
+            pod.ended = self._now
+            self._room.release(pod.key)
+            self._running -= pod.kind.millicores
+            freed.add(pod.node)
+        return freed
+
+    def _try_waiting(self, freed: set[str]) -> None:
+        """Phase 2."""
+        for turn in self._waiting.take(freed):
+            turn.taken = self._try(turn.unit)
+
+    def _create(self, number: int) -> None:
+        """Phase 3."""
+        pods = self._wanted.of[number]
+        denied = self._webhook and self._scenario.workloads[number].denied
+        if not denied:
+            self._not_running += len(pods)
+            for unit in units_of(pods, webhook=self._webhook):
+                for pod in unit.members.values() if isinstance(unit, WantedGang) else [unit]:
+                    pod.created += 1
+                if not self._try(unit):
+                    self._waiting.add(unit)
+        self._arrived += 1
+        if self._progress is not None:
+            self._progress(self._arrived, len(self._scenario.workloads))
+
+    def _try_created(self, pod: WantedPod) -> None:
+        """Phase 4."""
+        pod.created += 1
+        if not self._try(pod):
+            self._waiting.add(pod)
+
+    def _try(self, unit: Unit) -> bool:
+        """Try to place a unit; returns whether it is done with, that is, it does not have to wait for room."""
+        if isinstance(unit, WantedGang):
+            for member, placed in self._placement.place_gang(unit):
+                self._start(member, placed)
+            return not unit.waiting()
+        result = self._placement.place(unit)
+        if isinstance(result, Placed):
+            self._start(unit, result)
+        elif isinstance(result, Rejected):
+            self._reject(unit)
+        return result is not None
+
+    def _start(self, pod: WantedPod, placed: Placed) -> None:
+        """The pod runs."""
+        policy = pod.kind.intent.policy if self._webhook and pod.kind.intent is not None else None
+        self._room.hold(pod.key, placed.node, pod.kind.pod, dict(placed.numa), policy)
+        pod.node, pod.running = placed.node, self._now
+        self._running += pod.kind.millicores
+        self._not_running -= 1
+        if pod.workload.run_seconds is not None:
+            self._push(self._now + pod.workload.run_seconds, _Kind.END, pod.key)
+
+    def _reject(self, pod: WantedPod) -> None:
+        """The pod has failed; its controller creates the next one."""
+        pod.rejected += 1
+        pod.in_a_row += 1
+        if not pod.workload.recreates or pod.rejected >= MOST_RECREATED:
+            return
+        if pod.in_a_row <= self._scenario.recreations:
+            self._push(self._now + self._scenario.recreate_seconds, _Kind.RECREATION, pod.key)
+        else:
+            self._paused.append(pod)
+
+    def _resume(self) -> None:
+        """Pods that were rejected too often in a row are recreated again, because the cluster has changed."""
+        for pod in self._paused:
+            pod.in_a_row = 0
+            self._push(self._now + self._scenario.recreate_seconds, _Kind.RECREATION, pod.key)
+        self._paused.clear()

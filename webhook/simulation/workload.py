@@ -1,0 +1,81 @@
+"""What a simulation is given: a cluster, and workloads with their times."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from webhook.cache.cluster_snapshot import ClusterSnapshot
+from webhook.model.intent import NUMAIntent
+from webhook.model.pod import Pod
+from webhook.model.resources import CPU
+from webhook.model.rules import Rules
+from webhook.model.workload.record import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class PodKind:
+    """What equal pods of a workload request."""
+
+    pod: Pod
+    intent: NUMAIntent | None
+    """What they request of NUMA placement; None: the webhook does not manage them."""
+
+    @property
+    def millicores(self) -> int:
+        """The CPU request of one pod."""
+        return self.pod.requests.get(CPU, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroup:
+    """The pods of one template."""
+
+    kind: PodKind
+    count: int
+    names: Sequence[str] = ()
+    """The names of the pods in their gang; empty if each is placed by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class GangRequest:
+    """The gangs of a workload, which the webhook places together."""
+
+    workload: Workload
+    levels: tuple[str, ...] = ()
+    """The node labels of the requested level and of the coarser ones, coarse to fine; empty if none is requested."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedWorkload:
+    """Pods that are created at the same time."""
+
+    name: str
+    at: float
+    """Seconds after the start."""
+    groups: tuple[PodGroup, ...]
+    run_seconds: float | None = None
+    """How long each pod runs; None: until the end of the simulation."""
+    recreates: bool = True
+    """Whether a controller recreates a pod that its kubelet rejects."""
+    gang: GangRequest | None = None
+    denied: bool = False
+    """Whether the webhook denies it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A cluster, and what is created in it."""
+
+    cluster: ClusterSnapshot
+    workloads: Sequence[SimulatedWorkload]
+    """In the order in which they are created if their times are equal."""
+    rules: Rules
+    seconds: float
+    """The length of the simulation."""
+    steady_from: float = 0.0
+    """The second from which utilisation is measured."""
+    recreations: int = 10
+    """How often a rejected pod is recreated in a row while nothing changes."""
+    recreate_seconds: float = 1.0
+    """From the creation of a pod that is rejected to the creation of the next one."""
+    seed: int = 0
+    """Of the scheduler's choice among equal nodes."""
