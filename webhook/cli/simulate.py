@@ -38,7 +38,7 @@ from webhook.views.as_json import as_json
 EXAMPLES: Final = """\b
 Examples:
   topology-webhook simulate -f workload.yaml
-  topology-webhook simulate -f workload.yaml --cluster cluster.yaml --plot before-after.svg
+  topology-webhook simulate -f gang.yaml --cluster cluster.yaml --plot before-after.svg
   topology-webhook simulate --trace nodes.csv,pods.csv -o json
 """
 
