@@ -15,7 +15,7 @@ Resources = Annotated[
     typer.Option(
         "--resource",
         metavar="NAME,…",
-        help="Resources to show, as in pods' requests. Without it, cpu, memory and the commonest devices.",
+        help="Resources to show, as in pods' requests. Without it, cpu, memory and the most common devices.",
     ),
 ]
 
