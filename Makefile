@@ -101,7 +101,7 @@ lint: $(READY) ## ruff, mypy --strict, the import rule, yamllint, actionlint
 	@mypy --no-error-summary && echo "mypy --strict: ok"
 	@lint-imports --no-logo >$(VENV)/import-rule.log 2>&1 && echo "import rule: kept" || { cat $(VENV)/import-rule.log; exit 1; }
 	@yamllint --strict . && echo "yamllint: ok"
-	@shellcheck .ci/run image/check && echo "shellcheck: ok"
+	@shellcheck .ci/run image/check krew/kubectl-topology && echo "shellcheck: ok"
 	@python -m tests.workflows && echo "actionlint: ok"
 
 .PHONY: fmt

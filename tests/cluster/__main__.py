@@ -14,6 +14,7 @@ from tests.cluster.assets import VERSION_VARIABLE, AssetError, find_assets
 from tests.cluster.build import BuildFailedError
 from tests.cluster.cert_manager_build import find_cert_manager
 from tests.cluster.control_plane import CommandError, NotReadyError
+from tests.cluster.krew_build import find_krew
 from tests.cluster.lock import LockError, lock
 from tests.cluster.process import ProcessEndedError
 from tests.cluster.promtool_build import find_promtool
@@ -32,6 +33,7 @@ def main() -> int:
             programs = find_assets(tell, kubernetes=options.kubernetes)
             tell(f"control plane: {programs['kube-apiserver'].parent}")
             tell(f"promtool: {find_promtool(tell)}")
+            tell(f"krew: {find_krew(tell)}")
             tell(f"cert-manager: {find_cert_manager(tell).program}")
         elif options.command == "versions":
             print("\n".join(versions()))  # noqa: T201 - the answer

@@ -19,6 +19,7 @@ from tests.cluster.assets import find_assets
 from tests.cluster.cert_manager_build import CertManagerFiles, find_cert_manager
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.gated import Pods, wait_until_known
+from tests.cluster.krew_build import find_krew
 from tests.cluster.nodes import Machine, present
 from tests.cluster.promtool_build import find_promtool
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 ASSETS: pytest.StashKey[Mapping[str, Path]] = pytest.StashKey()
 PROMTOOL: pytest.StashKey[Path] = pytest.StashKey()
+KREW: pytest.StashKey[Path] = pytest.StashKey()
 CERT_MANAGER: pytest.StashKey[CertManagerFiles] = pytest.StashKey()
 
 
@@ -52,6 +54,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         session.config.stash[ASSETS] = find_assets(tell)
     if any(_needs(item, "promtool") for item in session.items):
         session.config.stash[PROMTOOL] = find_promtool(tell)
+    if any(_needs(item, "krew") for item in session.items):
+        session.config.stash[KREW] = find_krew(tell)
     if any(_needs(item, "cert_manager_files") for item in session.items):
         session.config.stash[CERT_MANAGER] = find_cert_manager(tell)
 
@@ -81,6 +85,12 @@ def _needs(item: pytest.Item, *fixtures: str) -> bool:
 def promtool(pytestconfig: pytest.Config) -> Path:
     """Prometheus's promtool."""
     return pytestconfig.stash[PROMTOOL]
+
+
+@pytest.fixture(scope="session")
+def krew(pytestconfig: pytest.Config) -> Path:
+    """kubectl's plugin manager."""
+    return pytestconfig.stash[KREW]
 
 
 @pytest.fixture(scope="session")
