@@ -18,6 +18,10 @@ from webhook.cli.yaml_text import YAMLFault, line_of, load_all
 SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = "-"
 
+# A JSON object or list at the start, also after the line with which a stream of YAML documents begins.
+_JSON = re.compile(r"\s*(?:(?<![^\n])---[ \t\r]*\n\s*)?[{\[]")
+# What may stand between two JSON values: white space, and one line that separates YAML documents.
+_BETWEEN = re.compile(r"[ \t\r\n]*(?:(?<![^\n])---[ \t\r]*(?:\n[ \t\r\n]*|\Z))?")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 # Finding a field's line takes a second parse at about 1 MB/s; in larger files messages name the document's line only.
@@ -150,7 +154,7 @@ def _documents(source: Source) -> Iterator[list[Item]]:
 
 def _values(source: Source) -> Iterator[tuple[int, Any]]:
     """The documents, each with its first line."""
-    if source.text.lstrip()[:1] in {"{", "["}:
+    if _JSON.match(source.text):
         try:
             yield from _json_values(source.text)
         except ValueError as not_json:
@@ -170,17 +174,29 @@ def _values(source: Source) -> Iterator[tuple[int, Any]]:
 
 
 def _json_values(text: str) -> list[tuple[int, Any]]:
-    """One or more JSON values in a row."""
-    decoder = json.JSONDecoder(parse_constant=_finite, parse_float=_finite)
+    """One or more JSON values in a row, or a stream of YAML documents that are JSON."""
+    # In YAML, a key cannot appear twice in one object.
+    unique = _unique if "\n---" in text or text.startswith("---") else None
+    decoder = json.JSONDecoder(parse_constant=_finite, parse_float=_finite, object_pairs_hook=unique)
     found = []
-    position = _after_space(text, 0)
+    line, counted, position = 1, 0, _BETWEEN.match(text).end()  # type: ignore[union-attr] # it matches everywhere
     while position < len(text):
         body, end = decoder.raw_decode(text, position)
         if _SURROGATE.search(text, position, end):
             _check_surrogates(body)
-        found.append((text.count("\n", 0, position) + 1, body))
-        position = _after_space(text, end)
+        line += text.count("\n", counted, position)
+        counted = position
+        found.append((line, body))
+        position = _BETWEEN.match(text, end).end()  # type: ignore[union-attr]
     return found
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    body = dict(pairs)
+    if len(body) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} appears twice in one object")
+    return body
 
 
 def _check_surrogates(body: Any) -> None:
@@ -189,12 +205,6 @@ def _check_surrogates(body: Any) -> None:
         json.dumps(body, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         raise ValueError(f"{error.object[error.start]!r} is half of a surrogate pair") from error
-
-
-def _after_space(text: str, position: int) -> int:
-    while position < len(text) and text[position] in " \t\r\n":
-        position += 1
-    return position
 
 
 def _finite(text: str) -> float:

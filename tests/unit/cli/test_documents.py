@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from webhook.cli import documents
 from webhook.cli.documents import InputError, Item, read
+from webhook.cli.yaml_text import load_all
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"
 
@@ -36,6 +38,33 @@ def test_byte_order_marks_and_windows_line_ends_are_fine(file: Path, ending: str
 def test_json_may_hold_several_objects(file: Path) -> None:
     one = json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}, indent=1)
     assert [item.line for item in _read(file, f"{one}\n{one}\n")] == [1, 8]
+
+
+@pytest.mark.parametrize("first", ["", "---\n", "\n---\r\n"])
+def test_json_objects_may_be_separated_as_yaml_documents(
+    file: Path, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}, indent=1)
+    text = f"{first}{one}\n---\n{one}\n---\n{one}\n---\n"
+    as_yaml = [(number, line, body) for number, (line, body) in enumerate(load_all(text), 1) if body is not None]
+    monkeypatch.setattr(documents, "load_all", None)  # only the faster parser is left
+    assert [(item.document, item.line, item.body) for item in _read(file, text)] == as_yaml
+
+
+def test_separated_json_objects_cannot_have_a_key_twice(file: Path) -> None:
+    with pytest.raises(InputError, match="the key 'kind' appears twice in one object"):
+        _read(file, '---\n{"apiVersion": "v1", "kind": "Pod"}\n---\n{"kind": "Pod", "kind": "Node"}')
+
+
+def test_an_empty_document_between_json_objects_counts(file: Path) -> None:
+    one = '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}\n'
+    assert [item.document for item in _read(file, f"{one}---\n---\n{one}")] == [1, 3]
+
+
+def test_lines_are_counted_once_however_many_objects_there_are(file: Path) -> None:
+    # Counted from the start for each object, this would take a minute.
+    one = json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}, indent=1)
+    assert _read(file, f"{one}\n" * 20_000)[-1].line == 19_999 * 7 + 1
 
 
 def test_json_may_write_characters_as_surrogate_pairs(file: Path) -> None:
