@@ -1,0 +1,1 @@
+"""Which pods would have to end so that another one fits."""
