@@ -32,6 +32,21 @@ def test_what_waits_is_listed_with_the_services_reason(pods: Pods, known: Callab
     assert "no single NUMA node with 12 cpu" in entry["reason"]
 
 
+def test_the_end_of_the_named_pods_lets_the_pod_run(pods: Pods, known: Callable[..., None]) -> None:
+    known(Machine("m0", free=(16, 16), publisher="koordlet"))
+    for name in ("a", "b"):  # each in a NUMA node of its own
+        pods.create(pod(name, cpu=10))
+        pods.wait_until_bound(name)
+    pods.create(pod("large", cpu=12))
+    pods.wait_until_says("large", "no single NUMA node with 12 cpu")
+    outcome = run_command("waiting", "-o", "json", "--kubeconfig", pods.plane.kubeconfig)
+    (entry,) = (each for each in outcome.json["waiting"] if each["namespace"] == pods.namespace)
+    frees = entry["frees"]
+    assert (frees["helps"], frees["node"], frees["atLeast"], len(frees["pods"])) == ("Pods", "m0", 1, 1)
+    pods.delete(*(key.partition("/")[2] for key in frees["pods"]))
+    pods.wait_until_bound("large")
+
+
 def test_changes_are_printed_until_the_command_is_interrupted(pods: Pods, known: Callable[..., None]) -> None:
     known(Machine("m0", free=(8, 8)))
     command = [str(PROGRAM), "waiting", "--watch", "-o", "json", "--kubeconfig", str(pods.plane.kubeconfig)]

@@ -20,7 +20,7 @@ from tests.unit.views.racks import WRITTEN
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.engine.decide import decide
 from webhook.engine.freeing import smallest_set as module
-from webhook.engine.freeing.smallest_set import SmallestSet, smallest_set
+from webhook.engine.freeing.smallest_set import NoSet, SmallestSet, smallest_set
 from webhook.model.hint_key import UnverifiedHints
 from webhook.model.intent import parse_numa_intent
 from webhook.model.names import MANAGED_BY_KOORDINATOR, MANAGED_BY_LABEL
@@ -94,7 +94,8 @@ def cache_of(machines: Sequence[Machine], ended: Sequence[str] = ()) -> ClusterC
 
 
 def random_machine(random: Random, name: str) -> Machine:
-    free, pods = [CPUS, CPUS], []
+    free = [CPUS, CPUS]
+    pods: list[Held] = []
     for number in range(random.randint(4, 8)):
         numa = random.choice((0, 0, 1, 1, None))
         cpus = random.randint(1, 4)
@@ -117,9 +118,15 @@ def waiting_pod(random: Random) -> dict[str, Any]:
 
 
 def found_in(cache: ClusterCache, raw: dict[str, Any]) -> SmallestSet | None:
+    """The set; None if none exists."""
     pod = Pod.from_object(raw)
     intent = parse_numa_intent(pod.annotations)[0]
-    return smallest_set(cache.snapshot().nodes, pod, intent, Options(), Holdings(cache).on)
+    holdings = Holdings(cache)
+    found = smallest_set(cache.snapshot().nodes, pod, intent, Options(), holdings.on, holdings.requests_on)
+    if isinstance(found, NoSet):
+        assert found.certain
+        return None
+    return found
 
 
 def fits(machine: Machine, ended: Sequence[str], raw: dict[str, Any]) -> bool:

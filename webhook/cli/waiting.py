@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from webhook.app.rules_of_settings import rules_of
 from webhook.app.settings import Settings
 from webhook.cli.command import CLUSTER_SETTINGS, Output, Outputs, Snapshots, answering, read_cluster, warn, write
 from webhook.cli.documents import InputError
@@ -14,19 +15,24 @@ from webhook.cli.printable import shortened
 from webhook.cli.setting_flags import with_setting_flags
 from webhook.cli.text_table import Cell, print_line, print_table, short_duration
 from webhook.cli.watch_waiting import watch_waiting
+from webhook.cli.what_frees import owners_of_first, with_frees
 from webhook.views.as_json import as_json
-from webhook.views.waiting import WaitingView, WaitsFor, waiting_views
+from webhook.views.waiting import Frees, Helps, Slots, WaitingView, WaitsFor, waiting_views
 
 EXAMPLES: Final = """\b
 Examples:
   topology-webhook waiting
   topology-webhook waiting --watch
+  topology-webhook waiting --what-frees 50
   topology-webhook waiting --cluster cluster.yaml -o json
 """
 
 # Columns of a terminal for a name and for a reason, which has up to 1,000 characters.
 _NAME: Final = 64
 _REASON: Final = 300
+_HELP: Final = 500
+# Pods named in a line.
+_PODS: Final = 5
 
 
 def waiting(
@@ -34,6 +40,12 @@ def waiting(
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Keep printing, whenever what waits changes, until Ctrl-C.")
     ] = False,
+    what_frees: Annotated[
+        int,
+        typer.Option(
+            "--what-frees", min=0, metavar="NUMBER", help="Find what would let the first entries run, for so many."
+        ),
+    ] = 5,
     output: Outputs = Output.TABLE,
     **flags: str | None,
 ) -> None:
@@ -41,6 +53,8 @@ def waiting(
 
     A gang is one line with its number of members. The reason is what the service wrote into the pod that has waited
     longest, and for a pod without a gate what the scheduler reports. With --watch, -o json prints one value a line.
+
+    For the first entries, the pods whose end would let them run are named; not with --watch.
 
     Exit code 0, also if nothing waits. 2: the input cannot be read, or the answer cannot be written.
     """
@@ -50,13 +64,15 @@ def waiting(
                 raise InputError("--watch and --cluster exclude each other: a snapshot does not change")
             watch_waiting(Settings.load(flags), output, _print)
             return
-        read = read_cluster(cluster or [], Settings.load(flags), flags)
+        settings = Settings.load(flags)
+        read = read_cluster(cluster or [], settings, flags, also=owners_of_first(what_frees))
         warn(read)
-        views = waiting_views(read.cache)
+        views = with_frees(waiting_views(read.cache), what_frees, read, rules_of(settings))
         write(output, {"waiting": as_json(views)}, lambda console: _print(views, console))
 
 
-with_setting_flags(waiting, CLUSTER_SETTINGS)
+# Those that affect the engine's answers, too.
+with_setting_flags(waiting, (*CLUSTER_SETTINGS, "fidelity", "gang_strategy", "not_alignable"))
 
 
 def _print(views: Sequence[WaitingView], console: Console) -> None:
@@ -66,6 +82,37 @@ def _print(views: Sequence[WaitingView], console: Console) -> None:
     titles = ("NAMESPACE", "NAME", "PODS", "WAITS FOR", "SINCE", "WHY")
     header = [Cell(title, right=title in {"PODS", "SINCE"}) for title in titles]
     print_table([header, *map(_row, views)], console)
+    if any(view.frees is not None for view in views):
+        print_line(Text(), console)
+        print_line(Text("WHAT WOULD LET THEM RUN", style="bold"), console)
+        for view in views:
+            if view.frees is not None:
+                name = shortened(f"{view.namespace}/{view.name}", 2 * _NAME)
+                print_line(Text(f"{name}: {shortened(_help(view.frees), _HELP)}"), console)
+
+
+def _help(frees: Frees) -> str:
+    match frees.helps:
+        case Helps.NOTHING_NEEDED:
+            return f"it fits now{f' on {frees.node}' if frees.node else ''}; no pod has to end"
+        case Helps.PODS:
+            more = f" and {len(frees.pods) - _PODS} more" if len(frees.pods) > _PODS else ""
+            least = "" if frees.at_least == len(frees.pods) else f"; fewer may do, but at least {frees.at_least}"
+            named = ", ".join(frees.pods[:_PODS])
+            return f"the end of {len(frees.pods)} on {frees.node}: {named}{more}{least}"
+        case Helps.SLOTS:
+            return "; ".join(map(_slots, frees.slots))
+        case Helps.NO_END:
+            return "no end of pods with known NUMA nodes" + (f": {frees.why}" if frees.why else "")
+        case _:
+            return f"not known: {frees.why or 'no answer within the limits'}"
+
+
+def _slots(slots: Slots) -> str:
+    where = slots.level.rpartition("/")[2] or "the cluster"
+    path = " / ".join(value for _, value in slots.domain)
+    short = f", short of {slots.resource}" if slots.resource else ""
+    return f"{where}{' ' if path else ''}{path} has room for {slots.holds} of {slots.needed} pods{short}"
 
 
 def _row(view: WaitingView) -> list[Cell]:

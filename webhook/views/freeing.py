@@ -5,7 +5,7 @@ that is uncertain or contradicts the node counts as none.
 """
 
 from collections import defaultdict
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.engine.assumed.credible_hints import credible
@@ -22,10 +22,8 @@ from webhook.model.resources import PODS
 class Holdings:
     """What the pods of each node hold at one moment."""
 
-    def __init__(self, cache: ClusterCache, apart_from: Container[str] = ()) -> None:
-        """apart_from: pods (namespace/name) that are not to end."""
+    def __init__(self, cache: ClusterCache) -> None:
         self._cache = cache
-        self._apart_from = apart_from
         self._ledger = cache.snapshot().nodes.ledger
         self._assigned: dict[str, list[Reservation]] = defaultdict(list)
         for reservation in self._ledger or ():
@@ -39,16 +37,24 @@ class Holdings:
             self._known[node] = self._read(node)
         return self._known[node]
 
+    def requests_on(self, node: str) -> list[Mapping[str, int]]:
+        """What each pod of the node requests."""
+        assigned = self._assigned.get(node, ())
+        return [
+            *({**pod.requests, PODS: 1} for pod in self._cache.pods_on(node)),
+            *(each.requests for each in assigned),
+        ]
+
     def _read(self, node: str) -> NodeHoldings:
         topology = self._cache.state.topologies.get(node)
         bound = self._cache.pods_on(node)
         pods = [self._bound(pod, topology) for pod in bound]
         pods += [_assigned(each) for each in self._assigned.get(node, ())]
-        mine = sorted((pod for pod in pods if pod.key not in self._apart_from), key=lambda pod: pod.key)
+        pods.sort(key=lambda pod: pod.key)
         if self._ledger is None:
-            return NodeHoldings(tuple(mine), debt=_debt(topology, bound))
+            return NodeHoldings(tuple(pods), debt=_debt(topology, bound))
         sums = self._ledger.sums(node)
-        return NodeHoldings(tuple(mine), sums.numa, sums.ended, _debt(topology, bound))
+        return NodeHoldings(tuple(pods), sums.numa, sums.ended, _debt(topology, bound))
 
     def _bound(self, pod: ResidentPod, topology: NodeTopology | None) -> HeldPod:
         reservation = None if self._ledger is None else self._ledger.get(pod.key)

@@ -45,6 +45,51 @@ class WaitingPod:
     """Empty if nothing is reported yet."""
 
 
+class Helps(StrEnum):
+    """What would let a pod or gang run."""
+
+    NOTHING_NEEDED = "NothingNeeded"
+    """It fits now: no pod has to end."""
+    PODS = "Pods"
+    """The end of some pods on one node."""
+    SLOTS = "Slots"
+    """A gang: more room in a domain."""
+    NO_END = "NoEnd"
+    """No end of pods: it fits nowhere even then."""
+    UNKNOWN = "Unknown"
+    """It waits for something else, or no answer was found within the limits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """How many pods of a gang the best domain of a level has room for."""
+
+    level: str
+    """The node label; empty for the whole cluster."""
+    domain: tuple[tuple[str, str], ...]
+    holds: int
+    needed: int
+    resource: str
+    """The resource that is short there; empty if it is usable nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frees:
+    """What would let a pod or gang run."""
+
+    helps: Helps
+    node: str = ""
+    """Of the pods below; for NothingNeeded, where it fits."""
+    pods: tuple[str, ...] = ()
+    """namespace/name of the pods whose end would let it run."""
+    at_least: int = 0
+    """No smaller set exists on any node; as many as `pods` if the set is certainly the smallest."""
+    slots: tuple[Slots, ...] = ()
+    """Of a gang, coarse to fine."""
+    why: str = ""
+    """What else it waits for."""
+
+
 @dataclass(frozen=True, slots=True)
 class WaitingView:
     """A pod, or a gang with members that wait."""
@@ -60,6 +105,8 @@ class WaitingView:
     """That of the pod that has waited longest."""
     pods: tuple[WaitingPod, ...]
     """Those that wait, the longest first."""
+    frees: Frees | None = None
+    """None if it was not computed, or has a node."""
 
 
 def waiting_views(cache: ClusterCache) -> tuple[WaitingView, ...]:

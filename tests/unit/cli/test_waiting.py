@@ -7,13 +7,21 @@ import pytest
 import yaml
 
 from tests.builders.pods import bound, created, gated
+from tests.builders.topologies import topology
 from tests.unit.cli.cluster_files import fields_of, written
 from tests.unit.cli.conftest import Outcome, run_command
-from tests.unit.views.racks import machine
+from tests.unit.views.one_node import hinted
+from tests.unit.views.racks import RACK, machine
 from webhook.model.names import PLACEMENT
 
 # The newest time in the snapshot is 02:00, when the NRT was written.
 UNSCHEDULABLE = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]
+
+GANG = {
+    "kai.scheduler/topology": "network",
+    "kai.scheduler/topology-required-placement": "rack",
+    "topology-webhook.dev/min-member": "2",
+}
 
 
 def waiting_cluster() -> list[dict[str, Any]]:
@@ -49,6 +57,12 @@ def test_a_line_for_each_pod_and_gang_the_longest_first(snapshot: Path) -> None:
         "default alone 1 Service 119m waiting: none of 1 nodes fits now; excluded: 1 full",
         "default held 1 OtherGates 119m -",
         "default stuck 1 Scheduler 119m 0/1 nodes",
+        "",
+        "WHAT WOULD LET THEM RUN",
+        "default/train: it fits now; no pod has to end",
+        "default/alone: it fits now on n0; no pod has to end",
+        "default/held: not known: another gate has to be removed first",
+        "default/stuck: it fits now on n0; no pod has to end",
     ]
 
 
@@ -69,6 +83,54 @@ def test_the_json_has_the_documented_fields(snapshot: Path) -> None:
             "reason": "waiting: none of 1 nodes fits now; excluded: 1 full",
         }
     ]
+
+
+# n0 [16 16 CPUs]: 10 and 3 are held in NUMA node 0, 12 in NUMA node 1
+def full_cluster() -> list[dict[str, Any]]:
+    held = {"a": (0, 10), "b": (0, 3), "c": (1, 12)}
+    return [
+        *machine("n0", (3, 4), (2, 2), {RACK: "rack-1"}),
+        topology(labels=(RACK,)),
+        *(bound(name=name, node="n0", cpu=cpus, annotations=hinted(numa, cpus)) for name, (numa, cpus) in held.items()),
+        gated(name="waits", cpu=14, second=1),
+        gated(name="equal", cpu=14, second=2),
+        gated(name="large", cpu=17, second=3),
+        *(gated(name=f"g-{rank}", group="gang", cpu=4, second=4, annotations=GANG) for rank in range(2)),
+    ]
+
+
+def test_the_pods_are_named_whose_end_would_let_a_pod_run(tmp_path: Path) -> None:
+    file = written(tmp_path, *full_cluster())
+    answer = waiting(file, "-o", "json").json["waiting"]
+    assert {frozenset(each["frees"]) for each in answer} == {frozenset(fields_of("Frees"))}
+    found = {each["name"]: each["frees"] for each in answer}
+    # NUMA node 1 needs c to end; NUMA node 0 both a and b.
+    for name in ("waits", "equal"):
+        assert (found[name]["helps"], found[name]["node"]) == ("Pods", "n0")
+        assert (found[name]["pods"], found[name]["atLeast"]) == (["default/c"], 1)
+    assert found["large"]["helps"] == "NoEnd"
+    assert found["gang"]["helps"] == "Slots"
+    assert {frozenset(each) for each in found["gang"]["slots"]} == {frozenset(fields_of("Slots"))}
+    assert [(each["domain"], each["holds"], each["needed"]) for each in found["gang"]["slots"]] == [
+        ([[RACK, "rack-1"]], 1, 2),
+    ]  # fmt: skip
+    assert waiting(file).stdout.partition("WHAT WOULD LET THEM RUN\n")[2].splitlines() == [
+        "default/waits: the end of 1 on n0: default/c",
+        "default/equal: the end of 1 on n0: default/c",
+        "default/large: no end of pods with known NUMA nodes",
+        "default/gang: rack rack-1 has room for 1 of 2 pods, short of cpu",
+    ]
+
+
+def test_room_that_no_known_pod_holds_cannot_be_freed(tmp_path: Path) -> None:
+    file = written(tmp_path, *machine("n0", (8, 8), (2, 2), {}), gated(name="waits", cpu=12))
+    assert waiting(file, "-o", "json").json["waiting"][0]["frees"]["helps"] == "NoEnd"
+
+
+def test_it_is_found_for_the_first_entries(tmp_path: Path) -> None:
+    answer = waiting(written(tmp_path, *full_cluster()), "--what-frees", "1", "-o", "json").json["waiting"]
+    assert [each["frees"] is None for each in answer] == [False, True, True, True]
+    assert "WHAT WOULD" not in waiting(written(tmp_path, *full_cluster()), "--what-frees", 0).stdout
 
 
 def test_a_pod_that_is_assigned_and_not_bound_yet_names_its_node(tmp_path: Path) -> None:

@@ -1,17 +1,17 @@
 """The smallest set of pods on one node whose end lets another pod run there.
 
 1. Only nodes count on which the pod would fit if nothing ran there. If there are none, no end of pods helps.
-2. A lower bound for each node: so many of its largest pods must end until the node as a whole has enough.
-3. All sets of one pod are tried on all nodes, then all of two, then of three, unless these are more than `MOST_TRIALS`.
-   Equal pods count once. Trials are judged by the engine itself, thousands at a time. The first size that fits is the
-   smallest.
+2. A lower bound for each node: so many of its largest pods must end until the node as a whole has enough. Only the
+   `MOST_NODES` nodes with the lowest bounds are tried.
+3. All sets of one pod are tried on all of these, then all of two, then of three, unless these are more than
+   `MOST_TRIALS`. Equal pods count once. Trials are judged by the engine itself, thousands at a time. The first size
+   that fits is the smallest.
 4. Beyond that, greedily: on each node all pods end, then each, the largest first, stays after all if the pod still
-   fits. No pod of such a set can stay, but a smaller set may exist. Up to `MOST_NODES` nodes are tried, those with the
-   lowest bound.
+   fits. No pod of such a set can stay, but a smaller set may exist.
 5. Of several sets of the same size: the one with the fewest devices, then CPUs, then memory, then the first by name.
 
 The cost grows with the number of trials: at most MOST_TRIALS for the exact part, and for the greedy part MOST_NODES
-times the pods of a node.
+times the pods of a node. It also grows with all pods of the cluster, whose requests step 2 sorts.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,12 +34,14 @@ from webhook.model.options import Options
 from webhook.model.pod import Pod
 from webhook.model.resources import CPU, MEMORY, PODS, is_device
 
-MOST_TRIALS: Final = 50_000
+MOST_TRIALS: Final = 20_000
 MOST_NODES: Final = 512
 LARGEST_EXACT: Final = 3
 
 HoldingsOn = Callable[[str], NodeHoldings]
 """The name of a node -> what its pods hold."""
+RequestsOn = Callable[[str], Sequence[Mapping[str, int]]]
+"""The name of a node -> what each of its pods requests, with itself as "pods"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,29 +55,63 @@ class SmallestSet:
     """No smaller set than this exists on any node."""
 
 
+@dataclass(frozen=True, slots=True)
+class NoSet:
+    """No such set was found. certain: none exists of pods whose NUMA nodes are known."""
+
+    certain: bool
+
+
 def smallest_set(
-    snapshot: Snapshot, pod: Pod, intent: NUMAIntent, options: Options, holdings_on: HoldingsOn
-) -> SmallestSet | None:
-    """The set, or None if no end of pods lets the pod run."""
+    snapshot: Snapshot, pod: Pod, intent: NUMAIntent, options: Options, holdings_on: HoldingsOn, requests_on: RequestsOn
+) -> SmallestSet | NoSet:
+    """The set. requests_on: what the pods request on each node, those of `holdings_on`."""
     now = decide(snapshot, pod, intent, options)
     if now.fit_count:
         return SmallestSet(now.best(1)[0].node, (), 0)
     arrays = snapshot.node_arrays
-    emptied = replace(empty_cluster(arrays), ready=arrays.ready, unschedulable=arrays.unschedulable)
-    fits: Bools = decide(Snapshot(emptied), pod, intent, options).fits
-    fitting = arrays.order[fits[arrays.order]].tolist()
-    nodes = [_Node(n, arrays.names[n], holdings_on(arrays.names[n])) for n in fitting]
-    return _Search(Trials(snapshot, pod, intent, options), nodes, pod).run()
+    without_pods = replace(empty_cluster(arrays), ready=arrays.ready, unschedulable=arrays.unschedulable)
+    fits: Bools = decide(Snapshot(without_pods), pod, intent, options).fits
+    trials = Trials(snapshot, pod, intent, options)
+    wanted = {name: pod.requests.get(name, 0) for name in trials.names} | {PODS: 1}
+    bounds = [
+        (bound, arrays.names[n], n)
+        for n in fits.nonzero()[0].tolist()
+        if (bound := _bound(trials, n, wanted, requests_on(arrays.names[n]))) is not None
+    ]
+    bounds.sort()
+    tried, left_out = bounds[:MOST_NODES], bounds[MOST_NODES:]
+    found = _Search(trials, [_Node(n, name, bound, holdings_on(name)) for bound, name, n in tried]).run()
+    if found is None:
+        return NoSet(not left_out)
+    return replace(found, at_least=min([found.at_least, *(bound for bound, _, _ in left_out[:1])]))
+
+
+def _bound(trials: Trials, node: int, wanted: Mapping[str, int], pods: Sequence[Mapping[str, int]]) -> int | None:
+    """How many pods of the node must end at least; None if even all are too few."""
+    bound = 1
+    for name, free in zip(trials.names, trials.node_free(node), strict=True):
+        missing, ending = wanted[name] - free, 0
+        if missing <= 0 or wanted[name] <= 0:
+            continue
+        for amount in sorted((requests.get(name, 0) for requests in pods), reverse=True):
+            if missing <= 0:
+                break
+            missing, ending = missing - amount, ending + 1
+        if missing > 0:
+            return None
+        bound = max(bound, ending)
+    return bound
 
 
 class _Node:
     """A node on which the pod would fit if it were empty."""
 
-    def __init__(self, n: int, name: str, holdings: NodeHoldings) -> None:
+    def __init__(self, n: int, name: str, bound: int, holdings: NodeHoldings) -> None:
         self.n = n
         self.name = name
         self.holdings = holdings
-        self.bound = 1
+        self.bound = bound
         """No fewer pods have to end."""
         self.pods: Sequence[HeldPod] = holdings.pods
         """After `_prepare`: those whose end matters."""
@@ -96,10 +132,9 @@ _Set = tuple[_Node, tuple[int, ...]]
 class _Search:
     """Steps 2 to 5."""
 
-    def __init__(self, trials: Trials, nodes: Iterable[_Node], pod: Pod) -> None:
+    def __init__(self, trials: Trials, nodes: Sequence[_Node]) -> None:
         self._trials = trials
-        wanted = {name: pod.requests.get(name, 0) for name in trials.names} | {PODS: 1}
-        self._nodes = [node for node in nodes if self._bounded(node, wanted)]
+        self._nodes = nodes
 
     def run(self) -> SmallestSet | None:
         """The set."""
@@ -116,21 +151,6 @@ class _Search:
                 return found
             at_least = size + 1
         return self._greedily(at_least)
-
-    def _bounded(self, node: _Node, wanted: Mapping[str, int]) -> bool:
-        """Set the lower bound of the node; False if even all its pods are too few."""
-        for name, free in zip(self._trials.names, self._trials.node_free(node.n), strict=True):
-            missing, ending = wanted[name] - free, 0
-            if missing <= 0 or wanted[name] <= 0:
-                continue
-            for amount in sorted((pod.requests.get(name, 0) for pod in node.pods), reverse=True):
-                if missing <= 0 or not amount:
-                    break
-                missing, ending = missing - amount, ending + 1
-            if missing > 0:
-                return False
-            node.bound = max(node.bound, ending)
-        return True
 
     def _prepare(self, node: _Node) -> None:
         """Compute what the node's pods give back, and leave out those that give back nothing that matters."""
@@ -151,10 +171,10 @@ class _Search:
 
     def _greedily(self, at_least: int) -> SmallestSet | None:
         """Step 4."""
-        nodes = sorted(self._nodes, key=lambda node: (node.bound, node.name))[:MOST_NODES]
+        nodes = self._nodes
         for node in nodes:
             self._prepare(node)
-        sets = [(node, tuple(range(len(node.pods)))) for node in nodes]
+        sets = [(node, tuple(range(len(node.pods)))) for node in nodes if node.pods]
         sets = [one for one, fits in zip(sets, self._fit(sets), strict=True) if fits]
         orders = [sorted(chosen, key=lambda n, pods=node.pods: _size([pods[n]]), reverse=True) for node, chosen in sets]  # type: ignore[misc]
         for turn in range(max(map(len, orders), default=0)):
@@ -168,6 +188,8 @@ class _Search:
 
     def _fit(self, sets: Sequence[_Set]) -> list[bool]:
         """Whether the pod fits if a set ends, for each set."""
+        if not sets:
+            return []
         columns = np.array([node.n for node, _ in sets], dtype=np.intp)
         totals = [node.given_back(chosen) for node, chosen in sets]
         holdings = {node.n: node.holdings for node, _ in sets}

@@ -56,6 +56,7 @@ class Trials:
         self._rows = [arrays.resources.find(name) for name in self.names]
         self._columns = {name: column for column, name in enumerate(self.names)}
         self._z, self._k = arrays.z, len(self.names)
+        self._effects: dict[tuple[Any, ...], Effect] = {}
 
     def node_free(self, node: int) -> list[int]:
         """Free on a node (an index) as a whole, by resource of `names`."""
@@ -68,6 +69,16 @@ class Trials:
         by NUMA node.
         """
         position = self._position(node)
+        key = (
+            *position.items(),
+            *(pod.requests.get(name, 0) for name in self.names),
+            repr((pod.numa, pod.reserved, pod.single, pod.multi)),
+        )
+        if key not in self._effects:
+            self._effects[key] = self._effect(position, pod)
+        return self._effects[key]
+
+    def _effect(self, position: dict[int, int], pod: HeldPod) -> Effect:
         counts = np.zeros((2, self._z), dtype=np.int64)
         for kind, numa_ids in enumerate((pod.single, pod.multi)):
             for numa_id in numa_ids:
