@@ -35,8 +35,9 @@ def check_plot(file: Path) -> None:
 
 
 def write_plot(view: SimulationView, file: Path) -> None:
-    """Draw the runs, one above the other in time. Raises InputError."""
+    """Draw utilisation above waiting pods, each with a line for each run. Raises InputError."""
     from matplotlib.figure import Figure  # noqa: PLC0415 # see above
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
 
     figure = Figure(figsize=(9, 6), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True)
@@ -50,6 +51,7 @@ def write_plot(view: SimulationView, file: Path) -> None:
     above.legend(loc="best")
     below.set_ylabel("waiting pods")
     below.set_ylim(bottom=0)
+    below.yaxis.set_major_locator(MaxNLocator(integer=True))
     below.set_xlabel(f"time ({unit})")
     for axes in (above, below):
         axes.grid(visible=True, alpha=0.3)

@@ -140,7 +140,7 @@ def simulate(  # noqa: PLR0913, PLR0917 # a parameter for each flag
         times = _Times(seconds, steady_from, trace_speed, recreations, recreate_seconds, seed)
         settings = Settings.load(flags)
         scenario = _scenario(filename or [], cluster or [], trace, times, settings, flags)
-        with _progress(1 if without else 2) as progress:
+        with progress_bar(1 if without else 2) as progress:
             runs = tuple(
                 view_of(scenario, run(scenario, webhook=webhook, progress=progress))
                 for webhook in ((False,) if without else (False, True))
@@ -219,7 +219,7 @@ def _length(workloads: Sequence[SimulatedWorkload], times: _Times) -> tuple[floa
 
 
 @contextmanager
-def _progress(runs: int) -> Iterator[OnProgress | None]:
+def progress_bar(runs: int) -> Iterator[OnProgress | None]:
     """A bar on stderr, if that is a terminal."""
     if not sys.stderr.isatty():
         yield None

@@ -1,5 +1,6 @@
 """`topology-webhook simulate`: what it prints, draws, and refuses."""
 
+import io
 import json
 import re
 import sys
@@ -17,6 +18,7 @@ from tests.proof.trace import SYNTHETIC
 from tests.unit.cli.cluster_files import written
 from tests.unit.cli.conftest import EXAMPLES, Outcome, run_command
 from webhook.cli.recorded_cluster import workloads_of
+from webhook.cli.simulate import progress_bar
 from webhook.model.names import NUMA_TOPOLOGY_SPEC, SIMULATE_AT, SIMULATE_RUN_SECONDS
 from webhook.simulation.trace import RecordedPod
 
@@ -208,3 +210,21 @@ def test_without_matplotlib_the_extra_is_named_before_anything_runs(monkeypatch:
     assert outcome.stderr == (
         "error: --plot: matplotlib is not installed. Install it with: pip install 'topology-webhook[plot]'\n"
     )
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_shown_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = Terminal()
+    monkeypatch.setattr(sys, "stderr", shown)
+    with progress_bar(2) as progress:
+        assert progress is not None
+        for done in (1, 2, 1):
+            progress(done, 2)
+    assert "75%" in shown.getvalue()
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with progress_bar(2) as progress:
+        assert progress is None
