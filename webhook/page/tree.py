@@ -14,11 +14,12 @@ from webhook.cache.cluster_cache import ClusterCache
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.quoted import quoted
 from webhook.page.not_found import NotFoundError
-from webhook.views.domains import NODE, DomainView, topology_view, tree_of, usual_depth
+from webhook.views.domains import NODE, DomainView, part_of, topology_view, tree_of, usual_depth
 from webhook.views.node_amounts import usual_resources
 
 _REST = ""
 """Stands in a path for the nodes without the level's label."""
+_UNLABELED = "without the label"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +53,14 @@ def tree_values(cache: ClusterCache, trees: TopologyTrees, name: str | None, pat
     snapshot = cache.snapshot().nodes
     tree = tree_of(snapshot, topology, trees)
     depth = max(usual_depth(tree), min(len(path) + 1, tree.node_level))
-    view = topology_view(cache, topology, usual_resources(snapshot), depth, trees)
-    domain, trail = view.root, [Link(name or "All nodes", _url(name, ()), here=not path)]
+    part = part_of([None if value == _REST else value for value in path], snapshot, tree)
+    if part is None:
+        raise NotFoundError(f"There is no domain {quoted(path[-1])} any more.")
+    domain = topology_view(cache, topology, usual_resources(snapshot), depth, trees, part).root
+    trail = [Link(name or "All nodes", _url(name, ()), here=not path)]
     for number, value in enumerate(path, 1):
-        domain = _below(domain, value)
-        trail.append(Link(_shown(domain), _url(name, path[:number]), here=number == len(path)))
+        shown = value if value != _REST else _UNLABELED
+        trail.append(Link(shown, _url(name, path[:number]), here=number == len(path)))
     return {
         "topologies": [Link(each, _url(each, ()), here=each == name) for each in names],
         "trail": trail,
@@ -73,17 +77,10 @@ def _rows(domain: DomainView, topology: str | None, path: tuple[str, ...], depth
         yield from _rows(each, topology, (*path, _REST if each.value is None else each.value), depth + 1)
 
 
-def _below(domain: DomainView, value: str) -> DomainView:
-    for each in domain.domains:
-        if (_REST if each.value is None else each.value) == value:
-            return each
-    raise NotFoundError(f"There is no domain {quoted(value)} any more.")
-
-
 def _shown(domain: DomainView) -> str:
     if domain.value is not None:
         return domain.value
-    return "All nodes" if domain.level is None else "without the label"
+    return "All nodes" if domain.level is None else _UNLABELED
 
 
 def _url(topology: str | None, path: Sequence[str]) -> str:

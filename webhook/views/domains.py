@@ -3,14 +3,14 @@
 1. What each node has is read from the snapshot's arrays, in the order of the tree.
 2. Per level, amounts are summed over each domain, and its largest block is the largest of its nodes.
 3. Per level, the members of gangs are counted by domain.
-4. The domains down to the wanted level become records.
+4. The domains of the wanted part, down to the wanted level, become records.
 
-The work grows with nodes times levels, and with members of gangs times levels.
+The work on arrays grows with nodes times levels, and with members of gangs times levels. Records cost far more.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -33,6 +33,16 @@ NODE: Final = "node"
 _READABLE: Final = 100
 # Topologies have 16 levels at most.
 _DIGITS: Final = 2
+
+
+class Part(NamedTuple):
+    """A domain of a tree: its level, and its number in this level."""
+
+    level: int
+    number: int
+
+
+WHOLE: Final = Part(ROOT, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +104,17 @@ class TopologyView:
 
 
 def topology_view(
-    cache: ClusterCache, topology: Topology | None, resources: Sequence[str], depth: int, trees: TopologyTrees
+    cache: ClusterCache,
+    topology: Topology | None,
+    resources: Sequence[str],
+    depth: int,
+    trees: TopologyTrees,
+    part: Part = WHOLE,
 ) -> TopologyView:
-    """The view of a topology. None: of the nodes alone. depth: the level of the tree to list, as of `depth_of`."""
+    """The view of a topology. None: of the nodes alone.
+
+    depth: the level of the tree to list, as of `depth_of`; not above the part's. part: the domain that becomes `root`.
+    """
     snapshot = cache.snapshot().nodes
     tree = tree_of(snapshot, topology, trees)
     names = level_names(tree)
@@ -107,8 +125,22 @@ def topology_view(
         () if topology is None else topology.node_labels,
         names[depth],
         0 if depth == tree.node_level else tree.size(depth + 1),
-        columns.views(depth, names)[0],
+        columns.view(depth, names, part),
     )
+
+
+def part_of(path: Sequence[str | None], snapshot: Snapshot, tree: TopologyTree) -> Part | None:
+    """The domain to which these values lead, from the coarsest level down. None: there is no such domain."""
+    number = 0
+    for level, value in enumerate(path, 1):
+        if level > tree.node_level:
+            return None
+        start, end = tree.bounds(level - 1, level)[number : number + 2].tolist()
+        found = (each for each in range(start, end) if _value(snapshot, tree, level, each) == value)
+        if (below := next(found, None)) is None:
+            return None
+        number = below
+    return Part(len(path), number)
 
 
 def tree_of(snapshot: Snapshot, topology: Topology | None, trees: TopologyTrees) -> TopologyTree:
@@ -154,55 +186,59 @@ class _Columns:
         self._usable = usable_nodes(snapshot).astype(np.int64)[tree.order]
         self._gangs = _GangCounts(snapshot, tree, gangs)
 
-    def views(self, depth: int, names: Sequence[str | None]) -> tuple[DomainView, ...]:
-        """The domains of the root's level, with those below down to the level `depth`."""
+    def view(self, depth: int, names: Sequence[str | None], part: Part) -> DomainView:
+        """A domain, with those below down to the level `depth`."""
         below: tuple[DomainView, ...] = ()
-        for level in range(depth, ROOT - 1, -1):
-            rows = self._rows(level, names[level])
+        first_below = 0
+        for level in range(depth, part.level - 1, -1):
+            start, end = part.number, part.number + 1
+            if level > part.level:
+                start, end = self._tree.bounds(part.level, level)[start : end + 1].tolist()
+            rows = self._rows(level, names[level], slice(start, end))
             if level < depth:
-                bounds = self._tree.bounds(level, level + 1).tolist()
+                bounds = (self._tree.bounds(level, level + 1)[start : end + 1] - first_below).tolist()
                 rows = [replace(row, domains=below[bounds[n] : bounds[n + 1]]) for n, row in enumerate(rows)]
-            below = tuple(rows)
-        return below
+            below, first_below = tuple(rows), start
+        return below[0]
 
-    def _rows(self, level: int, name: str | None) -> list[DomainView]:
+    def _rows(self, level: int, name: str | None, these: slice) -> list[DomainView]:
         tree = self._tree
-        size = tree.size(level)
-        nodes = np.diff(tree.bounds(level, tree.node_level)).tolist()
-        usable = tree.sums(level, self._usable).tolist()
-        amounts = [self._amounts_in(level, each) for each in self._amounts]
-        gangs = self._gangs.of_level(level)
+        nodes = np.diff(tree.bounds(level, tree.node_level))[these].tolist()
+        usable = tree.sums(level, self._usable)[these].tolist()
+        amounts = [self._amounts_in(level, each, these) for each in self._amounts]
+        gangs = self._gangs.of_level(level, these)
         return [
             DomainView(
                 name,
-                self._value(level, number),
-                nodes[number],
-                usable[number],
-                tuple(column[number] for column in amounts),
+                _value(self._snapshot, tree, level, number),
+                nodes[row],
+                usable[row],
+                tuple(column[row] for column in amounts),
                 tuple(gangs.get(number, ())),
                 (),
             )
-            for number in range(size)
+            for row, number in enumerate(range(these.start, these.stop))
         ]
 
-    def _amounts_in(self, level: int, amounts: NodeAmounts) -> list[FreeAmounts]:
+    def _amounts_in(self, level: int, amounts: NodeAmounts, these: slice) -> list[FreeAmounts]:
         tree = self._tree
-        free = tree.sums(level, amounts.free[tree.order]).tolist()
-        total = tree.sums(level, amounts.total[tree.order]).tolist()
-        largest = _greatest(amounts.largest[tree.order], tree, level).tolist()
+        free = tree.sums(level, amounts.free[tree.order])[these].tolist()
+        total = tree.sums(level, amounts.total[tree.order])[these].tolist()
+        largest = _greatest(amounts.largest[tree.order], tree, level)[these].tolist()
         return [
             FreeAmounts(amounts.resource, *row[:2], None if row[2] == UNLISTED else row[2])
             for row in zip(free, total, largest, strict=True)
         ]
 
-    def _value(self, level: int, number: int) -> str | None:
-        if level == ROOT:
-            return None
-        if level == self._tree.node_level:
-            return self._snapshot.node_arrays.names[int(self._tree.order[number])]
-        of_level = self._tree.levels[level]
-        code = int(of_level.codes[number])
-        return None if code == ABSENT else of_level.values[code]
+
+def _value(snapshot: Snapshot, tree: TopologyTree, level: int, number: int) -> str | None:
+    if level == ROOT:
+        return None
+    if level == tree.node_level:
+        return snapshot.node_arrays.names[int(tree.order[number])]
+    of_level = tree.levels[level]
+    code = int(of_level.codes[number])
+    return None if code == ABSENT else of_level.values[code]
 
 
 def _greatest(amounts: Amounts, tree: TopologyTree, level: int) -> Amounts:
@@ -235,14 +271,14 @@ class _GangCounts:
             for group, members in gangs.items()
         ]
 
-    def of_level(self, level: int) -> dict[int, list[GangInDomain]]:
-        """The gangs in each domain of a level that has some, by name."""
+    def of_level(self, level: int, these: slice) -> dict[int, list[GangInDomain]]:
+        """The gangs in each of these domains of a level that has some, by name."""
         count = len(self._gangs)
         if not count:
             return {}
-        keys, pods = np.unique(
-            self._tree.domains(level)[self._positions] * np.int64(count) + self._numbers, return_counts=True
-        )
+        domains = self._tree.domains(level)[self._positions]
+        inside = (domains >= these.start) & (domains < these.stop)
+        keys, pods = np.unique(domains[inside] * np.int64(count) + self._numbers[inside], return_counts=True)
         found: dict[int, list[GangInDomain]] = {}
         for key, number in zip(keys.tolist(), pods.tolist(), strict=True):
             domain, gang = divmod(key, count)

@@ -12,7 +12,7 @@ from tests.unit.views.racks import GPU, RACK, TOPOLOGY, ZONE, cluster, machine
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.errors import UserError
-from webhook.views.domains import DomainView, TopologyView, depth_of, topology_view, tree_of, usual_depth
+from webhook.views.domains import DomainView, TopologyView, depth_of, part_of, topology_view, tree_of, usual_depth
 from webhook.views.node_amounts import offered_resources, usual_resources
 
 Numbers = tuple[str | None, str | None, int, int, dict[str, tuple[int, int, int | None]]]
@@ -33,6 +33,42 @@ def walked(domain: DomainView) -> Iterator[DomainView]:
 def numbers(domain: DomainView) -> Numbers:
     amounts = {each.resource: (each.free, each.total, each.largest) for each in domain.amounts}
     return domain.level, domain.value, domain.usable, domain.nodes, amounts
+
+
+def paths(domain: DomainView) -> Iterator[tuple[str | None, ...]]:
+    yield ()
+    for each in domain.domains:
+        yield from ((each.value, *below) for below in paths(each))
+
+
+def at(domain: DomainView, path: tuple[str | None, ...]) -> DomainView:
+    for value in path:
+        domain = next(each for each in domain.domains if each.value == value)
+    return domain
+
+
+@pytest.mark.parametrize("depth", range(4))
+def test_a_part_is_what_the_whole_view_has_there(depth: int) -> None:
+    cache, trees = cluster_cache(*cluster()), TopologyTrees()
+    (topology,) = cache.topologies_by_name().values()
+    snapshot = cache.snapshot().nodes
+    tree = tree_of(snapshot, topology, trees)
+    whole = topology_view(cache, topology, ("cpu", GPU), depth, trees).root
+    found = list(paths(whole))
+    assert len(found) == (1, 4, 8, 13)[depth]
+    for path in found:
+        part = part_of(path, snapshot, tree)
+        assert part is not None
+        assert topology_view(cache, topology, ("cpu", GPU), depth, trees, part).root == at(whole, path)
+
+
+@pytest.mark.parametrize(
+    "path", [("zone-c",), ("zone-b", "rack-2"), ("zone-a", "rack-1", "n3"), (None, None, "n4", "x")]
+)
+def test_a_path_that_leads_nowhere_has_no_part(path: tuple[str | None, ...]) -> None:
+    cache = cluster_cache(*cluster())
+    snapshot = cache.snapshot().nodes
+    assert part_of(path, snapshot, tree_of(snapshot, cache.topologies_by_name()["network"], TopologyTrees())) is None
 
 
 def test_every_domain_has_the_amounts_of_its_nodes() -> None:
