@@ -126,7 +126,11 @@ def test_axe_finds_no_fault(
     address, nodes = cluster
     browser_page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
     # All parts of a view are in the small cluster. In the large one, tables are long.
-    paths = [*VIEWS, "/?in=zone-0", "/nodes/node-0003", "/pods?q=nothing"] if nodes == 20 else ["/pods"]
+    paths = (
+        [*VIEWS, "/?in=zone-0", "/nodes/node-0003", "/gang?q=default/train-0", "/pods?q=nothing"]
+        if nodes == 20
+        else ["/pods"]
+    )
     for path in paths:
         browser_page.goto(address + path)
         assert axe(browser_page) == [], path

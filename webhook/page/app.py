@@ -17,6 +17,7 @@ from webhook.cache.cluster_cache import ClusterCache
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.topology import MAX_LEVELS
 from webhook.page.change_stream import ChangeStream
+from webhook.page.gang import gang_values
 from webhook.page.node import node_values
 from webhook.page.not_found import NotFoundError
 from webhook.page.protection import add_headers, only_for
@@ -148,6 +149,12 @@ def _gangs(source: Source, request: web.Request) -> Values:
     return {"table": Part(gangs[first : first + PART], len(gangs), first), "waiting": waiting}
 
 
+def _gang(source: Source, request: web.Request) -> Values:
+    values = gang_values(source.cache, source.trees, request.query.get("q", ""))
+    pods, first = values["ranks"].pods, _position(request)
+    return {**values, "table": Part(pods[first : first + PART], len(pods), first)}
+
+
 def _waiting(source: Source, request: web.Request) -> Values:
     waiting, first = waiting_views(source.cache), _position(request)
     pods = sum(len(each.pods) for each in waiting)
@@ -174,6 +181,7 @@ VIEWS: Final = (
     View("/nodes/{name}", "Node", "node.html", _node, in_menu=False),
     View("/waiting", "Waiting", "waiting.html", _waiting),
     View("/gangs", "Gangs", "gangs.html", _gangs),
+    View("/gang", "Gang", "gang.html", _gang, in_menu=False),
     View("/pods", "Pods", "pods.html", _pods),
 )
 """In the order of the menu."""
