@@ -75,9 +75,9 @@ class Load:
             await asyncio.wait(self._pods)
 
     def flood(self, count: int) -> None:
-        """Update so many NRTs at once."""
-        for _ in range(count):
-            self._storage.update_topology(self._turn("topologies"))
+        """Update so many NRTs at once, beginning with that of the first node."""
+        for number in range(count):
+            self._storage.update_topology(number % self._storage.fleet.nodes)
 
     def unplaced(self) -> Raw:
         """A pod for a review that creates nothing."""
