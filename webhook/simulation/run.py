@@ -3,7 +3,7 @@
 Phases of a moment, the earliest time at which something happens:
 1. Pods that have run long enough end; their nodes are noted as freed.
 2. If nodes were freed, the units that wait are tried again: by priority, then by age.
-3. Workloads of this time are created, and their pods or gangs are tried in order.
+3. Workloads of this time are created side by side, and their pods or gangs are tried in order.
 4. Rejected pods are recreated by their controllers, and tried.
 5. Utilisation and the number of waiting pods are recorded.
 
@@ -11,7 +11,7 @@ A pod that a kubelet rejects is recreated `recreate_seconds` later. After `recre
 cluster its controller pauses until a pod begins or ends: the scheduler would choose the same node again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from heapq import heappop, heappush
@@ -51,6 +51,19 @@ class RunResult:
     held: int
     """Of these, what pods hold that ran before."""
     refused_binds: int
+
+
+def side_by_side(workloads: Sequence[Sequence[Unit]]) -> Iterator[Unit]:
+    """What workloads of one time create, in its order: their controllers run at the same time.
+
+    Each creates 1, 2, 4, 8 … at a time, one workload after the other. Source: kubernetes pkg/controller/replicaset and
+    pkg/controller/job (slowStartBatch, SlowStartInitialBatchSize).
+    """
+    begin, size = 0, 1
+    while any(begin < len(units) for units in workloads):
+        for units in workloads:
+            yield from units[begin : begin + size]
+        begin, size = begin + size, 2 * size
 
 
 def run(scenario: Scenario, *, webhook: bool, progress: Progress | None = None) -> RunResult:
@@ -100,8 +113,7 @@ class _Run:
         self._now, version = self._events[0][0], self._room.version
         if freed := self._end_pods():
             self._try_waiting(freed)
-        while (number := self._next(_Kind.ARRIVAL)) is not None:
-            self._create(number)
+        self._create_all()
         while (number := self._next(_Kind.RECREATION)) is not None:
             self._try_created(self._wanted.pods[number])
         if self._room.version != version:
@@ -134,18 +146,19 @@ class _Run:
         for turn in self._waiting.take(freed):
             turn.taken = self._try(turn.unit)
 
-    def _create(self, number: int) -> None:
+    def _create_all(self) -> None:
         """Phase 3."""
-        pods = self._wanted.of[number]
-        denied = self._webhook and self._scenario.workloads[number].denied
-        if not denied:
-            self._not_running += len(pods)
-            for unit in units_of(pods, webhook=self._webhook):
-                for pod in unit.members.values() if isinstance(unit, WantedGang) else [unit]:
-                    pod.created += 1
-                if not self._try(unit):
-                    self._waiting.add(unit)
-        self._arrived += 1
+        created: list[Sequence[Unit]] = []
+        while (number := self._next(_Kind.ARRIVAL)) is not None:
+            self._arrived += 1
+            if not (self._webhook and self._scenario.workloads[number].denied):
+                self._not_running += len(self._wanted.of[number])
+                created.append(tuple(units_of(self._wanted.of[number], webhook=self._webhook)))
+        for unit in side_by_side(created):
+            for pod in unit.members.values() if isinstance(unit, WantedGang) else [unit]:
+                pod.created += 1
+            if not self._try(unit):
+                self._waiting.add(unit)
         if self._progress is not None:
             self._progress(self._arrived, len(self._scenario.workloads))
 

@@ -123,3 +123,14 @@ def test_two_runs_are_equal() -> None:
         one, other = (run(given, webhook=webhook) for _ in range(2))
         assert times(one) == times(other)
         assert view_of(given, one) == view_of(given, other)
+
+
+# n ── [16]     one NUMA node: 16 pods of one CPU fit
+def test_workloads_of_one_time_are_created_side_by_side_one_pod_then_two_then_four() -> None:
+    given = scenario(
+        [wants("a", kind(1), 8), wants("b", kind(1), 3), wants("c", kind(1), 8)], *machine(name="n", free=(16,))
+    )
+    for webhook in (False, True):
+        started = [name for name, running, _ in times(run(given, webhook=webhook)) if running is not None]
+        # a, b, c; aa, bb, cc; aaaa, cccc (three fit), …
+        assert [started.count(name) for name in "abc"] == [7, 3, 6], started
