@@ -70,8 +70,7 @@ def smallest_set(
     if now.fit_count:
         return SmallestSet(now.best(1)[0].node, (), 0)
     arrays = snapshot.node_arrays
-    without_pods = replace(empty_cluster(arrays), ready=arrays.ready, unschedulable=arrays.unschedulable)
-    fits: Bools = decide(Snapshot(without_pods), pod, intent, options).fits
+    fits = fits_without_pods(snapshot, pod, intent, options)
     trials = Trials(snapshot, pod, intent, options)
     wanted = {name: pod.requests.get(name, 0) for name in trials.names} | {PODS: 1}
     bounds = [
@@ -85,6 +84,13 @@ def smallest_set(
     if found is None:
         return NoSet(not left_out)
     return replace(found, at_least=min([found.at_least, *(bound for bound, _, _ in left_out[:1])]))
+
+
+def fits_without_pods(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, options: Options) -> Bools:
+    """On which nodes the pod would fit if nothing ran there: bool [node]. Cordoned nodes stay cordoned."""
+    arrays = snapshot.node_arrays
+    without_pods = replace(empty_cluster(arrays), ready=arrays.ready, unschedulable=arrays.unschedulable)
+    return decide(Snapshot(without_pods), pod, intent, options).fits
 
 
 def _bound(trials: Trials, node: int, wanted: Mapping[str, int], pods: Sequence[Mapping[str, int]]) -> int | None:
@@ -176,7 +182,10 @@ class _Search:
             self._prepare(node)
         sets = [(node, tuple(range(len(node.pods)))) for node in nodes if node.pods]
         sets = [one for one, fits in zip(sets, self._fit(sets), strict=True) if fits]
-        orders = [sorted(chosen, key=lambda n, pods=node.pods: _size([pods[n]]), reverse=True) for node, chosen in sets]  # type: ignore[misc]
+        orders = [
+            sorted(chosen, key=lambda n, pods=node.pods: size_of([pods[n]]), reverse=True)  # type: ignore[misc]
+            for node, chosen in sets
+        ]
         for turn in range(max(map(len, orders), default=0)):
             turns = [(number, order[turn]) for number, order in enumerate(orders) if turn < len(order)]
             fewer = [(sets[number][0], tuple(n for n in sets[number][1] if n != stays)) for number, stays in turns]
@@ -201,7 +210,7 @@ def _best(sets: Sequence[_Set], at_least: int) -> SmallestSet | None:
     """Step 5."""
     named = ([node.pods[n] for n in chosen] for node, chosen in sets)
     keys = [
-        (len(pods), _size(pods), node.name, tuple(sorted(pod.key for pod in pods)))
+        (len(pods), size_of(pods), node.name, tuple(sorted(pod.key for pod in pods)))
         for (node, _), pods in zip(sets, named, strict=True)
     ]
     if not keys:
@@ -218,11 +227,11 @@ def _few_alike(node: _Node, size: int) -> list[int]:
     return [
         n
         for pods in alike.values()
-        for n in sorted(pods, key=lambda n: (_size([node.pods[n]]), node.pods[n].key))[:size]
+        for n in sorted(pods, key=lambda n: (size_of([node.pods[n]]), node.pods[n].key))[:size]
     ]
 
 
-def _size(pods: Iterable[HeldPod]) -> tuple[int, int, int]:
+def size_of(pods: Iterable[HeldPod]) -> tuple[int, int, int]:
     """Devices, CPU, memory."""
     total = added(pod.requests for pod in pods)
     devices = sum(amount for name, amount in total.items() if is_device(name))

@@ -1,0 +1,1 @@
+"""Victims of single pods, as kube-scheduler chooses them."""

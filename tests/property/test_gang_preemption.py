@@ -1,0 +1,95 @@
+"""The victims of a gang, compared with all sets of pods of small random clusters.
+
+zone-a ─┬─ rack-1 ── n0 n1        [2 NUMA nodes of 8 CPUs each]
+        └─ rack-2 ── n2 n3
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from itertools import combinations
+from random import Random
+
+import pytest
+
+from tests.builders.gangs import LEVELS, RACK, TOPOLOGY, podset
+from tests.builders.pods import SINGLE
+from tests.builders.topologies import topology
+from tests.property.preemptors import Cluster, preemptor, random_cluster
+from webhook.engine.gang.gang_assignment import assign_gang
+from webhook.engine.gang.gang_spec import Constraint, Gang
+from webhook.engine.preemption.candidates import Candidates
+from webhook.engine.preemption.gang import victims_for_gang
+from webhook.engine.preemption.victims import NoVictims, Victims
+from webhook.engine.topology.tree_cache import TopologyTrees
+from webhook.model.intent import parse_numa_intent
+from webhook.model.pod import Pod
+from webhook.views.freeing import Holdings
+from webhook.views.preemption import candidates_below
+
+RACKS = {"n0": "rack-1", "n1": "rack-1", "n2": "rack-2", "n3": "rack-2"}
+
+
+def racked(random: Random) -> Cluster:
+    labels = {name: dict(zip(LEVELS, ("zone-a", rack), strict=True)) for name, rack in RACKS.items()}
+    cluster = random_cluster(random, nodes=4)
+    return replace(cluster, labels=labels, topology=topology(labels=LEVELS))
+
+
+def gang_of(cpus: int, count: int) -> Gang:
+    raw = preemptor(cpus=cpus, priority=50, numa=SINGLE)
+    pod = Pod.from_object(raw)
+    pods = replace(podset(name="workers", of=pod, count=count), intent=parse_numa_intent(pod.annotations)[0])
+    return Gang("gang", Constraint(required=RACK), (pods,))
+
+
+def fits(cluster: Cluster, gang: Gang, ended: Iterable[str]) -> bool:
+    snapshot = cluster.cache(tuple(ended)).snapshot().nodes
+    return assign_gang(snapshot, TopologyTrees().tree(TOPOLOGY, snapshot.node_arrays), gang).assigned
+
+
+def found_in(cluster: Cluster, gang: Gang) -> tuple[Victims | NoVictims, Candidates]:
+    cache = cluster.cache()
+    snapshot = cache.snapshot().nodes
+    tree = TopologyTrees().tree(TOPOLOGY, snapshot.node_arrays)
+    candidates = candidates_below(cache, 50)
+    assign = partial(assign_gang, tree=tree, gang=gang)
+    return victims_for_gang(snapshot, gang, assign, tree, candidates, Holdings(cache).on), candidates
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_gang_starts_whole_without_its_victims_and_none_of_them_ends_in_vain(seed: int) -> None:
+    random = Random(seed)  # noqa: S311 - reproducible, not secret
+    cluster, gang = racked(random), gang_of(cpus=random.randint(5, 8), count=random.randint(2, 3))
+    if fits(cluster, gang, ()):
+        return
+    found, candidates = found_in(cluster, gang)
+    everything = candidates.most(candidates.pods)
+    if isinstance(found, NoVictims):
+        assert not fits(cluster, gang, everything)
+        return
+    assert fits(cluster, gang, found.pods)
+    assert {RACKS[name] for name in found.nodes} in ({"rack-1"}, {"rack-2"})
+    for key in found.pods:
+        fewer = candidates.whole(set(found.pods) - {key})
+        assert fewer is not None
+        assert fewer >= set(found.pods) or not fits(cluster, gang, fewer)
+    # No set spares all pods of the highest priority, and all budgets.
+    milder = [key for key in everything if candidates.pods[key].priority < (found.highest or 0)]
+    sparing = candidates.sparing().up_to(max((candidates.pods[key].priority for key in milder), default=-1))
+    if found.violations == 0:
+        assert not fits(cluster, gang, sparing.most(sparing.pods))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_gang_of_two_has_about_as_few_victims_as_possible(seed: int) -> None:
+    random = Random(100 + seed)  # noqa: S311 - reproducible, not secret
+    cluster, gang = racked(random), gang_of(cpus=8, count=2)
+    cluster = replace(cluster, allowed={}, pods=tuple(replace(pod, gang="", priority=0) for pod in cluster.pods))
+    if fits(cluster, gang, ()):
+        return
+    found, candidates = found_in(cluster, gang)
+    assert isinstance(found, Victims)
+    # One more than necessary is allowed, because the search is greedy.
+    fewer = min(len(found.pods) - 2, 2)
+    assert not any(fits(cluster, gang, chosen) for chosen in combinations(candidates.pods, max(fewer, 0)))

@@ -1,0 +1,218 @@
+"""The victims of a gang: pods of any nodes whose end lets the whole gang start.
+
+1. If it fits as soon as the pods that are being deleted have ended, nothing else has to end.
+2. First without the pods whose end alone violates a PodDisruptionBudget, then with all. The lowest priority T such that
+   the gang fits if all candidates of at most T end: found by bisection.
+3. The domains of the level that the gang requires in which it fits then; of these the `MOST_DOMAINS` that hold most of
+   it now. Without such a level, the whole cluster.
+4. In each domain: the nodes by what the end of all their candidates costs. Only the candidates of the first ones end,
+   as few nodes as let the gang fit, found by bisection. Of these, as many stay as possible: first all of a node, then
+   each by itself, first those that violate budgets, then those of the highest priority, then the smallest. Several at
+   once are tried, and halved if the gang does not fit. In a domain with few candidates also all of them, each by
+   itself: then the gang may take less of more nodes.
+5. The cheapest of these sets, as for a single pod.
+
+Every set is verified by the engine with exactly its pods gone: the gang fits whole, or nothing ends. The trials of
+step 4 are bounded, and what is not tried ends. The result is not always the cheapest: that would take a search over all
+combinations of nodes.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from webhook.engine.arrays import Bools
+from webhook.engine.freeing.smallest_set import HoldingsOn
+from webhook.engine.gang.backfill_reservation import able_domains, nodes_of
+from webhook.engine.gang.gang_spec import Gang
+from webhook.engine.gang.result import GangAssignment
+from webhook.engine.preemption.candidates import Candidate, Candidates, Cost
+from webhook.engine.preemption.freed_cluster import FreedCluster
+from webhook.engine.preemption.victims import NoVictims, Victims
+from webhook.engine.request import named_resources
+from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
+
+Assign = Callable[[Snapshot], GangAssignment]
+"""The assignment of the gang in a view of the cluster."""
+
+# As many as are tried for a reservation (see `backfill_reservation`).
+MOST_DOMAINS: Final = 8
+# A gang on 64 nodes takes about 2 * 64 trials if all pods of half of the nodes end; each is an assignment of the gang.
+MOST_TRIALS: Final = 128
+
+
+def victims_for_gang(
+    snapshot: Snapshot,
+    gang: Gang,
+    assign: Assign,
+    tree: TopologyTree,
+    candidates: Candidates,
+    holdings_on: HoldingsOn,
+    within: Domain | None = None,
+) -> Victims | NoVictims:
+    """The victims. The gang does not fit now. within: the domain in which it has begun."""
+    return _Search(snapshot, gang, assign, tree, candidates, holdings_on, within).run()
+
+
+class _Search:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        gang: Gang,
+        assign: Assign,
+        tree: TopologyTree,
+        candidates: Candidates,
+        holdings_on: HoldingsOn,
+        within: Domain | None,
+    ) -> None:
+        names = [name for podset in gang.all_sets() for name in named_resources(podset.pod)]
+        self._freed = FreedCluster(snapshot, names, holdings_on)
+        self._snapshot = snapshot
+        self._gang = gang
+        self._assign = assign
+        self._tree = tree
+        self._within = within
+        self._all = candidates
+        self._trials = 0
+
+    def run(self) -> Victims | NoVictims:
+        """Steps 1 to 5."""
+        soon = self._assign(self._without(frozenset()))
+        if soon.assigned:
+            return Victims(_nodes(soon), ())
+        pools = [self._all.sparing(), self._all]
+        best: tuple[Cost, tuple[str, ...]] | None = None
+        for pool in pools if pools[0] is not pools[1] else pools[:1]:
+            threshold = self._threshold(pool)
+            if threshold is not None:
+                found = list(self._in_domains(pool.up_to(threshold)))
+                best = min([*found, *([] if best is None else [best])], default=None)
+            if best is not None and best[0].violations == 0:
+                break
+        return NoVictims(False) if best is None else Victims.of(self._all, *best)
+
+    def _threshold(self, pool: Candidates) -> int | None:
+        """Step 2."""
+        steps = sorted({pod.priority for pod in pool.pods.values()})
+        if not steps or not self._fits(pool.most(pool.pods)):
+            return None
+        low, high = 0, len(steps) - 1
+        while low < high:
+            middle = (low + high) // 2
+            fewer = pool.up_to(steps[middle])
+            if self._fits(fewer.most(fewer.pods)):
+                high = middle
+            else:
+                low = middle + 1
+        return steps[high]
+
+    def _in_domains(self, pool: Candidates) -> Iterator[tuple[Cost, tuple[str, ...]]]:
+        """Steps 3 and 4."""
+        everything = pool.most(pool.pods)
+        level = self._gang.constraint.bound
+        if level == ROOT:
+            yield from self._in_domain(pool, everything, None)
+            return
+        now = self._without(frozenset())
+        able = able_domains(self._without(everything), now, self._tree, self._gang)
+        if self._within is not None:
+            able = [self._tree.ancestor(self._within, level).number]
+        for number in able[:MOST_DOMAINS]:
+            yield from self._in_domain(pool, everything, ~nodes_of(self._tree, Domain(level, number)))
+
+    def _in_domain(
+        self, pool: Candidates, everything: frozenset[str], closed: Bools | None
+    ) -> Iterator[tuple[Cost, tuple[str, ...]]]:
+        names = self._names(closed)
+        inside = pool.whole(key for key in everything if pool.pods[key].node in names)
+        if not inside or not self._fits(inside, closed):
+            return
+        few = self._cheapest_nodes(pool, inside, closed)
+        starts = [self._reprieve(pool, few, self._by_node(pool, few), closed)]
+        if len(inside) <= MOST_TRIALS:
+            starts.append(inside)
+        for start in starts:
+            gone = self._reprieve(pool, start, self._one_by_one(start), closed)
+            final = self._assign(self._view(gone, closed))
+            if final.assigned:
+                yield self._all.cost(gone, ""), _nodes(final)
+
+    def _cheapest_nodes(self, pool: Candidates, inside: frozenset[str], closed: Bools | None) -> frozenset[str]:
+        """The candidates of the fewest nodes, the cheapest first, without which the gang fits."""
+        parts = self._by_node(pool, inside)[::-1]
+        low, high = 1, len(parts)
+        found = inside
+        while low < high:
+            middle = (low + high) // 2
+            fewer = pool.whole(frozenset().union(*parts[:middle]))
+            if fewer is not None and self._fits(fewer, closed):
+                high, found = middle, fewer
+            else:
+                low = middle + 1
+        return found
+
+    def _names(self, closed: Bools | None) -> set[str]:
+        """The nodes of the domain."""
+        names = self._snapshot.node_arrays.names
+        return {name for n, name in enumerate(names) if closed is None or not closed[n]}
+
+    def _by_node(self, pool: Candidates, gone: frozenset[str]) -> list[frozenset[str]]:
+        """The pods that end on each node; those first whose end costs most."""
+        nodes: dict[str, set[str]] = {}
+        for key in gone:
+            nodes.setdefault(pool.pods[key].node, set()).add(key)
+        parts = [frozenset(keys) for keys in nodes.values()]
+        return sorted(parts, key=lambda keys: self._all.cost(keys, ""), reverse=True)
+
+    def _one_by_one(self, gone: frozenset[str]) -> list[frozenset[str]]:
+        violating = self._all.violating(gone)
+        order: list[frozenset[str]] = []
+        gangs = set()
+        for pod in sorted(self._all.in_order(gone), key=lambda pod: self._reluctance(pod, violating)):
+            if pod.gang and pod.gang not in gangs:
+                gangs.add(pod.gang)
+                order.append(self._all.gangs[pod.gang].members & gone)
+            order.append(frozenset({pod.key}))
+        return order
+
+    def _reluctance(self, pod: Candidate, violating: frozenset[str]) -> tuple[bool, int, Cost]:
+        """Sort key: those first that are to stay rather than others. The smaller they are, the more can stay."""
+        return pod.key not in violating, -pod.priority, self._all.cost(frozenset({pod.key}), "")
+
+    def _reprieve(
+        self, pool: Candidates, gone: frozenset[str], parts: Sequence[frozenset[str]], closed: Bools | None
+    ) -> frozenset[str]:
+        """Step 4: what still ends if as many of these parts as possible stay."""
+        stack = [parts]
+        budget = self._trials + MOST_TRIALS
+        while stack and self._trials < budget:
+            some = stack.pop()
+            stay = frozenset().union(*some)
+            fewer = pool.whole(gone - stay)
+            if fewer is not None and not fewer >= gone and self._fits(fewer, closed):
+                gone = fewer
+            elif len(some) > 1:
+                half = len(some) // 2
+                stack += [some[half:], some[:half]]
+        return gone
+
+    def _fits(self, gone: frozenset[str], closed: Bools | None = None) -> bool:
+        self._trials += 1
+        return self._assign(self._view(gone, closed)).assigned
+
+    def _view(self, gone: frozenset[str], closed: Bools | None) -> Snapshot:
+        view = self._without(gone)
+        return view if closed is None else view.closed(closed)
+
+    def _without(self, gone: frozenset[str]) -> Snapshot:
+        """The cluster without these pods and without those that are being deleted."""
+        nodes: dict[str, list[str]] = {node: list(keys) for node, keys in self._all.ending.items()}
+        for key in gone:
+            nodes.setdefault(self._all.pods[key].node, []).append(key)
+        return self._freed.without(nodes)
+
+
+def _nodes(placement: GangAssignment) -> tuple[str, ...]:
+    """The nodes of an assignment, by name."""
+    names = placement.snapshot.node_arrays.names
+    return tuple(sorted({names[n] for each in placement.assignments for n in each.nodes.tolist()}))

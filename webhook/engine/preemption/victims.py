@@ -1,0 +1,32 @@
+"""The answer to a preemptor: which pods to end, or that no end of pods helps."""
+
+from dataclasses import dataclass
+
+from webhook.engine.preemption.candidates import Candidates, Cost
+
+
+@dataclass(frozen=True, slots=True)
+class Victims:
+    """Pods whose end lets the preemptor fit."""
+
+    nodes: tuple[str, ...]
+    """Where it fits then, by name."""
+    pods: tuple[str, ...]
+    """By namespace/name, the most important first; empty if it fits once the pods that are being deleted have ended."""
+    violations: int = 0
+    """How many of them violate a PodDisruptionBudget."""
+    highest: int | None = None
+    """The highest priority among them."""
+
+    @classmethod
+    def of(cls, candidates: Candidates, cost: Cost, nodes: tuple[str, ...]) -> "Victims":
+        """The victims of a cost."""
+        pods = tuple(pod.key for pod in candidates.in_order(cost.names))
+        return cls(nodes, pods, cost.violations, cost.highest)
+
+
+@dataclass(frozen=True, slots=True)
+class NoVictims:
+    """No such set was found. certain: none exists of pods whose NUMA nodes are known."""
+
+    certain: bool

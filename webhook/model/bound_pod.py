@@ -1,0 +1,53 @@
+"""What preemption has to know of a pod with a node, beyond what it holds there."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from sys import intern
+from typing import Any, Final
+
+from webhook.model.membership import controller_uid
+from webhook.model.timestamps import epoch_seconds
+
+# The kubelet shows static pods as mirror pods, and ignores it when these are deleted.
+_MIRROR: Final = "kubernetes.io/config.mirror"
+
+
+@dataclass(frozen=True, slots=True)
+class BoundPod:
+    """A pod that is bound and has not ended."""
+
+    key: str
+    """namespace/name."""
+    uid: str
+    node: str
+    priority: int
+    started: int
+    """When its kubelet saw it, in seconds since the epoch; its creation, if that is not known."""
+    labels: Mapping[str, str]
+    workload: str
+    """The uid of its controller; its own without one."""
+    is_static: bool
+    """Whether a file on its node defines it: the API server cannot end it."""
+    deleting: bool
+
+    @classmethod
+    def from_object(cls, raw: Mapping[str, Any]) -> "BoundPod":
+        """Read a pod object with a node."""
+        metadata, spec = raw["metadata"], raw["spec"]
+        annotations = metadata.get("annotations") or {}
+        uid = str(metadata.get("uid") or "")
+        key = f"{metadata.get('namespace', '')}/{metadata['name']}"
+        started = epoch_seconds((raw.get("status") or {}).get("startTime"))
+        if started is None:
+            started = epoch_seconds(metadata.get("creationTimestamp")) or 0
+        return cls(
+            key=key,
+            uid=uid,
+            node=intern(str(spec.get("nodeName") or "")),
+            priority=spec.get("priority") or 0,
+            started=started,
+            labels=metadata.get("labels") or {},
+            workload=controller_uid(metadata) or uid or key,
+            is_static=_MIRROR in annotations,
+            deleting="deletionTimestamp" in metadata,
+        )
