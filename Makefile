@@ -37,6 +37,7 @@ test: $(READY) ## Everything: lint, fast tests, then the tests on the real contr
 	@$(FAST_TESTS) $(ARGS)
 	@echo "==> 3/3 tests on the real control plane"
 	@python -m tests.cluster build
+	@python -m tests.neighbours
 	@$(CLUSTER_TESTS) $(ARGS)
 
 .PHONY: test-fast
@@ -47,6 +48,11 @@ test-fast: $(READY) ## Tests that need no control plane (ARGS='-k name' selects 
 test-long: $(READY) ## The tests of which `make test` has a short round only: all golden cases, a thousand pods at once
 	@python -m tests.cluster build
 	@TOPOLOGY_WEBHOOK_TEST_LONG=1 pytest -q -n auto --maxprocesses 2 --dist loadfile --no-loadscope-reorder -m long $(ARGS)
+
+.PHONY: neighbours
+neighbours: $(READY) ## Run the real components of other projects beside ours, built from their modules (ARGS='-k jobset')
+	@python -m tests.cluster build
+	@TOPOLOGY_WEBHOOK_TEST_NEIGHBOURS=1 pytest -q tests/neighbours $(ARGS)
 
 .PHONY: matrix
 matrix: $(READY) ## The tests on the control planes of the oldest and the newest Kubernetes (VERSIONS='1.33' names others)

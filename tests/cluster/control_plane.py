@@ -57,8 +57,15 @@ class CommandError(RuntimeError):
 class ControlPlane:
     """A running control plane. Use `ControlPlane.start()`."""
 
-    def __init__(self, folder: Path, assets: Mapping[str, Path], ports: Sequence[int]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        assets: Mapping[str, Path],
+        ports: Sequence[int],
+        flags: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
         self.folder = folder
+        self._more_flags = flags or {}
         self.assets = assets
         self._etcd_port, self._peer_port, self._api_port, self._scheduler_port, self._controllers_port = ports
         self.url = f"https://127.0.0.1:{self._api_port}"
@@ -87,10 +94,15 @@ class ControlPlane:
 
     @classmethod
     @contextlib.contextmanager
-    def start(cls, assets: Mapping[str, Path]) -> Iterator[ControlPlane]:
-        """Start a control plane from these programs (see assets.py) and end it on exit."""
+    def start(
+        cls, assets: Mapping[str, Path], flags: Mapping[str, Sequence[str]] | None = None
+    ) -> Iterator[ControlPlane]:
+        """Start a control plane from these programs (see assets.py) and end it on exit.
+
+        flags: more flags of a program, such as feature gates.
+        """
         with run_folder() as folder, reserved_ports(5) as ports:
-            plane = cls(folder, assets, ports)
+            plane = cls(folder, assets, ports, flags)
             try:
                 plane._start_components()
                 yield plane
@@ -180,8 +192,16 @@ class ControlPlane:
         for program in programs or self._health:
             self.wait_for(f"{program} ready", partial(self._answers, self._health[program]))
 
-    def restart(self, program: str, *, down: float = 0.0) -> None:
-        """Kill a component as a crash would, and start it again `down` seconds later, with what it had stored."""
+    def restart(self, program: str, *, down: float = 0.0, flags: Sequence[str] | None = None) -> None:
+        """Kill a component as a crash would, and start it again `down` seconds later, with what it had stored.
+
+        flags: replace those that `start` was given for this program; None: they stay.
+        """
+        if flags is not None:
+            before = self._more_flags.get(program, ())
+            own = self._arguments[program][: len(self._arguments[program]) - len(before)]
+            self._more_flags = {**self._more_flags, program: flags}
+            self._arguments[program] = (*own, *flags)
         index = [process.name for process in self.processes].index(program)
         self.processes[index].kill()
         time.sleep(down)
@@ -284,7 +304,7 @@ class ControlPlane:
         ]
 
     def _start(self, program: str, *arguments: str) -> None:
-        self._arguments[program] = arguments
+        self._arguments[program] = (*arguments, *self._more_flags.get(program, ()))
         self.processes.append(self._run_component(program))
 
     def _run_component(self, program: str) -> Process:

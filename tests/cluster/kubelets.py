@@ -22,6 +22,7 @@ from tests.cluster.process import Process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from tests.cluster.control_plane import ControlPlane
 
@@ -117,17 +118,28 @@ def kubelets(
     lag: float = 0.0,
     seed: int = 0,
     publisher: str = "rte",
+    state: Path | None = None,
 ) -> Iterator[Kubelets]:
     """Run the kubelets of these machines.
 
     lag: average seconds from a change on a machine to the NodeResourceTopology that shows it; each one is between 0.5
-    and 1.5 times that. publisher: the form of the NodeResourceTopology, `rte`, `nfd` or `koordlet`.
+    and 1.5 times that. publisher: the form of the NodeResourceTopology, `rte`, `nfd` or `koordlet`;
+    `none` leaves it to an exporter. state: a folder in which each machine gets one, with its kubelet's files and the
+    socket of its pod resources API.
     """
     number = sum(name.startswith("kubelets") for name in plane.guests)
     name = f"kubelets-{number}" if number else "kubelets"
     description = plane.folder / f"{name}.json"
     description.write_text(json.dumps([machine.description() for machine in machines]))
-    flags = {"kubeconfig": plane.kubeconfig, "machines": description, "lag": lag, "seed": seed, "publisher": publisher}
+    flags: dict[str, object] = {
+        "kubeconfig": plane.kubeconfig,
+        "machines": description,
+        "lag": lag,
+        "seed": seed,
+        "publisher": publisher,
+    }
+    if state is not None:
+        flags["state"] = state
     log = plane.folder / f"{name}.log"
     log.unlink(missing_ok=True)
     arguments = [f"--{flag}={value}" for flag, value in flags.items()]

@@ -20,6 +20,8 @@ from tests.cluster.build import BuildFailedError
 from tests.cluster.control_plane import CommandError, NotReadyError
 from tests.cluster.process import ProcessEndedError
 from tests.cluster.up import leave_on_signals, tell
+from tests.neighbours.exporters import EXPORTERS
+from tests.proof.beside import BESIDE_SCENARIOS
 from tests.proof.run import run
 from tests.proof.scenarios import SCENARIOS
 from tests.proof.table import markdown, table, with_table
@@ -62,7 +64,7 @@ def _wanted(options: argparse.Namespace) -> Sequence[Scenario]:
     return [
         replayed(options.trace, seed=options.seed, nodes=options.trace_nodes, seconds=options.trace_seconds)
         if name == "trace"
-        else SCENARIOS[name](options.seed)
+        else {**SCENARIOS, **BESIDE_SCENARIOS}[name](options.seed)
         for name in names
     ]
 
@@ -80,6 +82,7 @@ def _runs(options: argparse.Namespace, scenarios: Sequence[Scenario]) -> Iterato
                 seed=options.seed,
                 values=options.values,
                 publisher=options.publisher,
+                exporter=options.exporter,
             )
             word = "with" if webhook else "without"
             tell(f"{scenario.name} {word} the webhook: {row.rejected} rejected ({time.monotonic() - start:.0f} s)")
@@ -92,9 +95,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--scenario",
         action="append",
-        choices=[*LETTERS, *LETTERS.values()],
+        choices=[*LETTERS, *LETTERS.values(), *BESIDE_SCENARIOS],
         metavar="NAME",
-        help="one of " + ", ".join(f"{letter} {name}" for letter, name in LETTERS.items()) + "; may be repeated",
+        help="one of "
+        + ", ".join([*(f"{letter} {name}" for letter, name in LETTERS.items()), *BESIDE_SCENARIOS])
+        + "; may be repeated. Without it, all that have a letter",
     )
     made.add_argument("--seed", type=int, default=0, help="of everything that is drawn")
     made.add_argument("--webhook", action=argparse.BooleanOptionalAction, help="one of the two runs only")
@@ -103,6 +108,9 @@ def parser() -> argparse.ArgumentParser:
         choices=["rte", "nfd", "koordlet"],
         default="rte",
         help="whose form the NodeResourceTopologies have",
+    )
+    made.add_argument(
+        "--exporter", choices=[*EXPORTERS], default="", help="run this exporter on each machine: only it writes them"
     )
     made.add_argument("--values", type=Path, metavar="FILE", help="further values of the chart")
     made.add_argument(

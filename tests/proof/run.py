@@ -13,12 +13,17 @@ import re
 import time
 from collections import Counter
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kubelets import kubelets
 from tests.cluster.nodes import RACK_LABEL
 from tests.cluster.webhook_process import local_webhook
+from tests.neighbours.beside import running_beside
+from tests.neighbours.exporters import EXPORTERS
+from tests.proof.beside import tell_touched
 from tests.proof.hints import choices
 from tests.proof.measure import measure
 from tests.proof.observe import Observer
@@ -27,7 +32,6 @@ from webhook.model.names import PLACEMENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from tests.proof.hints import Choice
     from tests.proof.measure import Row
@@ -55,18 +59,29 @@ def run(
     seed: int,
     values: Path | None = None,
     publisher: str = "rte",
+    exporter: str = "",
 ) -> Row:
-    """Run a scenario once. `values`: more values of the chart; `publisher`: the form of the topologies."""
+    """Run a scenario once.
+
+    values: more values of the chart. publisher: the form of the topologies that the simulated kubelets write.
+    exporter: a component of EXPORTERS that writes them instead, from what it reads on each machine.
+    """
     with contextlib.ExitStack() as stack:
         plane = stack.enter_context(ControlPlane.start(programs))
         plane.install_crds()
         plane.api.create("/apis/kai.scheduler/v1alpha1/topologies", _racks())
+        state = Path(stack.enter_context(TemporaryDirectory())) if exporter else None
+        form = "none" if exporter else publisher
         fleet = stack.enter_context(
-            kubelets(plane, scenario.machines, lag=scenario.lag, seed=seed, publisher=publisher)
+            kubelets(plane, scenario.machines, lag=scenario.lag, seed=seed, publisher=form, state=state)
         )
+        if state is not None:
+            stack.enter_context(EXPORTERS[exporter](plane, scenario.machines, state, tell))
         if webhook:
             stack.enter_context(local_webhook(plane, values=values)).wait_until_called()
         plane.create_namespace(NAMESPACE)
+        if scenario.beside:
+            stack.enter_context(running_beside(plane, scenario.beside, NAMESPACE, tell))
         observer = stack.enter_context(Observer.observing(plane.api, NAMESPACE))
         _submit(plane, observer, scenario.workloads)
         time.sleep(max(0.0, scenario.seconds - observer.now))
@@ -80,6 +95,8 @@ def run(
             _tell_hints(hints, tell)
             _tell_waiting(histories, observer, tell)
             _tell_denied(plane, tell)
+        if scenario.beside:
+            tell_touched(scenario, observer, tell)
         for event in fleet.events("error"):
             tell(f"kubelets: {event['what']}: {event['message']}")
     return row

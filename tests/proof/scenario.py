@@ -36,6 +36,8 @@ class Scenario:
     """Second from which utilisation is measured: when all that can run had time to start."""
     lag: float = 1.0
     """Seconds, on average, from a change on a node to the NodeResourceTopology that shows it."""
+    beside: str = ""
+    """The component of another project that runs, too (tests/neighbours/beside.py); empty: none."""
 
     @property
     def millicores(self) -> int:

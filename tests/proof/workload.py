@@ -53,6 +53,10 @@ class Workload:
     one_rack: bool = False
     """Whether all pods must be in one rack."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Further labels of the workload, not of its pods."""
+    scheduler: str = ""
+    """The scheduler of its pods, which have no annotations then; empty: the default one."""
 
     @property
     def millicores(self) -> int:
@@ -66,11 +70,13 @@ class Workload:
     def body(self) -> dict[str, Any]:
         """The object to create."""
         labels = {WORKLOAD_LABEL: self.name}
-        pod = {
+        pod: dict[str, Any] = {
             "restartPolicy": "Always" if self.kind is Kind.REPLICA_SET else "Never",
             "nodeSelector": dict(self.node_selector),
             "containers": [self._container(number, amounts) for number, amounts in enumerate(self.containers)],
         }
+        if self.scheduler:
+            pod["schedulerName"] = self.scheduler
         template = {"metadata": {"labels": labels, "annotations": self._pod_annotations()}, "spec": pod}
         spec: dict[str, Any]
         if self.kind is Kind.REPLICA_SET:
@@ -78,7 +84,8 @@ class Workload:
         else:
             size = {"parallelism": self.pods, "completions": self.pods, "backoffLimit": _NEVER_GIVE_UP}
             spec = {**size, "template": template}
-        return {"metadata": {"name": self.name, "annotations": self._rack_annotations()}, "spec": spec}
+        metadata = {"name": self.name, "labels": dict(self.labels), "annotations": self._rack_annotations()}
+        return {"metadata": metadata, "spec": spec}
 
     def _container(self, number: int, amounts: Amounts) -> dict[str, Any]:
         # Devices are given by their limits, whatever the pod's quality of service.
@@ -87,7 +94,7 @@ class Workload:
 
     def _pod_annotations(self) -> dict[str, str]:
         annotations = self._rack_annotations()
-        if self.policy is not None:
+        if self.policy is not None and not self.scheduler:
             annotations[NUMA_TOPOLOGY_SPEC] = json.dumps({"numaTopologyPolicy": self.policy})
         if self.run_seconds is not None:
             annotations[RUN_SECONDS] = f"{self.run_seconds:.3f}"

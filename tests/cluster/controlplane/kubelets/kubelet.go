@@ -3,6 +3,7 @@ package kubelets
 import (
 	"context"
 	"math/rand"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -27,8 +28,10 @@ type kubelet struct {
 	random    *rand.Rand // used in `work` only
 	publisher Publisher
 	lag       time.Duration
-	work      queue
-	writes    queue
+	// state is the folder with the files of the kubelet; empty: none.
+	state  string
+	work   queue
+	writes queue
 	// seen holds the pods that were decided on and are still in the API server.
 	seen map[types.UID]bool
 	// ending holds those whose deletion was confirmed.
@@ -51,7 +54,14 @@ func newKubelet(ctx context.Context, api *api, machine Machine, options *options
 		publisher: options.publisher, lag: options.lag,
 		seen: map[types.UID]bool{}, ending: map[types.UID]bool{},
 	}
-	api.publish(ctx, admission.Topology(k.publisher, k.random))
+	if options.state != "" {
+		if err := k.servePodResources(ctx, filepath.Join(options.state, machine.Name)); err != nil {
+			return nil, err
+		}
+	}
+	if k.publisher != None {
+		api.publish(ctx, admission.Topology(k.publisher, k.random))
+	}
 	return k, api.register(ctx, node)
 }
 
@@ -153,7 +163,8 @@ func (k *kubelet) end(pod *corev1.Pod) bool {
 
 // changed has the exporter look after its lag, half as long to half as long again.
 func (k *kubelet) changed() {
-	if k.scanDue {
+	k.writeCheckpoint()
+	if k.scanDue || k.publisher == None {
 		return
 	}
 	k.scanDue = true

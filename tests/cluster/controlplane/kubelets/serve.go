@@ -23,6 +23,7 @@ const registrations = 16
 type options struct {
 	kubeconfig string
 	machines   string
+	state      string
 	publisher  Publisher
 	lag        time.Duration
 	seed       int64
@@ -65,10 +66,11 @@ func serve(flags *flag.FlagSet, arguments []string) error {
 
 func parse(flags *flag.FlagSet, arguments []string) (*options, error) {
 	options := &options{}
-	publisher := flags.String("publisher", string(RTE), "whose form the NodeResourceTopology has: rte, nfd or koordlet")
+	publisher := flags.String("publisher", string(RTE), "whose form the NodeResourceTopology has: rte, nfd or koordlet; none: do not publish any")
 	lag := flags.Float64("lag", 0, "seconds from a change to the NodeResourceTopology that shows it, on average")
 	flags.StringVar(&options.kubeconfig, "kubeconfig", "", "how to reach the API server")
 	flags.StringVar(&options.machines, "machines", "", "file with a JSON list of machines")
+	flags.StringVar(&options.state, "state", "", "folder in which each machine has one with its kubelet's files and sockets")
 	flags.Int64Var(&options.seed, "seed", 0, "of what is random: each lag, NFD's order of zones")
 	if err := flags.Parse(arguments); err != nil {
 		return nil, err

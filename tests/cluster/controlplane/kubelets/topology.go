@@ -20,10 +20,12 @@ const (
 	NFD Publisher = "nfd"
 	// Koordlet is Koordinator's: capacity only, nothing subtracted, no devices, no attributes.
 	Koordlet Publisher = "koordlet"
+	// None leaves it to an exporter that reads the pod resources API.
+	None Publisher = "none"
 )
 
 // Publishers are all of them.
-var Publishers = []Publisher{RTE, NFD, Koordlet}
+var Publishers = []Publisher{RTE, NFD, Koordlet, None}
 
 const (
 	fingerprintAttribute  = "nodeTopologyPodsFingerprint"

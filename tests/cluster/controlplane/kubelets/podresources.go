@@ -1,0 +1,178 @@
+package kubelets
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
+	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
+	"k8s.io/kubernetes/pkg/kubelet/apis/podresources"
+	memorystate "k8s.io/kubernetes/pkg/kubelet/cm/memorymanager/state"
+)
+
+// The kubelet's pod resources API (podresources/v1): its own server, with what the managers of a simulated machine hold.
+// Exporters of NodeResourceTopologies read it, and watch the checkpoint of the CPU manager for changes.
+//
+// In the state folder of a machine: pod-resources/kubelet.sock, cpu_manager_state, device-plugins/.
+//
+// Source: pkg/kubelet/server, ListenAndServePodResources; pkg/kubelet/cm, containerManagerImpl.
+
+const checkpoint = "cpu_manager_state"
+
+// servePodResources serves the pod resources API in a machine's state folder until the program ends.
+func (k *kubelet) servePodResources(ctx context.Context, folder string) error {
+	for _, below := range []string{"pod-resources", "device-plugins"} {
+		if err := os.MkdirAll(filepath.Join(folder, below), 0o755); err != nil {
+			return err
+		}
+	}
+	k.state = folder
+	k.writeCheckpoint()
+	listener, err := net.Listen("unix", filepath.Join(folder, "pod-resources", "kubelet.sock"))
+	if err != nil {
+		return err
+	}
+	provider := &provider{k}
+	server := grpc.NewServer()
+	podresourcesapi.RegisterPodResourcesListerServer(server, podresources.NewV1PodResourcesServer(ctx,
+		podresources.PodResourcesProviders{
+			Pods: provider, Devices: provider, Cpus: provider, Memory: provider, DynamicResources: provider,
+		}))
+	go func() { _ = server.Serve(listener) }()
+	return nil
+}
+
+// writeCheckpoint writes the file that the CPU manager writes after each change. Its content is read by no exporter.
+func (k *kubelet) writeCheckpoint() {
+	if k.state == "" {
+		return
+	}
+	content := fmt.Sprintf("{\"policyName\":%q,\"pods\":%d}", k.admission.machine.CPUPolicy, len(k.admission.active))
+	if err := os.WriteFile(filepath.Join(k.state, checkpoint), []byte(content), 0o644); err != nil {
+		k.journal.Write("error", object{"node": k.admission.machine.Name, "message": err.Error()})
+	}
+}
+
+// provider answers the API's server. A question waits for its turn in `work`: the managers are not safe otherwise.
+type provider struct{ kubelet *kubelet }
+
+func ask[T any](p *provider, read func(*Admission) T) T {
+	answer := make(chan T, 1)
+	p.kubelet.work.add(func() { answer <- read(p.kubelet.admission) })
+	return <-answer
+}
+
+func (p *provider) GetActivePods() []*corev1.Pod {
+	return ask(p, func(a *Admission) []*corev1.Pod { return a.activePods(func(*corev1.Pod) bool { return true }) })
+}
+
+func (p *provider) GetPods() []*corev1.Pod { return p.GetActivePods() }
+
+func (p *provider) GetPodByName(namespace, name string) (*corev1.Pod, bool) {
+	for _, pod := range p.GetActivePods() {
+		if pod.Namespace == namespace && pod.Name == name {
+			return pod, true
+		}
+	}
+	return nil, false
+}
+
+func (p *provider) UpdateAllocatedDevices() {}
+
+func (p *provider) GetDevices(podUID, containerName string) []*podresourcesapi.ContainerDevices {
+	return ask(p, func(a *Admission) []*podresourcesapi.ContainerDevices {
+		var found []*podresourcesapi.ContainerDevices
+		for resource, devices := range a.devices.containers[podUID][containerName] {
+			for device := range devices {
+				found = append(found, one(resource, device, a.machine.Devices[resource][device]))
+			}
+		}
+		return found
+	})
+}
+
+func (p *provider) GetAllocatableDevices() []*podresourcesapi.ContainerDevices {
+	var found []*podresourcesapi.ContainerDevices
+	for resource, devices := range p.kubelet.admission.machine.Devices {
+		for device, near := range devices {
+			found = append(found, one(resource, device, near))
+		}
+	}
+	return found
+}
+
+func (p *provider) GetCPUs(podUID, containerName string) []int64 {
+	return ask(p, func(a *Admission) []int64 {
+		if a.cpus == nil {
+			return nil
+		}
+		cpus, _ := a.cpus.state.GetCPUSet(podUID, containerName)
+		return numbers(cpus.List())
+	})
+}
+
+func (p *provider) GetAllocatableCPUs() []int64 {
+	return ask(p, func(a *Admission) []int64 {
+		reserved, _ := a.machine.reserved() // NewAdmission read it already
+		return numbers(a.cpuTopology.CPUDetails.CPUs().Difference(reserved).List())
+	})
+}
+
+func (p *provider) GetMemory(podUID, containerName string) []*podresourcesapi.ContainerMemory {
+	return ask(p, func(a *Admission) []*podresourcesapi.ContainerMemory {
+		if a.memory == nil {
+			return nil
+		}
+		return blocks(a.memory.state.GetMemoryBlocks(podUID, containerName))
+	})
+}
+
+func (p *provider) GetAllocatableMemory() []*podresourcesapi.ContainerMemory {
+	return ask(p, func(a *Admission) []*podresourcesapi.ContainerMemory {
+		if a.memory == nil {
+			return nil
+		}
+		return blocks(a.memory.policy.GetAllocatableMemory(a.memory.state))
+	})
+}
+
+func (p *provider) GetDynamicResources(*corev1.Pod, *corev1.Container) []*podresourcesapi.DynamicResource {
+	return nil
+}
+
+// one is a device with its NUMA nodes.
+func one(resource, device string, near []int) *podresourcesapi.ContainerDevices {
+	return &podresourcesapi.ContainerDevices{
+		ResourceName: resource, DeviceIds: []string{device}, Topology: nodes(near),
+	}
+}
+
+func blocks(all []memorystate.Block) []*podresourcesapi.ContainerMemory {
+	var found []*podresourcesapi.ContainerMemory
+	for _, block := range all {
+		found = append(found, &podresourcesapi.ContainerMemory{
+			MemoryType: string(block.Type), Size: block.Size, Topology: nodes(block.NUMAAffinity),
+		})
+	}
+	return found
+}
+
+func nodes(ids []int) *podresourcesapi.TopologyInfo {
+	topology := &podresourcesapi.TopologyInfo{}
+	for _, id := range ids {
+		topology.Nodes = append(topology.Nodes, &podresourcesapi.NUMANode{ID: int64(id)})
+	}
+	return topology
+}
+
+func numbers(ids []int) []int64 {
+	found := make([]int64, len(ids))
+	for i, id := range ids {
+		found[i] = int64(id)
+	}
+	return found
+}

@@ -1,0 +1,15 @@
+"""Other projects' components, built from their own Go modules and run beside ours.
+
+catalogue       what there is: a Go module, its program, the manifests of it
+build           the program and the manifests, once per set of pins
+manifests       what a component's own kustomization or chart installs, its webhooks on loopback
+operators       operators that make pods of workloads
+kueue           Kueue's manager and a queue
+schedulers      further schedulers
+beside          those that place or queue pods, for the proof
+trainer         Kubeflow's trainer
+untouched       what a component wrote on pods that it does not manage
+publishers      exporters of NodeResourceTopologies, a process for each simulated machine
+exporters       those of them that the proof can run
+sysfs           what they read of /sys
+"""

@@ -1,0 +1,30 @@
+"""The exporters of NodeResourceTopologies that the proof can run, by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tests.neighbours.build import find_neighbour
+from tests.neighbours.catalogue import NFD
+from tests.neighbours.publishers import nfd_topology_updater
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from tests.cluster.control_plane import ControlPlane
+    from tests.cluster.kubelets import SimulatedMachine
+
+    Exporter = Callable[
+        [ControlPlane, Sequence[SimulatedMachine], Path, Callable[[str], None]], AbstractContextManager[None]
+    ]
+
+
+def _nfd(
+    plane: ControlPlane, machines: Sequence[SimulatedMachine], state: Path, tell: Callable[[str], None]
+) -> AbstractContextManager[None]:
+    return nfd_topology_updater(plane, find_neighbour(NFD, tell), machines, state)
+
+
+EXPORTERS: Final[Mapping[str, Exporter]] = {NFD.name: _nfd}
