@@ -3,11 +3,12 @@
 1. Each object is judged as by `review`: whether it is denied, and which of its pods the webhook manages.
 2. Its templates become pods; those that the webhook places together become a gang.
 3. Its annotations say when it is created and how long its pods run.
-4. Pods without a workload that name the same gang become one workload, created with the last of them.
+4. Pods without a workload that name the same gang become one workload, created with the last of them. If a PodGroup
+   says that they wait for a correction or for others, they are left out.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,38 +19,42 @@ from webhook.cli.judgement import Judgement, PodSet
 from webhook.cli.judgement_context import JudgementContext
 from webhook.cli.object_schema import METADATA
 from webhook.cli.offline_cluster import Cluster, cluster_snapshots_of
+from webhook.cli.pod_group_review import POD_GROUPS
 from webhook.cli.review import judge_all
+from webhook.cli.simulated_gangs import gang_of_pods
+from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.engine.gang import topology_of
 from webhook.model.errors import UserError
-from webhook.model.names import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, SIMULATE_AT, SIMULATE_RUN_SECONDS
+from webhook.model.kai_pod_group import KAIPodGroup
+from webhook.model.names import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, POD_GROUP_NAME, SIMULATE_AT, SIMULATE_RUN_SECONDS
 from webhook.model.pod import Pod
 from webhook.model.quoted import quoted
 from webhook.model.topology import Topology
 from webhook.model.workload.common_fields import MAX_PODS
-from webhook.model.workload.plain_pods import workloads_of_pods
 from webhook.model.workload.readers import read_workload
-from webhook.model.workload.record import Workload
+from webhook.model.workload.record import Workload, WorkloadGang
 from webhook.simulation.workload import GangRequest, PodGroup, PodKind, SimulatedWorkload
 
 MOST_SECONDS: Final = 1e10
 """317 years."""
-_NO_PODS: Final = frozenset({("", "Namespace"), (KAI_TOPOLOGIES[0], "Topology"), (KUEUE_TOPOLOGIES[0], "Topology")})
+_NO_PODS: Final = POD_GROUPS | {("", "Namespace"), (KAI_TOPOLOGIES[0], "Topology"), (KUEUE_TOPOLOGIES[0], "Topology")}
 
 Raw = Mapping[str, Any]
 Warn = list[str]
+_Member = tuple[Judgement, SimulatedWorkload, GatedPod]
 
 
 def simulated_workloads(
     items: Sequence[Item], cluster: Cluster, around: JudgementContext, warnings: Warn
 ) -> list[SimulatedWorkload]:
-    """The workloads, in the order of the objects; their Topologies and Namespaces become the cluster's.
+    """The workloads, in the order of the objects; their Topologies, Namespaces and PodGroups become the cluster's.
 
     What is left out or denied is added to the warnings. Raises InputError.
     """
     judgements = judge_all(items, cluster_snapshots_of(items, cluster), around)
     topologies = cluster.cache.topologies_by_name()
     workloads: list[SimulatedWorkload] = []
-    groups: dict[str, list[tuple[Judgement, SimulatedWorkload]]] = {}
+    groups: dict[str, list[_Member]] = {}
     for judgement in judgements:
         item = judgement.item
         if (item.group, item.kind) in _NO_PODS:
@@ -60,7 +65,10 @@ def simulated_workloads(
             workload = _of_pod(judgement)
             gated = judgement.sets[0].outcome.gated if judgement.sets else None
             if gated is not None and gated.membership is not None:
-                groups.setdefault(gated.membership.group, []).append((judgement, workload))
+                if judgement.verdict is Verdict.WAIT and judgement.group is None and _group_of(gated, cluster):
+                    warnings.append(f"{item.place}: {item.kind} {item.name} is left out: {judgement.message}")
+                else:
+                    groups.setdefault(gated.membership.group, []).append((judgement, workload, gated))
                 continue
         elif (found := _of_workload(judgement, topologies)) is None:
             why = "how many pods it has is not known" if judgement.sets else judgement.message
@@ -69,7 +77,7 @@ def simulated_workloads(
         else:
             workload = found
         workloads.append(workload)
-    workloads += [_of_group(members, topologies) for members in groups.values()]
+    workloads += [_of_group(members, cluster) for members in groups.values()]
     _check_size(workloads)
     return workloads
 
@@ -119,22 +127,27 @@ def _of_workload(judgement: Judgement, topologies: Mapping[str, Topology]) -> Si
     return replace(_workload(judgement, tuple(groups)), gang=GangRequest(gangs, _levels(gangs, topologies)))
 
 
-def _of_group(
-    members: Sequence[tuple[Judgement, SimulatedWorkload]], topologies: Mapping[str, Topology]
-) -> SimulatedWorkload:
+def _group_of(gated: GatedPod, cluster: Cluster) -> KAIPodGroup | str | None:
+    """The PodGroup that defines its gang: Kubernetes' own by its name; None if there is none."""
+    name = gated.pod.annotations.get(POD_GROUP_NAME)
+    return gated.scheduling_group or cluster.cache.kai_groups.by_key().get(f"{gated.pod.namespace}/{name}")
+
+
+def _of_group(members: Sequence[_Member], cluster: Cluster) -> SimulatedWorkload:
     """Pods without a workload, as one gang."""
-    (_, first), raws = members[0], [_named(judgement.item) for judgement, _ in members]
-    (together, *_) = workloads_of_pods(raws)
+    (_, first, gated), raws = members[0], [_named(judgement.item) for judgement, _, _ in members]
+    group = _group_of(gated, cluster)
+    together = gang_of_pods(raws, [each for _, _, each in members], group if isinstance(group, KAIPodGroup) else None)
     groups = tuple(
         replace(workload.groups[0], names=(raw["metadata"]["name"],))
-        for raw, (_, workload) in zip(raws, members, strict=True)
+        for raw, (_, workload, _) in zip(raws, members, strict=True)
     )
     return replace(
         first,
-        at=max(workload.at for _, workload in members),
+        at=max(workload.at for _, workload, _ in members),
         groups=groups,
-        denied=any(workload.denied for _, workload in members),
-        gang=GangRequest(together.workload, _levels(together.workload, topologies)),
+        denied=any(workload.denied for _, workload, _ in members),
+        gang=GangRequest(together, _levels(together, cluster.cache.topologies_by_name())),
     )
 
 
@@ -169,12 +182,19 @@ def _named(item: Item) -> dict[str, Any]:
 def _levels(workload: Workload, topologies: Mapping[str, Topology]) -> tuple[str, ...]:
     """The labels down to the required level, else to the preferred one, of the first gang that requests any."""
     for gang in workload.gangs:
-        if gang.request.levels:
-            topology = topology_of(gang, topologies)
-            levels = gang.request.resolve(topology)
+        asking = next((each for each in _with_subgroups(gang) if each.request.levels), None)
+        if asking is not None:
+            topology = topology_of(asking, topologies)
+            levels = asking.request.resolve(topology)
             finest = levels.preferred if levels.required is None else levels.required
             return tuple(topology.node_labels[: (finest or 0) + 1])
     return ()
+
+
+def _with_subgroups(gang: WorkloadGang) -> Iterator[WorkloadGang]:
+    yield gang
+    for part in gang.gangs:
+        yield from _with_subgroups(part)
 
 
 def _seconds(item: Item, annotation: str) -> float | None:

@@ -1,8 +1,9 @@
 """Which pods are placed together, decided from each pod alone.
 
-1. Pods with the same `pod-group-name` in a namespace are a gang, whatever their owners.
-2. Other pods that request a topology or a minimum of members form a gang with those of the same controller.
-3. Such a pod without a controller is a gang of its own.
+1. Pods of a PodGroup of Kubernetes itself are a gang, if their creation marked them as managed.
+2. Pods with the same `pod-group-name` in a namespace are a gang, whatever their owners.
+3. Other pods that request a topology or a minimum of members form a gang with those of the same controller.
+4. Such a pod without a controller is a gang of its own.
 """
 
 from collections.abc import Mapping
@@ -21,11 +22,15 @@ from webhook.model.names import (
     KAI_SEGMENT_PREFERRED_PLACEMENT,
     KAI_SEGMENT_REQUIRED_PLACEMENT,
     KAI_SEGMENT_SIZE,
+    KAI_SUBGROUP,
     KAI_TOPOLOGY,
     MIN_MEMBER,
     POD_GROUP_NAME,
     RANK,
+    SCHEDULING_GROUP,
+    STRATEGY,
 )
+from webhook.model.native_pod_group import scheduling_group_of
 from webhook.model.quoted import quoted
 from webhook.model.workload.rank import rank_of
 
@@ -44,15 +49,18 @@ GROUP_ANNOTATIONS: Final = frozenset(
 )
 """Any of these annotations, on the workload, a pod template or a pod, makes its pods a gang."""
 
+GANG_REQUESTS: Final = GROUP_ANNOTATIONS | {STRATEGY}
+"""What annotations request for a gang. A strategy alone makes none."""
+
 # No cluster runs more pods (see webhook.model.workload.common_fields), so a larger rank is not a position.
 _RANKS: Final = 150_000
 
 # The longest name of an object in Kubernetes.
 _LONGEST_NAME: Final = 253
 
-_WISHES: Final = tuple(sorted(GROUP_ANNOTATIONS - {POD_GROUP_NAME}))
+_WISHES: Final = tuple(sorted(GANG_REQUESTS - {POD_GROUP_NAME}))
 Wishes = tuple[tuple[str, str], ...]
-"""(annotation, value) of the GROUP_ANNOTATIONS on a pod, sorted by name, without the name of its gang."""
+"""(annotation, value) of the GANG_REQUESTS on a pod, sorted by name, without the name of its gang."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,8 @@ class Membership:
     """The gang's display name; quoted and truncated if it is too long or not printable."""
     rank: int | None
     """Its rank in the gang: as assigned, or else as its controller numbers it."""
+    of_object: bool = False
+    """Whether an object that its pods name defines the gang: its minimum and topology, not the pods or their owners."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +93,8 @@ class AssignedMember:
     """Whether we assigned it as a member. Otherwise it reached its node without us and only names the gang."""
     gang: str = ""
     """The gang's display name."""
+    subgroup: str = ""
+    """The subgroup of its PodGroup that its label names."""
 
     @classmethod
     def of(cls, raw: Mapping[str, Any], node: str, membership: Membership) -> Self:
@@ -97,6 +109,7 @@ class AssignedMember:
             intern(controller_uid(metadata)),
             RANK in annotations,
             intern(membership.name),
+            intern((metadata.get("labels") or {}).get(KAI_SUBGROUP, "")),
         )
 
 
@@ -118,7 +131,7 @@ def controller_uid(metadata: Mapping[str, Any]) -> str:
 
 def is_in_group(annotations: Mapping[str, str]) -> bool:
     """Whether a pod with these annotations is placed together with others."""
-    return not GROUP_ANNOTATIONS.isdisjoint(annotations)
+    return not GROUP_ANNOTATIONS.isdisjoint(annotations) or SCHEDULING_GROUP in annotations
 
 
 def may_be_in_group(annotations: Mapping[str, str]) -> bool:
@@ -133,8 +146,10 @@ def membership_of(raw: Mapping[str, Any]) -> Membership | None:
     if not is_in_group(annotations):
         return None
     namespace, name = metadata.get("namespace", ""), metadata.get("name", "")
+    if (marked := annotations.get(SCHEDULING_GROUP)) and marked == scheduling_group_of(raw):
+        return Membership(native_group(namespace, marked), _shown(marked), _rank(metadata), of_object=True)
     if chosen := annotations.get(POD_GROUP_NAME):
-        return Membership(f"{namespace}/name/{chosen}", _shown(chosen), _rank(metadata))
+        return Membership(named_group(namespace, chosen), _shown(chosen), _rank(metadata))
     alone = Membership(f"{namespace}/pod/{metadata.get('uid') or name}", name, _rank(metadata))
     return _by_controller(metadata) or alone
 
@@ -151,6 +166,16 @@ def unasked_membership_of(raw: Mapping[str, Any]) -> Membership | None:
     if is_in_group(annotations) or annotations.get(INHERIT) != "true":
         return None
     return _by_controller(metadata)
+
+
+def named_group(namespace: str, name: str) -> str:
+    """The key of the gang of a name that its pods have in an annotation."""
+    return f"{namespace}/name/{name}"
+
+
+def native_group(namespace: str, name: str) -> str:
+    """The key of the gang of a PodGroup of Kubernetes itself."""
+    return f"{namespace}/podgroup/{name}"
 
 
 def controllers_group(namespace: str, uid: str) -> str:

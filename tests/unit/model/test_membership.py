@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.builders.pods import created
 from webhook.model.membership import membership_of
-from webhook.model.names import KAI_TOPOLOGY, POD_GROUP_NAME, RANK
+from webhook.model.names import KAI_TOPOLOGY, POD_GROUP_NAME, RANK, STRATEGY
 
 
 def member(name: str = "p-3", owner: str = "", **annotations: str) -> dict[str, Any]:
@@ -28,6 +28,10 @@ def test_pods_of_one_controller_that_ask_for_a_topology_are_a_group() -> None:
     asks = {KAI_TOPOLOGY: "racks"}
     assert group(member("a", "x", **asks)) == group(member("b", "x", **asks)) != group(member("a", "y", **asks))
     assert group(member("a", "x")) is None
+
+
+def test_a_strategy_alone_makes_no_group() -> None:
+    assert group(member("a", "x", **{STRATEGY: "Balanced"})) is None
 
 
 def test_such_a_pod_without_a_controller_is_alone() -> None:

@@ -1,0 +1,206 @@
+"""The leader and gangs that PodGroups of Kubernetes itself define: admitted by the webhook, placed by the leader."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from tests.builders.clusters import machine, put
+from tests.builders.native_pod_groups import gated_in_group, in_group, native_pod_group
+from tests.builders.pods import SINGLE, created, plain
+from tests.builders.topologies import topology
+from tests.unit.controllers.leader import Leader
+from webhook.admission.pod.mutation import mutate_pod
+from webhook.model.names import (
+    KAI_TOPOLOGY,
+    MIN_MEMBER,
+    NUMA_TOPOLOGY_SPEC,
+    PLACEMENT,
+    POD_GROUP_NAME,
+    SCHEDULING_GROUP,
+)
+from webhook.model.rules import Rules
+
+RACK = "example.com/rack"
+# rack r1 ── n0 [16]  n1 [16]      [free cpus per NUMA node]
+# rack r2 ── n2 [16]
+RACKS = (
+    *machine(name="n0", free=[16], labels={RACK: "r1"}),
+    *machine(name="n1", free=[16], labels={RACK: "r1"}),
+    *machine(name="n2", free=[16], labels={RACK: "r2"}),
+    topology(labels=[RACK]),
+)
+NUMA = {NUMA_TOPOLOGY_SPEC: SINGLE}
+
+
+def leader(*objects: Mapping[str, Any]) -> Leader:
+    return Leader(*RACKS, *objects)
+
+
+def cycle(it: Leader) -> None:
+    asyncio.run(it.cycle())
+
+
+def text_of(it: Leader, name: str) -> str:
+    raw = it.api.pods[f"default/{name}"]
+    return str(raw["metadata"]["annotations"].get(PLACEMENT, ""))
+
+
+def why(it: Leader) -> set[str]:
+    """What was found of the gangs. A second cycle sees those that the writes of the first one postponed."""
+    reported: list[str] = []
+    it.controller.gang_examined.subscribe(lambda gang, text: reported.append(text))
+    for _ in range(2):
+        it.controller._changed()
+        cycle(it)
+    return set(reported)
+
+
+def test_a_pod_of_a_constrained_or_unknown_group_is_marked_and_gated() -> None:
+    it = leader(native_pod_group(name="racks", minimum=2, level=RACK), native_pod_group(name="free", minimum=2))
+    for group, managed in (("racks", True), ("unknown", True), ("free", False)):
+        decided = mutate_pod(in_group(group), it.cache.snapshot(), Rules())
+        assert decided.gated is managed
+        annotations = decided.mutated["metadata"].get("annotations") or {}
+        assert annotations.get(SCHEDULING_GROUP) == (group if managed else None)
+        # A later webhook changed the pod: the second pass comes to the same.
+        assert mutate_pod(decided.mutated, it.cache.snapshot(), Rules()).mutated == decided.mutated
+
+
+def test_a_pod_that_requests_numa_nodes_is_a_member_of_any_group() -> None:
+    it = leader(native_pod_group(name="free", minimum=2))
+    decided = mutate_pod(in_group("free", annotations=NUMA), it.cache.snapshot(), Rules())
+    assert decided.gated
+    assert decided.mutated["metadata"]["annotations"][SCHEDULING_GROUP] == "free"
+
+
+def test_where_groups_are_not_served_nothing_changes() -> None:
+    it = leader()
+    assert mutate_pod(in_group(), it.cache.snapshot(), Rules()).mutated == in_group()
+    alone = mutate_pod(in_group(annotations=NUMA), it.cache.snapshot(), Rules()).mutated
+    assert SCHEDULING_GROUP not in alone["metadata"]["annotations"]
+
+
+def test_pods_of_other_schedulers_are_left_alone() -> None:
+    it = leader(native_pod_group(minimum=2, level=RACK))
+    raw = in_group(schedulerName="other")
+    assert mutate_pod(raw, it.cache.snapshot(), Rules()).mutated == raw
+
+
+def test_the_members_start_together_in_one_domain_once_min_count_are_there() -> None:
+    it = leader(native_pod_group(minimum=2, level=RACK))
+    it.api.has(gated_in_group(name="a", cpu=16, annotations=NUMA))
+    assert why(it) == {"waiting: group g: 1 of the 2 pods that must start together are there"}
+    it.api.has(gated_in_group(name="b", cpu=16, annotations=NUMA))
+    cycle(it)
+    assert set(it.nodes().values()) == {"n0", "n1"}
+    annotations = it.api.pods["default/a"]["metadata"]["annotations"]
+    assert (annotations[KAI_TOPOLOGY], annotations[MIN_MEMBER]) == ("network", "2")
+
+
+def test_pods_that_come_before_their_group_wait_for_it() -> None:
+    it = leader()
+    it.cache.native_groups.is_served = lambda: True
+    it.api.has(*(gated_in_group(name=name, cpu=16) for name in ("a", "b")))
+    (text,) = why(it)
+    assert 'spec.schedulingGroup.podGroupName: There is no PodGroup "g"' in text
+    assert it.waiting() == {"a", "b"}
+    put(it.cache, native_pod_group(minimum=2, level=RACK))
+    cycle(it)
+    assert it.waiting() == set()
+
+
+def test_pods_are_ungated_if_their_group_turns_out_to_request_nothing() -> None:
+    it = leader(native_pod_group(minimum=2))
+    it.api.has(gated_in_group(name="a"), gated_in_group(name="b", annotations=NUMA))
+    cycle(it)
+    assert it.waiting() == {"b"}  # it requests NUMA nodes, and its gang needs another one
+    assert SCHEDULING_GROUP not in it.api.pods["default/a"]["metadata"]["annotations"]
+    assert "nodeAffinity" not in str(it.api.pods["default/a"]["spec"])
+
+
+def test_a_group_and_a_gang_of_the_same_name_are_two() -> None:
+    it = leader(native_pod_group(minimum=2, level=RACK))
+    it.api.has(
+        gated_in_group(name="a"),
+        created(name="b", group="g", annotations={MIN_MEMBER: "2"}, schedulingGates=plain_gates()),
+    )
+    cycle(it)
+    assert it.waiting() == {"a", "b"}
+
+
+def plain_gates() -> list[dict[str, str]]:
+    return [{"name": "topology-webhook.dev/placement"}]
+
+
+def test_the_fault_of_one_group_is_its_own() -> None:
+    it = leader(
+        native_pod_group(name="huge", minimum=2**31 - 1, level=RACK),
+        native_pod_group(name="odd", minimum=1, level="example.com/none"),
+        native_pod_group(name="good", minimum=1, level=RACK),
+    )
+    it.api.has(*(gated_in_group(name, name=f"{name}-0") for name in ("huge", "odd", "good")))
+    texts = why(it)
+    assert it.waiting() == {"huge-0", "odd-0"}
+    assert any("PodGroup huge: spec.schedulingPolicy.gang.minCount: 2147483647 is not a number" in one for one in texts)
+    assert any('"example.com/none" is a level of no Topology' in one for one in texts)
+
+
+def test_a_group_that_is_replaced_with_another_min_count_starts_by_that() -> None:
+    it = leader(native_pod_group(minimum=3, level=RACK))
+    it.api.has(*(gated_in_group(name=name, cpu=16) for name in ("a", "b")))
+    cycle(it)
+    assert it.waiting() == {"a", "b"}
+    put(it.cache, native_pod_group(minimum=2, level=RACK))
+    cycle(it)
+    assert it.waiting() == set()
+
+
+def test_deleting_a_group_leaves_its_running_members_and_later_ones_wait() -> None:
+    it = leader(native_pod_group(minimum=1, level=RACK))
+    it.api.has(gated_in_group(name="a", cpu=16))
+    cycle(it)
+    assert it.waiting() == set()
+    it.cache.native_groups.feed.delete("default/g")
+    it.api.has(gated_in_group(name="b", cpu=16))
+    (text,) = why(it)
+    assert "There is no PodGroup" in text
+    put(it.cache, native_pod_group(minimum=2, level=RACK))
+    cycle(it)
+    racks = {"n0": "r1", "n1": "r1", "n2": "r2"}
+    assert len({racks[node] for node in it.nodes().values()}) == 1
+
+
+def test_a_pod_that_names_another_gang_beside_its_group_waits_alone() -> None:
+    it = leader(native_pod_group(minimum=1, level=RACK))
+    it.api.has(gated_in_group(name="a", annotations={POD_GROUP_NAME: "other"}), gated_in_group(name="b"))
+    cycle(it)
+    assert it.waiting() == {"a"}
+
+
+def test_the_groups_own_priority_decides_the_order() -> None:
+    it = leader(
+        native_pod_group(name="low", minimum=2, level=RACK),
+        native_pod_group(name="high", minimum=2, level=RACK, priority=9),
+    )
+    it.api.has(
+        *(
+            gated_in_group(g, name=f"{g}-{n}", cpu=16, second=second)
+            for n in "ab"
+            for second, g in enumerate(("low", "high"))
+        )
+    )
+    cycle(it)
+    assert it.waiting() == {"low-a", "low-b"}
+
+
+def test_a_mark_without_the_field_is_no_membership() -> None:
+    it = leader(native_pod_group(minimum=2, level=RACK))
+    it.api.has(plain_marked())
+    cycle(it)
+    assert it.waiting() == set()
+
+
+def plain_marked() -> dict[str, Any]:
+    raw = created(name="a", annotations={SCHEDULING_GROUP: "g"}, numa=None, schedulingGates=plain_gates())
+    assert plain()["spec"].get("schedulingGroup") is None
+    return raw

@@ -1,0 +1,106 @@
+"""A gang whose PodGroup a user wrote, in the engine's terms (see `webhook.model.kai_pod_group`).
+
+1. Each subgroup without children is a subgroup of the engine: its waiting members as sets of equal pods, and its
+   running ones, which hold the others to their domain.
+2. A subgroup with children is one around theirs. Running members below it hold it, too, even if none of them waits.
+3. If every subgroup has started, one further member is enough to go on.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+
+from webhook.controllers.placement.gang_anchor import Anchors, Unknown
+from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.controllers.placement.pod_group_members import assigned_by_subgroup, by_subgroup
+from webhook.controllers.placement.pod_sets import Assembled, in_their_domain, preferring, ranks_of
+from webhook.engine.gang.gang_spec import ANYWHERE, Constraint, Gang, Member, PodSet
+from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.engine.topology.tree import TopologyTree
+from webhook.model.kai_pod_group import KAIPodGroup, SubGroup
+from webhook.model.membership import AssignedMember
+from webhook.model.topology import Topology
+from webhook.model.workload.strategy import most_named
+
+
+class _UnknownError(Exception):
+    """The domain of running members is unknown."""
+
+
+class PodGroupAssembly:
+    """Assembles one gang. Its members are in subgroups that exist. Raises UserError."""
+
+    def __init__(
+        self,
+        members: Sequence[GatedPod],
+        topology: Topology,
+        assigned_members: Mapping[str, AssignedMember],
+        group: KAIPodGroup,
+    ) -> None:
+        self._topology = topology
+        self._group = group
+        self._members = by_subgroup(members)
+        self._assigned = assigned_by_subgroup(assigned_members.values())
+        self._any = members[0]
+        self._ranks = ranks_of(members, tuple(assigned_members.values()))
+        leaves = [part for part in group.whole.all() if not part.parts]
+        self._needed = {part.name: self._still_needed(part) for part in leaves}
+
+    def run(self, snapshot: Snapshot, tree: TopologyTree, *, largest_first: bool = False) -> Assembled | Unknown:
+        """The gang, of which each subgroup has its minimum or none is assigned; or why its domain is unknown."""
+        anchors = Anchors(tree, snapshot.node_arrays)
+        needed = dict(self._needed)
+        if not any(needed.values()):
+            waiting = sorted(self._members, key=lambda name: len(self._members[name]), reverse=largest_first)
+            needed[waiting[0]] = 1  # step 3
+        whole = self._constraint(self._group.whole)
+        everyone = [member for members in self._assigned.values() for member in members]
+        within = anchors.of(everyone, whole.required) if whole.required else None
+        if isinstance(within, Unknown):
+            return within
+        try:
+            gang = self._gang(self._group.whole, ANYWHERE, anchors, needed, largest_first=largest_first)
+        except _UnknownError as error:
+            return Unknown(str(error))
+        strategy = most_named(gated.pod.annotations for members in self._members.values() for gated in members)
+        return Assembled(replace(gang, strategy=strategy), within)
+
+    def _still_needed(self, part: SubGroup) -> int:
+        """How many of a subgroup's waiting members must be assigned together."""
+        missing = part.minimum - len(self._assigned.get(part.name, ()))
+        return max(0, min(missing, len(self._members.get(part.name, ()))))
+
+    def _gang(
+        self, part: SubGroup, above: Constraint, anchors: Anchors, needed: Mapping[str, int], *, largest_first: bool
+    ) -> Gang:
+        own = self._constraint(part)
+        bound = own.within(above.bound)
+        if part.parts:
+            below = tuple(self._gang(each, bound, anchors, needed, largest_first=largest_first) for each in part.parts)
+            return Gang(part.name, own, (), tuple(each for each in below if each.all_sets()))
+        running = in_their_domain(self._assigned.get(part.name, ()), bound.required or None, anchors)
+        if isinstance(running, Unknown):
+            raise _UnknownError(running.why)
+        return Gang(part.name, own, tuple(self._sets(part, running, needed[part.name], largest_first=largest_first)))
+
+    def _sets(
+        self, part: SubGroup, running: tuple[tuple[int, str], ...], minimum: int, *, largest_first: bool
+    ) -> list[PodSet]:
+        """Step 1: sets of equal pods; small ones count first, so that a leader is not left behind."""
+        equal: dict[Hashable, list[GatedPod]] = {}
+        for gated in sorted(self._members.get(part.name, ()), key=lambda gated: self._ranks[gated.key]):
+            equal.setdefault(gated.signature, []).append(gated)
+        if not equal and running:
+            return [PodSet(part.name, self._any.pod, self._any.intent, (), 0, None, running)]  # step 2
+        sets: list[PodSet] = []
+        for members in sorted(equal.values(), key=len, reverse=largest_first):
+            here = min(len(members), minimum)
+            minimum -= here
+            first, named = members[0], tuple(Member(gated.pod.name, self._ranks[gated.key]) for gated in members)
+            name = f"{part.name or self._group.name}" if len(equal) == 1 else first.pod.name
+            held = () if sets else running
+            sets.append(PodSet(name, first.pod, first.intent, named, here, None, held, preferring(members)))
+        return sets
+
+    def _constraint(self, part: SubGroup) -> Constraint:
+        levels = part.resolve(self._topology) if part.required or part.preferred else None
+        return ANYWHERE if levels is None else Constraint.of(levels)
