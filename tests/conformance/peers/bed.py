@@ -195,8 +195,8 @@ def preferred(level: str) -> dict[str, str]:
     return {"kai.scheduler/topology": TOPOLOGY, "kai.scheduler/topology-preferred-placement": level}
 
 
-def segments(size: int | None, required_level: str = "", preferred_level: str = "") -> dict[str, str]:
-    """Segments of so many pods, each within one domain."""
+def segments(size: int | str | None, required_level: str = "", preferred_level: str = "") -> dict[str, str]:
+    """Segments of so many pods, each within one domain. size: for several layers a list, as is the level."""
     wishes = {
         "kai.scheduler/topology": TOPOLOGY,
         "kai.scheduler/segment-size": "" if size is None else str(size),

@@ -2,7 +2,8 @@
 
 levels: node labels, coarse to fine. nodes: name -> `in`: its value at each level, `free`: allocatable, and `labels`,
 `taints`, `cordoned`, `unready`. pods: others that are there. A set of pods has `count` and `takes`; `required`,
-`preferred` and `segments` [size, level]; `selector`, `tolerations`, `affinity`; `theirs`: domain or node -> pods.
+`preferred` and `segments` [size, level], or a list of these from coarse to fine; `selector`, `tolerations`, `affinity`;
+`theirs`: domain or node -> pods.
 No `theirs` anywhere: the peer places nothing. `ours`: why that differs here.
 
 - kueue.jsonl: `sets` of one workload, bound `together` if they are a group; `running`: pod -> node of those that run.
@@ -83,13 +84,19 @@ def sets_of(row: Row) -> list[Row]:
     return list(row["sets"] if "sets" in row else below(row["group"]))
 
 
+def layers_of(each: Row) -> list[tuple[int | None, str]]:
+    """(size, level) of each layer of a set's segments, from coarse to fine; without a size there are none."""
+    segments = each.get("segments") or []
+    layers = segments if segments and isinstance(segments[0], list) else [segments] * bool(segments)
+    return [(size, level) for size, level in layers]
+
+
 def in_words(row: Row) -> str:
     """The request as a short text."""
     parts = []
     for each in sets_of(row):
         levels = [f"{wish} {each[wish].rpartition('/')[2]}" for wish in ("required", "preferred") if wish in each]
-        if "segments" in each:
-            levels.append(f"{each['segments'][0]} in {each['segments'][1].rpartition('/')[2]}")
+        levels += [f"{size} in {level.rpartition('/')[2]}" for size, level in layers_of(each)]
         parts.append(" ".join([str(each["count"]), *levels]))
     return " + ".join(parts)
 

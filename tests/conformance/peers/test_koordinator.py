@@ -31,6 +31,15 @@ def test_of_twenty_pods_in_multiples_of_eight_a_block_all_go() -> None:
     assert answer.per("block") == {"s1/b1": 12, "s1/b2": 8}
 
 
+# Twelve a spine, six a block and three a host: the per-layer multiples of one gang.
+def test_multiples_of_each_layer_hold_together() -> None:
+    asked = required("spine") | segments("6,3", "block,hostname")
+    answer = Bed(SPINE, "spine", "block", "hostname").review(job(12, asked))
+    assert answer.per("block") == {"s1/b1": 6, "s1/b2": 6}
+    assert all(pods % 3 == 0 for pods in answer.per("node").values())
+    assert Bed(SPINE, "spine", "block", "hostname").review(job(18, asked)).verdict == "wait"
+
+
 # Each accelerator domain has one node. s1 ─┬─ b1 ── a1 [2]      s2 ─── b3 ─┬─ a3 [2]
 #                                           └─ b2 ── a2 [1]                 └─ a4 [2]
 LAYERS = {"s1": {"b1": {"a1": [2]}, "b2": {"a2": [1]}}, "s2": {"b3": {"a3": [2], "a4": [2]}}}

@@ -115,6 +115,56 @@ def test_no_more_racks_or_nodes_than_a_balanced_placement(
     assert len(answer.per("node")) <= most_nodes
 
 
+BALANCED = {"topology-webhook.dev/strategy": "Balanced"}
+
+
+# The assignments that the KEP gives for a balanced placement, blocks of racks of nodes each.
+@pytest.mark.parametrize(
+    ("blocks", "pods", "size", "counts"),
+    [
+        ([[[15], [15]]], 25, 1, [13, 12]),
+        ([[[15, 13, 10]]], 23, 1, [12, 11, 0]),
+        ([[[20, 10], [15, 15]]], 22, 1, [0, 0, 11, 11]),
+        ([[[20, 10], [15, 15]]], 20, 1, [20, 0, 0, 0]),
+        ([[[10, 5], [5, 5, 5]]], 15, 1, [0, 0, 5, 5, 5]),
+        ([[[15], [15]], [[15, 15]]], 25, 1, [0, 0, 13, 12]),
+        ([[[15], [15], [15, 15]]], 25, 5, [0, 0, 15, 10]),
+    ],
+)
+def test_balanced_gives_the_counts_of_a_balanced_placement(
+    blocks: list[list[list[int]]], pods: int, size: int, counts: list[int]
+) -> None:
+    tree: Tree = {
+        f"b{block}": {f"r{number}": nodes for number, nodes in enumerate(racks)} for block, racks in enumerate(blocks)
+    }
+    asked = preferred("rack") | BALANCED | (segments(size, "hostname") if size > 1 else {})
+    answer = Bed(tree, "block", "rack", "hostname").review(job(pods, asked))
+    assert [answer.per("node").get(f"n{node}", 0) for node in range(len(counts))] == counts
+
+
+# block ─┬─ r1 ── n0 [8]  n1 [8]
+#        └─ r2 ── n2 [8]  n3 [8]
+@pytest.mark.parametrize(
+    ("asked", "counts"),
+    [
+        (required("block"), [4, 8, 8]),
+        (required("block") | BALANCED, [5, 5, 5, 5]),
+        (required("block") | segments(4, "rack"), [4, 8, 8]),
+        (required("block") | segments(4, "rack") | BALANCED, [6, 6, 8]),
+    ],
+)
+def test_counts_are_even_at_the_segments_level_and_below(asked: dict[str, str], counts: list[int]) -> None:
+    bed = Bed({"b": {"r1": [8, 8], "r2": [8, 8]}}, "block", "rack", "hostname")
+    assert sorted(bed.review(job(20, asked)).per("node").values()) == counts
+
+
+def test_leader_and_workers_are_balanced_by_themselves() -> None:
+    bed = Bed({"b": {"r1": [10, 10]}}, "block", "rack", "hostname")
+    asked = required("rack") | BALANCED
+    answer = bed.review(training("PyTorchJob", asked, Master=(1, template()), Worker=(12, template(takes=1))))
+    assert sorted(answer.per("node").values()) == [6, 7]
+
+
 def test_a_block_in_which_one_rack_holds_all_is_preferred() -> None:
     tree = {"b1": {"r1": [15], "r2": [15]}, "b2": {"r1": [15, 15]}}
     assert Bed(tree, "block", "rack", "hostname").review(job(25, preferred("rack"))).per("rack") == {"b2/r1": 25}
@@ -123,9 +173,10 @@ def test_a_block_in_which_one_rack_holds_all_is_preferred() -> None:
 # block ─┬─ rack-1 ── 4 nodes [8]
 #        └─ rack-2 ── 4 nodes [8]         twice
 def test_slices_of_slices_fill_a_block() -> None:
-    """The outer slices of 32 pods in a block follow from the required block; the inner ones are segments."""
+    """Slices of 32 pods in a block, and in each of them slices of 16 in a rack: segments inside segments."""
     tree = {block: {"r1": [8] * 4, "r2": [8] * 4} for block in ("b1", "b2")}
-    answer = Bed(tree, "block", "rack", "hostname").review(job(64, required("block") | segments(16, "rack")))
+    layers = segments("32,16", "block,rack")
+    answer = Bed(tree, "block", "rack", "hostname").review(job(64, required("block") | layers))
     assert (len(answer.per("block")), list(answer.per("rack").values())) == (1, [32, 32])
     assert list(answer.per("node").values()) == [8] * 8
     assert len(answer.segments("rack", 16)) == 4

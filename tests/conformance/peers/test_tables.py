@@ -20,6 +20,7 @@ from tests.conformance.peers.tables import (
     in_words,
     is_placed,
     is_together,
+    layers_of,
     objects,
     overfull,
     rows,
@@ -38,7 +39,7 @@ from webhook.model.pod import Pod
 from webhook.model.resident import ResidentPod
 
 # Most others are as near together on other nodes: the rule among equals is another, and pods are not balanced.
-FLOORS: Final = {"kueue": 98, "kai": 29}
+FLOORS: Final = {"kueue": 105, "kai": 29}
 
 Assignments = dict[str, dict[str, str]]
 """Set -> pod, in order of rank -> node; empty if there is no place."""
@@ -110,11 +111,9 @@ def _faults(row: Row, found: Assignments) -> list[str]:
             faults += [f"{node} lacks {key}" for node in fresh.values() if labels[node].get(key) != value]
         if each.get("required") and not is_together(row, nodes, each["required"]):
             faults.append(f"{each['name']} is not in one {each['required']}")
-        if size := (each.get("segments") or [None])[0]:
-            parts = [nodes[start : start + size] for start in range(0, len(nodes), size)]
-            faults += [
-                f"a segment is torn: {part}" for part in parts if not is_together(row, part, each["segments"][1])
-            ]
+        for size, level in layers_of(each):
+            parts = [nodes[start : start + size] for start in range(0, len(nodes), size)] if size else []
+            faults += [f"a segment is torn: {part}" for part in parts if not is_together(row, part, level)]
     everyone = [node for pods in found.values() for node in pods.values()]
     required = {each.get("required") for each in sets_of(row)} if row.get("together") else set()
     faults += [f"not all are in one {level}" for level in required if level and not is_together(row, everyone, level)]
@@ -189,11 +188,12 @@ def _asked(each: Row) -> dict[str, str]:
 
 
 def _segments(each: Row) -> dict[str, str]:
-    if "segments" not in each:
+    layers = layers_of(each)
+    if not layers:
         return {}
-    size, level = each["segments"]
-    sized = {} if size is None else {"kai.scheduler/segment-size": str(size)}
-    return sized | {"kai.scheduler/segment-topology-required-placement": level}
+    sizes = ",".join(str(size) for size, _ in layers if size is not None)
+    sized = {"kai.scheduler/segment-size": sizes} if sizes else {}
+    return sized | {"kai.scheduler/segment-topology-required-placement": ",".join(level for _, level in layers)}
 
 
 def _template(each: Row, annotations: dict[str, str]) -> Raw:

@@ -1,12 +1,14 @@
 """A gang divided into slices that are placed one by one: pods of one class under the same constraints.
 
 1. Pod sets whose pods have the same request are of one class.
-2. Members of a segment that already runs in part are a slice of their own: they belong beside its running members.
+2. Members of a segment that already runs in part are a slice of their own: they belong beside its running members. If
+   it consists of smaller segments, the same holds for each of these.
 3. The rest of the pod set is another slice.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -100,28 +102,43 @@ def _pod_slices(podset: PodSet, cutter: _Cutter) -> list[PodSlice]:
     if podset.segments is None or not podset.running:
         running = cutter.running([name for _, name in podset.running])
         return [PodSlice(podset, pod_class, everyone, podset.minimum, ANYWHERE, podset.segments, running)]
-    number_of = podset.segments.number_of
-    begun: dict[int, list[str]] = {}
-    for rank, name in podset.running:
-        begun.setdefault(number_of(rank), []).append(name)
-    members: dict[int, list[int]] = {}
-    for index, member in enumerate(podset.members):
-        members.setdefault(number_of(member.rank), []).append(index)
     pod_slices = []
     minimum = podset.minimum
-    for segment, names in sorted(begun.items()):
-        beside = np.array(members.get(segment, ()), dtype=np.int64)
-        if len(beside):
-            needed = min(len(beside), minimum)
-            minimum -= needed
-            pod_slices.append(
-                PodSlice(podset, pod_class, beside, needed, podset.segments.constraint, None, cutter.running(names))
-            )
-    rest = everyone[[number_of(member.rank) not in begun for member in podset.members]]
-    if len(rest):
-        running = cutter.running([name for _, name in podset.running])
-        pod_slices.append(PodSlice(podset, pod_class, rest, minimum, ANYWHERE, podset.segments, running))
+    for part in _parts(podset, _Part(everyone.tolist(), ANYWHERE, podset.segments, podset.running)):
+        needed = min(len(part.members), minimum)
+        minimum -= needed
+        running = cutter.running([name for _, name in part.running])
+        members = np.array(part.members, dtype=np.int64)
+        pod_slices.append(PodSlice(podset, pod_class, members, needed, part.constraint, part.segments, running))
     return pod_slices
+
+
+class _Part(NamedTuple):
+    """Members of a pod set under one constraint."""
+
+    members: list[int]
+    constraint: Constraint
+    segments: Segments | None
+    running: Sequence[tuple[int, str]]
+
+
+def _parts(podset: PodSet, part: _Part) -> Iterator[_Part]:
+    """Steps 2 and 3 for the members of a part: those of segments that run in part first."""
+    segments = part.segments
+    if segments is None:
+        yield part
+        return
+    begun: dict[int, list[tuple[int, str]]] = {}
+    for rank, name in part.running:
+        begun.setdefault(segments.number_of(rank), []).append((rank, name))
+    waiting: dict[int, list[int]] = {}
+    for index in part.members:
+        waiting.setdefault(segments.number_of(podset.members[index].rank), []).append(index)
+    for number, running in sorted(begun.items()):
+        if members := waiting.get(number):
+            yield from _parts(podset, _Part(members, segments.constraint, segments.inner, running))
+    if rest := [index for number, members in waiting.items() if number not in begun for index in members]:
+        yield part._replace(members=rest)
 
 
 def _asks_the_same(one: PodSet, other: PodSet) -> bool:

@@ -1,6 +1,8 @@
 """Which segment a member is in, as its workload says, and where that goes on when the group has begun."""
 
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,6 +25,7 @@ from webhook.model.names import (
     KAI_TOPOLOGY,
     LWS_GROUP_INDEX,
     LWS_WORKER_INDEX,
+    POD_GROUP_NAME,
 )
 from webhook.model.owner_chain import OwnerChain
 
@@ -148,6 +151,38 @@ def test_and_so_does_a_leader_or_worker_of_a_set() -> None:
         }
         found = rack_of_each([pods[anew]], [1, 1, 9], others)
         assert found == {pods[anew].pod.name: nodes[anew].replace("n", "rack-")}
+
+
+def of_nested(index: int) -> GatedPod:
+    """A bare pod of a gang with four pods a zone and two a rack."""
+    raw = gated(name=f"w-{index}", cpu="1")
+    layers = {KAI_SEGMENT_SIZE: "4,2", KAI_SEGMENT_REQUIRED_PLACEMENT: f"{LEVELS[0]},{LEVELS[1]}"}
+    raw["metadata"]["annotations"] = {POD_GROUP_NAME: "g", KAI_TOPOLOGY: TOPOLOGY.name, **layers}
+    return GatedPod.from_object(raw)
+
+
+@pytest.mark.parametrize(
+    ("assigned_nodes", "rooms", "found"),
+    [
+        # Nobody runs: pairs go to racks that hold them.
+        ({}, [1, 2, 3], {"w-0": "rack-1", "w-1": "rack-1", "w-2": "rack-2", "w-3": "rack-2"}),
+        # One of a pair is made again: it goes to the rack of the other one, or waits.
+        ({0: "n0", 2: "n1", 3: "n1"}, [1, 4, 4], {"w-1": "rack-0"}),
+        ({0: "n0", 2: "n1", 3: "n1"}, [0, 4, 4], {}),
+        # The node of the other pair is gone, but its zone is recorded.
+        ({0: "gone", 1: "gone"}, [1, 1, 2], {"w-2": "rack-2", "w-3": "rack-2"}),
+    ],
+)
+def test_members_of_segments_in_segments_join_the_smallest_that_has_begun(
+    assigned_nodes: dict[int, str], rooms: list[int], found: dict[str, str]
+) -> None:
+    record = json.dumps(dict(zip(LEVELS, ("zone-a", "rack-9"), strict=True)))
+    others = {
+        f"default/w-{index}": replace(seat(node, of_nested(index)), domain=record)
+        for index, node in assigned_nodes.items()
+    }
+    members = [of_nested(index) for index in range(4) if index not in assigned_nodes]
+    assert rack_of_each(members, rooms, others) == found
 
 
 def of_roles_with_a_level_each() -> dict[str, GatedPod]:
