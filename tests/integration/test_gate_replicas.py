@@ -40,6 +40,7 @@ def test_when_the_leader_is_killed_the_next_one_fences_its_pods_and_goes_on(
     leader.start_again()
 
 
+@pytest.mark.long
 def test_when_the_next_leader_dies_as_soon_as_it_leads_the_third_one_goes_on(
     known: Callable[..., None], pods: Pods, control_plane: ControlPlane, webhook: LocalWebhook
 ) -> None:

@@ -9,8 +9,10 @@
    hint until the node's NRT includes it.
 5. The prediction may need NUMA nodes that the hint of another assigned, unbound pod holds. Then the other pod is bound
    first, so a hint in a pod is never given to a second pod. This is safe even if the leader dies and another replica
-   binds the first pod. An assigned pod that the scheduler could not bind loses its hint (see
-   `controllers.unbindable_pods`): no pod waits for it, and if it is bound after all, it gets what is free then.
+   binds the first pod. A pod that gets what its own hint names waits for no other: if others were bound without us, not
+   all hints may fit, and each pod would wait for the next. An assigned pod that the scheduler could not bind loses its
+   hint (see `controllers.unbindable_pods`): no pod waits for it, and if it is bound after all, it gets what is free
+   then.
 
 The result goes into the Binding's annotations. The API server writes them into the pod when it binds the pod.
 Source: kubernetes pkg/registry/core/pod/storage (assignPod); koordinator apis/extension/numa_aware.go.
@@ -20,8 +22,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
+from webhook.admission.binding.recent_bindings import Recent, RecentBindings
+from webhook.admission.binding.shortage import shortage
 from webhook.admission.patch import Operation, Patch
 from webhook.admission.pod import placement_text
 from webhook.admission.pod.placement_text import FOR_A_NODE, annotated
@@ -40,8 +42,7 @@ from webhook.model.intent import NO_INTENT, NUMAIntent, parse_numa_intent
 from webhook.model.names import NUMA_HINT, PLACEMENT, RESOURCE_STATUS
 from webhook.model.pod import Pod
 from webhook.model.pod_signature import pod_signature
-from webhook.model.policy import NUMAPolicy, Scope
-from webhook.model.resources import format_amount
+from webhook.model.policy import NUMAPolicy
 from webhook.model.rules import Rules
 
 
@@ -142,11 +143,12 @@ def guard(
     kubelet_admission: KubeletAdmission | None,
     rules: Rules,
     assumed: NUMANodeAmounts | None = None,
+    recent: RecentBindings | None = None,
 ) -> Given | Refusal | Pass:
     """Decide on the binding of a pod to `node`.
 
     kubelet_admission: the node as the pod will find it; None if the node is not known. assumed: what is already assumed
-    for this pod there, if that is newer than the pod's hint.
+    for this pod there, if that is newer than the pod's hint. recent: earlier results with the same rules.
     """
     if reason := why_unmanaged(raw, rules):
         return Pass(f"unmanaged: {reason}")
@@ -163,32 +165,66 @@ def guard(
         assumed = hint.numa_nodes if hint.reserved else None
     if kubelet_admission is None:
         return _on_unknown_node(node, intent)
-    how_chosen = _how_chosen(raw, hint)
-    snapshot = kubelet_admission.assumed_snapshot()
-    if assumed is not None and not is_free(snapshot, assumed):
-        assumed = None
+    unknowing = _was_assigned_unknowing(hint, intent)
+    own: dict[str, Any] = {
+        "node": node,
+        "how_chosen": _how_chosen(raw, hint),
+        "was_hinted": hint is not None and bool(hint.numa_nodes),
+        "placement": _placement(raw),
+    }
+    key = None if recent is None else (kubelet_admission.key, signature, unknowing, repr(assumed))
+    found = None if recent is None else recent.get(key)
+    if found is None:
+        how = _decided(pod, intent, node, kubelet_admission, rules, assumed, unknowing=unknowing)
+        if not isinstance(how, Recent):
+            return replace(how, how_chosen=own["how_chosen"]) if isinstance(how, Given) else how
+        found = how
+        if recent is not None:
+            recent.put(key, found)
+    if found.held and (first := _holders(kubelet_admission, found.given.numa_nodes)):
+        message = f"{', '.join(sorted(first))} was placed before on the NUMA nodes of {node} that this pod would get"
+        return Refusal(message, "BindingInProgress", first)
+    return replace(found.given, **own)
+
+
+def _decided(
+    pod: Pod,
+    intent: NUMAIntent,
+    node: str,
+    kubelet_admission: KubeletAdmission,
+    rules: Rules,
+    reserved: NUMANodeAmounts | None,
+    *,
+    unknowing: bool,
+) -> Recent | Given | Refusal:
+    """A new decision. Given: what was reserved for the pod, where we choose. reserved: when the pod was assigned."""
+    snapshot, signature = kubelet_admission.assumed_snapshot(), pod_signature(pod, intent)
+    assumed = reserved if reserved is not None and is_free(snapshot, reserved) else None
     ours, policy = bool(ours_to_place(snapshot.node_arrays)[0]), intent.policy
     if ours and assumed:
-        return Given(node, assumed, pod.requests, policy, assumed, how_chosen, ours, signature=signature)
+        return Given(node, assumed, pod.requests, policy, assumed, chosen=ours, signature=signature)
     found = snapshot if ours else kubelet_admission.kubelet_snapshot()
     decision = decide(found, pod, intent, rules.engine)
-    if _was_assigned_unknowing(hint, intent) and decision.reason[0] in {Reason.POLICY_MISMATCH, Reason.UNKNOWN_POLICY}:
+    if unknowing and decision.reason[0] in {Reason.POLICY_MISMATCH, Reason.UNKNOWN_POLICY}:
         intent = replace(intent, policy=None)
         decision = decide(found, pod, intent, rules.engine)
     if not decision.fits[0]:
         return _refusal(node, decision)
     numa_nodes = decision.allocation(0)
-    if not is_free(snapshot, numa_nodes) and (first := _holders(kubelet_admission, numa_nodes)):
-        message = f"{', '.join(sorted(first))} was placed before on the NUMA nodes of {node} that this pod would get"
-        return Refusal(message, "BindingInProgress", first)
-    was_hinted = hint is not None and bool(hint.numa_nodes)
+    held = dict(numa_nodes) != dict(reserved or ()) and not is_free(snapshot, numa_nodes)
     exact = rules.engine.fidelity == "Kubelet"
     replayed = CERTAIN if ours else hint_certainty(kubelet_admission, of_pod(pod, intent), numa_nodes, exact=exact)
-    return Given(
-        *(node, numa_nodes, pod.requests, policy, assumed, how_chosen, ours, replayed, was_hinted),
-        placement=_placement(raw),
+    given = Given(
+        node,
+        numa_nodes,
+        pod.requests,
+        policy,
+        assumed,
+        chosen=ours,
+        hint_certainty=replayed,
         signature=signature,
     )
+    return Recent(given, held)
 
 
 def into_binding(binding: Mapping[str, Any], given: Given) -> tuple[Operation, ...]:
@@ -256,23 +292,5 @@ def _refusal(node: str, decision: Decision) -> Refusal:
     reason, sentence = decision.explain(0)
     if reason is not Reason.NO_SINGLE_NUMA_NODE:
         return Refusal(f"node {node} can no longer hold this pod: {sentence}", reason.code)
-    why = _shortage(decision) or sentence
+    why = shortage(decision) or sentence
     return Refusal(f"node {node} can no longer hold this pod on one NUMA node: {why}", reason.code)
-
-
-def _shortage(decision: Decision) -> str | None:
-    """The first resource that no NUMA node has enough of; None if only the combination is missing."""
-    snapshot, request = decision.snapshot, decision.request
-    node_arrays = snapshot.node_arrays
-    whole = node_arrays.scope[0] == Scope.POD or node_arrays.total[0] or node_arrays.policy[0] == NUMAPolicy.NONE
-    needs = request.node if whole else tuple(map(max, zip(*request.containers, strict=True)))
-    for name, row, need in zip(request.resources, request.rows, needs, strict=True):
-        free = snapshot.free(row)[:, 0] if row >= 0 else None
-        if free is None or need <= 0 or free.max() < 0:
-            continue
-        most = int(np.argmax(free))
-        if free[most] < need:
-            has = format_amount(name, int(free[most]))
-            numa_id = int(node_arrays.zone_ids[most, 0])
-            return f"needs {format_amount(name, need)} {name}, most free on one is {has} (NUMA {numa_id})"
-    return None

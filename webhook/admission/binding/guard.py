@@ -33,6 +33,7 @@ from typing import Any, Final
 from webhook.admission.binding.arrival_order import in_any_order, may_be_joined
 from webhook.admission.binding.decision import Given, Pass, Refusal, assigned_node, guard, into_binding
 from webhook.admission.binding.pod_lookup import Fetch, PodLookup
+from webhook.admission.binding.recent_bindings import RecentBindings
 from webhook.admission.binding.review_trust import FIRST_SECONDS, Doubts
 from webhook.admission.binding.waiting_reviews import WaitingReviews
 from webhook.admission.handler import NotNowError
@@ -61,8 +62,9 @@ _BINDING_IN_PROGRESS: Final = Refusal(
 # ample for that. The rest is for the response: a late one is worse than a refusal, because the API server then allows
 # the Binding as it was.
 _WAITED_SHARE: Final = 0.5
-# A waiting review is woken. Time alone can end its wait, too: a binding that never becomes visible.
-_CHECK_SECONDS: Final = 0.1
+# A waiting review is woken. Time alone can end its wait, too: a binding that never becomes visible. Each check costs a
+# decision, and in a burst hundreds of reviews wait.
+_CHECK_SECONDS: Final = 0.5
 
 
 # A Binding that is not visible by then was rejected later in the request, or the API server hangs: waiting longer keeps
@@ -110,6 +112,7 @@ class BindingGuard:
         self._assume_ttl = assume_ttl if doubts is None else FIRST_SECONDS
         self._on_refused = on_refused
         self._waiting = WaitingReviews()
+        self._recent = RecentBindings()
         cache.bound_or_gone.subscribe(self._waiting.bound_or_gone)
 
     async def handle(self, request: AdmissionRequest) -> Response:
@@ -171,7 +174,8 @@ class BindingGuard:
             return Allowed(decided=True, message=f"placed on {node} before")
         key, uid = f"{request.namespace}/{pod['metadata']['name']}", pod["metadata"].get("uid", "")
         kubelet_admission = self._cache.kubelet_admission(node, key)
-        verdict = guard(pod, node, kubelet_admission, self._rules, self._cache.assumed(key, uid, node))
+        assumed = self._cache.assumed(key, uid, node)
+        verdict = guard(pod, node, kubelet_admission, self._rules, assumed, self._recent)
         by_scheduler = request.user.username in self._rules.scheduler_users | self._rules.trusted_users
         if in_progress and not (isinstance(verdict, Given) and in_any_order(verdict, in_progress)):
             return _wait(in_progress)

@@ -19,6 +19,7 @@ from webhook.codec import dumps
 from webhook.model.admission_review import AdmissionRequest
 from webhook.model.membership import may_be_in_group
 from webhook.model.namespace import Namespace
+from webhook.model.native_pod_group import scheduling_group_of
 from webhook.model.topology import Topology
 
 # As many as there are recent decisions. An answer takes some kilobytes, its pod up to this.
@@ -29,8 +30,8 @@ _LEFT_OUT: Final = frozenset({"name", "generateName", "uid", "creationTimestamp"
 # Source: kubernetes plugin/pkg/admission/serviceaccount (ServiceAccountVolumeName, DefaultAPITokenMountPath).
 _TOKEN: Final = re.compile(r"kube-api-access-[a-z0-9]{5}")
 
-_Key = tuple[str, str, bytes]
-"""Namespace, user, pod."""
+RecentKey = tuple[str, str, bytes]
+"""What makes two reviews equal: namespace, user, pod."""
 _Basis = tuple[tuple[int, int], Mapping[str, Topology]]
 """Version of the nodes, topologies."""
 
@@ -48,15 +49,15 @@ class RecentAnswers:
 
     def __init__(self) -> None:
         self._basis: _Basis | None = None
-        self._answers: dict[_Key, _Answer] = {}
+        self._answers: dict[RecentKey, _Answer] = {}
 
-    def get(self, key: _Key | None, cluster_snapshot: ClusterSnapshot) -> Response | None:
+    def get(self, key: RecentKey | None, cluster_snapshot: ClusterSnapshot) -> Response | None:
         """The answer to an equal review, if the cluster has not changed since; else None."""
         if key is None or self._basis != _basis_of(cluster_snapshot) or (known := self._answers.get(key)) is None:
             return None
         return known.response if known.namespace == cluster_snapshot.namespaces.get(key[0]) else None
 
-    def put(self, key: _Key | None, cluster_snapshot: ClusterSnapshot, answer: Response) -> Response:
+    def put(self, key: RecentKey | None, cluster_snapshot: ClusterSnapshot, answer: Response) -> Response:
         """Keep an answer for equal reviews. Returns it, encoded."""
         if key is None or isinstance(answer, Denied):
             return answer
@@ -70,7 +71,7 @@ class RecentAnswers:
         return answer
 
 
-def key_of(request: AdmissionRequest) -> _Key | None:
+def key_of(request: AdmissionRequest) -> RecentKey | None:
     """What makes two reviews of created pods equal; None if the answer is not to be given again."""
     try:
         text = _text(request.object)
@@ -84,7 +85,7 @@ def key_of(request: AdmissionRequest) -> _Key | None:
 def _text(pod: Mapping[str, Any]) -> bytes | None:
     """The pod without what differs between equal pods; None for a gang member."""
     metadata = pod["metadata"]
-    if may_be_in_group(metadata.get("annotations") or {}):
+    if may_be_in_group(metadata.get("annotations") or {}) or scheduling_group_of(pod):
         return None
     applied = [one for one in metadata.get("managedFields") or () if one.get("operation") != "Update"]
     kept = {name: value for name, value in metadata.items() if name not in _LEFT_OUT}

@@ -124,7 +124,7 @@ def _still_waiting(raw: Mapping[str, Any] | None, gated: GatedPod) -> GatedPod |
     if not waits_for_us_alone(raw):
         return None
     try:
-        now = GatedPod.from_object(raw, gated.owner_chain)
+        now = GatedPod.from_object(raw, gated.owner_chain, gated.basis, reads_kueue=gated.reads_kueue)
     except UserError:
         return None
     return now if now.signature == gated.signature else None

@@ -2,22 +2,26 @@
 
 1. The owners of the gated pods are read in the background. A pod takes their annotations as soon as they are known (see
    `webhook.controllers.owner_chains`), and waits until then.
-2. A pod that is not managed, and one that requests nothing although its owners are known, is ungated.
-3. A pod that cannot be parsed waits and reports the fault.
-4. All others are ready, sorted by priority (highest first), then age (oldest first), then name.
+2. So it is with a PodGroup of Kubernetes itself (see `native_request`).
+3. A pod that is not managed, and one that requests nothing although its owners are known, is ungated.
+4. A pod that cannot be parsed waits and reports the fault.
+5. All others are ready, sorted by priority (highest first), then age (oldest first), then name.
 
 A fault with one pod affects only that pod.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from webhook.admission.pod.placement_text import waiting as waits
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.owner_chains import OwnerChains
 from webhook.controllers.placement.assignment import NoAssignment
 from webhook.controllers.placement.cycle import Cycle
 from webhook.controllers.placement.failure_handler import FailureHandler
-from webhook.controllers.placement.gated_pods import ASKS_FOR_NOTHING, GatedPod, GatedPods
+from webhook.controllers.placement.gated_pods import GatedPod, GatedPods
+from webhook.controllers.placement.native_request import GroupBasis
 from webhook.controllers.placement.pending_pods import PendingPods
 from webhook.controllers.placement.wait_reason import WaitReason
 from webhook.internal_errors import INTERNAL, Where, contained
@@ -27,8 +31,14 @@ class ReadyPods:
     """The gated pods, from their objects to those that are ready."""
 
     def __init__(
-        self, pods: GatedPods, owner_chains: OwnerChains, pending: PendingPods, failures: FailureHandler
+        self,
+        cache: ClusterCache,
+        pods: GatedPods,
+        owner_chains: OwnerChains,
+        pending: PendingPods,
+        failures: FailureHandler,
     ) -> None:
+        self._cache = cache
         self._pods = pods
         self._owner_chains = owner_chains
         self._pending = pending
@@ -37,8 +47,9 @@ class ReadyPods:
     def of(self, gated: Mapping[str, Mapping[str, Any]], cycle: Cycle) -> list[GatedPod]:
         """The ready ones of these gated pods (by namespace/name), in order."""
         self._pods.update(gated)
+        groups = self._cache.native_groups.by_key()
         self._owner_chains.want(self._pods.owners())
-        self._pods.take(self._owner_chains.get)
+        self._pods.take(self._owner_chains.get, partial(GroupBasis.of, groups, self._cache.topologies_by_name()))
         for key, (raw, why) in self._pods.unmanaged.items():
             with contained(Where.POD, pod=key):
                 self._failures.unmanaged(key, raw, why)
@@ -62,5 +73,5 @@ class ReadyPods:
                 self._failures.unassigned(gated, found, cycle)
             return False
         if not gated.asks:
-            self._failures.unmanaged(gated.key, gated.raw, ASKS_FOR_NOTHING)
+            self._failures.unmanaged(gated.key, gated.raw, gated.why_unasked)
         return gated.asks

@@ -183,6 +183,14 @@ def test_of_pods_placed_on_one_node_one_can_always_go() -> None:
     assert [first(node_of_four.binding_of(name)) for name in ("c", "d")] == [{"a", "b"}, {"a", "b"}]
 
 
+# n3 ── NUMA 0: 5 of 16 cpus are a pod's that was bound while no replica answered. Three more do not fit there.
+def test_pods_placed_on_one_numa_node_do_not_wait_for_each_other_when_a_stranger_took_of_it() -> None:
+    three = Assumed(("a", "5", 0), ("b", "5", 0), ("c", "5", 0))
+    three.ledger.put(Reservation.of("default/stranger", "n3", {0: {"cpu": 5000}}, {"cpu": 5000}))
+    assert [numa_of(three.binding_of(name)) for name in "abc"] == [0, 0, 0]
+    assert first(three.binding_of("other")) == {"a", "b", "c"}
+
+
 def test_a_pod_gets_what_no_placed_one_holds_though_another_was_replayed() -> None:
     assert numa_of(Assumed(("a", "9", 1)).binding_of("other")) == 0
 

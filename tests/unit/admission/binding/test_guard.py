@@ -289,6 +289,22 @@ async def test_a_binding_that_has_waited_for_half_of_its_time_is_refused_and_say
     assert cluster_snapshot.keeper.assumed_count == 0
 
 
+async def test_a_binding_that_waits_is_seldom_judged_again_while_nothing_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster_snapshot = OneNode(assigned("a", numa_id=0), assigned("b", numa_id=1))
+    for name in ("a", "b"):
+        cluster_snapshot.show_placed(name)
+    judged: list[str] = []
+    admission = cluster_snapshot.kubelet_admission
+
+    def noted(node: str, pod: str) -> KubeletAdmission | None:
+        judged.append(pod)
+        return admission(node, pod)
+
+    monkeypatch.setattr(cluster_snapshot, "kubelet_admission", noted)
+    assert isinstance(await cluster_snapshot.bind("b", seconds=1.2), Denied)  # it waits for half of this
+    assert len(judged) <= 3
+
+
 async def test_a_dry_run_takes_nothing() -> None:
     cluster_snapshot = OneNode(named("a"))
     assert numa_of(await cluster_snapshot.bind("a", dry_run=True)) == [0]

@@ -1,0 +1,76 @@
+"""The order of writes, and their limit."""
+
+import asyncio
+
+from webhook.controllers.placement.writes_in_flight import WritesInFlight
+
+
+class Api:
+    """Writes that end when they are told to."""
+
+    def __init__(self, at_a_time: int) -> None:
+        self.sent: list[str] = []
+        self.ended: list[str] = []
+        self.goes = asyncio.Event()
+        self._sent = asyncio.Semaphore(0)
+        self.writes = WritesInFlight(at_a_time, lambda uid, _: self.ended.append(uid), lambda *_: None)
+
+    def start(self, pod: str, node: str = "") -> None:
+        async def write() -> bool:
+            self.sent.append(pod)
+            self._sent.release()
+            await self.goes.wait()
+            return True
+
+        self.writes.start(pod, f"uid of {pod}", write, node=node)
+
+    async def has_sent(self, count: int) -> None:
+        for _ in range(count):
+            await self._sent.acquire()
+
+    async def settle(self) -> None:
+        self.goes.set()
+        await self.writes.settle()
+
+
+# Pods that come to one node one after the other wait for each other there: the kubelet's order counts.
+async def test_nodes_have_turns_and_the_order_on_each_stays() -> None:
+    api = Api(1)
+    for node in ("n0", "n1", "n2"):
+        for number in range(3):
+            api.start(f"{node}-{number}", node)
+    await api.settle()
+    assert api.sent == [f"n{node}-{number}" for number in range(3) for node in range(3)]
+
+
+async def test_no_more_writes_are_sent_than_the_limit_and_all_end() -> None:
+    api = Api(2)
+    for number in range(5):
+        api.start(f"p{number}")
+    await api.has_sent(2)
+    assert api.sent == ["p0", "p1"]
+    assert all(f"p{number}" in api.writes for number in range(5))
+    await api.settle()
+    assert api.ended == [f"uid of p{number}" for number in range(5)]
+    assert "p0" not in api.writes
+
+
+async def test_many_writes_are_too_many_to_start_others() -> None:
+    api = Api(1)
+    for number in range(16):
+        assert not api.writes.full
+        api.start(f"p{number}")
+    assert api.writes.full
+    await api.settle()
+    assert not api.writes.full
+
+
+async def test_a_cancelled_write_is_followed_by_none() -> None:
+    api = Api(1)
+    api.start("p0")
+    api.start("p1")
+    await api.has_sent(1)
+    api.writes.cancel()
+    await api.settle()
+    await asyncio.sleep(0)
+    assert (api.sent, "p1" in api.writes) == (["p0"], False)
