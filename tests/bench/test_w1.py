@@ -11,7 +11,7 @@ from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
 
 NODES = 5000
-BLOCKS = {"c": {0: 1, 50: 1}, "f": {0: 1, 50: 1, 90: 3}}
+BLOCKS = {"c": {0: 1, 50: 1}, "f": {0: 1, 50: 1, 90: 3}, "g": {0: 1, 50: 1}}
 
 
 def test_the_random_numbers_are_those_of_the_reference() -> None:

@@ -1,4 +1,4 @@
-"""The cluster and the six gangs of bench W1.
+"""The cluster and the seven gangs of bench W1.
 
 Nodes `node-i` with 96 CPU, 384Gi, 8 GPU, 110 pods; rack = i // 16, block = rack // 16. A pod asks for 12 CPU, 48Gi and
 1 GPU: eight slots a node. Slot s of node i is taken when splitmix64(0x57310000 + 8 i + s) % 100 < occupancy.
@@ -16,7 +16,7 @@ from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.model.intent import parse_numa_intent
 from webhook.model.topology import Level, Topology, TopologySource
 
-BLOCK, RACK = 1, 2
+BLOCK, RACK, HOST = 1, 2, 3
 SLOTS = 8
 GPU = "nvidia.com/gpu"
 TOPOLOGY = Topology(
@@ -35,6 +35,13 @@ class Request:
     segments: Segments | None = None
 
 
+# As f, in three layers.
+NESTED = Segments(
+    64,
+    Constraint(required=BLOCK),
+    0,
+    Segments(16, Constraint(required=RACK), 0, Segments(2, Constraint(required=HOST))),
+)
 REQUESTS = {
     "a": Request(64, Constraint(required=RACK)),
     "b": Request(2304, Constraint(preferred=RACK)),
@@ -42,6 +49,7 @@ REQUESTS = {
     "d": Request(2304, Constraint(required=RACK)),
     "e": Request(2000, Constraint()),
     "f": Request(256, Constraint(preferred=BLOCK), Segments(16, Constraint(required=RACK))),
+    "g": Request(256, Constraint(preferred=BLOCK), NESTED),
 }
 
 

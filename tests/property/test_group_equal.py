@@ -27,7 +27,7 @@ def check(tree: TopologyTree, slots: list[int], pods: EqualPods, plan: EqualPlan
     assigned = sum(amounts.values())
     if pods.segments is not None and pods.segments.constraint.required is not None:
         seats = [position for position in sorted(amounts) for _ in range(amounts[position])]
-        tail = plan.tail
+        tail = plan.tails[0] if plan.tails else None
         if tail is not None:
             seats.sort(key=lambda position: tail.start <= position < tail.stop)
         for start in range(0, assigned, pods.segments.size):

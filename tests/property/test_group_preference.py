@@ -74,8 +74,9 @@ def test_in_a_rack_the_least_preferred_node_is_preferred_as_much_as_can_be(
     assert min(liked[position] for position in nodes) == max(min(liked[one] for one in choice) for choice in choices)
 
 
+# With Balanced even counts come first.
 @settings(max_examples=400, deadline=None)
-@given(paths, free_slots, likings, st.integers(1, 9), st.sampled_from(GangStrategy))
+@given(paths, free_slots, likings, st.integers(1, 9), st.sampled_from([GangStrategy.BIN_PACK, GangStrategy.SPREAD]))
 def test_if_a_rack_has_only_preferred_nodes_for_the_group_it_gets_those(
     where: Paths, free: list[int], liked: list[int], count: int, strategy: GangStrategy
 ) -> None:
@@ -137,7 +138,7 @@ def test_a_group_that_prefers_nodes_is_placed_exactly_if_an_exhaustive_search_pl
     assert all(0 < amount <= slots[position] for position, amount in amounts.items())
     if cutting is not None and cutting.constraint.required is not None:
         seats = [position for position in sorted(amounts) for _ in range(amounts[position])]
-        tail = plan.tail
+        tail = plan.tails[0] if plan.tails else None
         if tail is not None:
             seats.sort(key=lambda position: tail.start <= position < tail.stop)
         level, start = cutting.constraint.required, 0

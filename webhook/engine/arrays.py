@@ -54,8 +54,10 @@ def largest_first(amounts: Amounts) -> Nodes:
 
 def amounts_at(plane: Amounts, nodes: Nodes) -> Amounts:
     """int64 [z, n], new: the amounts on some nodes (indexes), 0 where not listed. plane: int64 [z, N]."""
-    amounts = plane if len(nodes) == plane.shape[1] else plane.take(nodes, axis=1)
-    return np.maximum(amounts, 0)
+    if len(nodes) == plane.shape[1]:
+        return np.maximum(plane, 0)
+    amounts: Amounts = plane.take(nodes, axis=1)
+    return np.maximum(amounts, 0, out=amounts)
 
 
 def slice_sums(amounts: Amounts, bounds: Codes) -> Amounts:

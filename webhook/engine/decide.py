@@ -13,7 +13,7 @@ A node's reason is the first that applies. Allocations and explanations are comp
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import repeat
 from typing import Final, NamedTuple
 
@@ -174,7 +174,12 @@ def on_numa_nodes(
 
 
 def _members(mask: int, ids: list[int]) -> tuple[int, ...]:
-    return tuple(numa_id for z, numa_id in enumerate(ids) if mask >> z & 1)
+    return tuple([ids[position] for position in _positions(mask)])
+
+
+@lru_cache(maxsize=1024)
+def _positions(mask: int) -> tuple[int, ...]:
+    return tuple(position for position in range(mask.bit_length()) if mask >> position & 1)
 
 
 def _then(reasons: Bytes, later: Bytes) -> None:

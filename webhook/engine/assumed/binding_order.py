@@ -46,4 +46,10 @@ class BindingOrder:
 
     def in_order(self, pods: Iterable[ResidentPod]) -> Sequence[ResidentPod]:
         """The pods in the order in which they were seen bound. Those from a list come first, by second and name."""
-        return sorted(pods, key=lambda pod: (self.known_position(pod.key), pod.bound_at or 0, pod.key))
+        positions, gap = self._positions, self.gap
+
+        def place(pod: ResidentPod) -> tuple[int, int, str]:
+            position = positions.get(pod.key, 0)
+            return position if position > gap else 0, pod.bound_at or 0, pod.key
+
+        return sorted(pods, key=place)

@@ -6,11 +6,11 @@ nodes are the first with room both with the most and with the least that may be 
 more room; a pod that does not fit does not fit with less.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from webhook.engine.snapshot.node_sums import NodeSums, NumaAmounts, added
+from webhook.engine.snapshot.node_sums import NodeSums, NumaAmounts, added, amounts_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,11 @@ class Leeway:
 
     def __bool__(self) -> bool:
         return bool(self.kept or self.maybe_free or self.maybe_taken)
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for equal amounts."""
+        return tuple(tuple(map(amounts_key, part)) for part in (self.kept, self.maybe_free, self.maybe_taken))
 
     def at_most(self, sums: NodeSums) -> NodeSums:
         """The node's reservations if everything is free that may be free. sums: the reservations now."""

@@ -123,8 +123,9 @@ class KnownHints:
                 self.forget(pod.key)
                 return
             certainty = Certainty.UNCERTAIN if assigned else Certainty.REPLAYED
-            known = Known(pod.uid, dict(pod.hint), certainty, pod.hint, ours=False)
-        elif not known.ours and pod.hint != known.shown:
+            self._put(pod.key, Known(pod.uid, dict(pod.hint), certainty, pod.hint, ours=False, bound=True))
+            return
+        if not known.ours and pod.hint != known.shown:
             known = replace(known, certainty=Certainty.REPLAYED if pod.hint else Certainty.UNCERTAIN)
             if pod.hint:
                 known = replace(known, numa=dict(pod.hint))
@@ -136,7 +137,8 @@ class KnownHints:
         known = self._known.get(pod.key)
         if known is None or known.uid != pod.uid or not known.numa:
             return pod
-        return replace(pod, hint=tuple(known.numa.items()), unhinted=False)
+        hint = tuple(known.numa.items())
+        return pod if pod.hint == hint and not pod.unhinted else replace(pod, hint=hint, unhinted=False)
 
     def is_located(self, pod: ResidentPod) -> bool:
         """Whether the pod has a hint, or its NUMA nodes are known without one."""

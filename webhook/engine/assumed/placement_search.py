@@ -11,6 +11,8 @@ hold exactly what is taken. A placement remains possible if some combination wit
 3. From the last pod to the first, find the states that lead to nothing left. A placement remains if it connects two of
    them.
 4. One pod may be anywhere, in any shares: it has what the others leave. With two such pods the NRT proves nothing.
+
+If each pod has one possible placement, as on most nodes, comparing their sums replaces steps 2 and 3.
 """
 
 from collections.abc import Mapping, Sequence
@@ -56,6 +58,9 @@ def locate(topology: NodeTopology, pods: Sequence[Candidate]) -> Located | None:
     anywhere = [pod for pod in pods if pod.placements is None]
     if len(anywhere) > 1:
         return None
+    if all(pod.placements is not None and len(pod.placements) == 1 for pod in pods):
+        possible = _is_sum(taken, resources, [placement for pod in pods for placement in pod.placements or ()])
+        return {pod.pod: list(pod.placements or ()) if possible else [] for pod in pods}
     cells = [(numa_id, resource) for numa_id in taken for resource in resources]
     assigned = sorted((pod for pod in pods if pod.placements is not None), key=lambda pod: len(pod.placements or ()))
     steps = [[_state(numa, cells) for numa in pod.placements or ()] for pod in assigned]
@@ -91,6 +96,20 @@ def _given_away(taken: NumaAmounts, pods: Sequence[Candidate]) -> frozenset[str]
     if any(shown.get(resource, 0) not in {0, amount} for resource, amount in held.items()):
         return None
     return frozenset(resource for resource in held if shown.get(resource, 0))
+
+
+def _is_sum(taken: NumaAmounts, resources: frozenset[str], placements: Sequence[NumaAmounts]) -> bool:
+    """Whether the placements together hold exactly what is taken of these resources."""
+    held: dict[tuple[int, str], int] = {}
+    for placement in placements:
+        for numa_id, amounts in placement.items():
+            for resource, amount in amounts.items():
+                held[numa_id, resource] = held.get((numa_id, resource), 0) + amount
+    return all(
+        held.get((numa_id, resource), 0) == amounts.get(resource, 0)
+        for numa_id, amounts in taken.items()
+        for resource in resources
+    )
 
 
 def _forward(start: _State, steps: Sequence[Sequence[_State]]) -> list[set[_State]] | None:

@@ -46,9 +46,7 @@ def reported_pods(
     """
     if fingerprint == fingerprint_of_sorted(()):
         return frozenset()
-    as_seen = sorted(living, key=lambda pod: pod.bound_at or 0)
-    by_name = sorted(living, key=lambda pod: (pod.bound_at or 0, pod.key))
-    for in_order in (as_seen,) if as_seen == by_name else (as_seen, by_name):
+    for in_order in _orders(living):
         for seen in _SEEN[method]:
             here = [pod for pod in in_order if seen(pod)]
             gone = [pod for pod in ended if seen(pod)]
@@ -57,6 +55,15 @@ def reported_pods(
                     if candidate == fingerprint:
                         return frozenset(keys)
     return None
+
+
+def _orders(living: Sequence[ResidentPod]) -> Iterator[Sequence[ResidentPod]]:
+    """The orders in which the pods may have been bound."""
+    as_seen = sorted(living, key=lambda pod: pod.bound_at or 0)
+    yield as_seen
+    by_name = sorted(living, key=lambda pod: (pod.bound_at or 0, pod.key))
+    if by_name != as_seen:
+        yield by_name
 
 
 def _candidates(living: Sequence[ResidentPod], more: Sequence[ResidentPod]) -> Iterator[tuple[list[str], str]]:

@@ -190,6 +190,8 @@ def _beyond(
             if resource in missing:
                 missing[resource] -= amount
     beyond: dict[str, NumaAmounts] = {}
+    if max(missing.values(), default=0) <= 0:
+        return beyond
     for pod in counted:
         rest: dict[int, dict[str, int]] = {}
         for numa_id, resources in held(pod).items():

@@ -39,12 +39,10 @@ def earliest_domain(snapshot: Snapshot, tree: TopologyTree, gang: Gang, within: 
         return None
     snapshot = snapshot.covering(name for podset in gang.all_sets() for name in named_resources(podset.pod))
     empty = Snapshot(empty_cluster(snapshot.node_arrays))
-    needed = sum(podset.minimum for podset in gang.all_sets())
-    able = np.flatnonzero(tree.real(level) & (_holds(empty, tree, gang, level) >= needed))
+    able = able_domains(empty, snapshot, tree, gang)
     if within is not None:
-        able = able[able == tree.ancestor(within, level).number]
-    now = _holds(snapshot, tree, gang, level)[able]
-    for number in able[np.argsort(-now, kind="stable")][:_TRIALS].tolist():
+        able = [number for number in able if number == tree.ancestor(within, level).number]
+    for number in able[:_TRIALS]:
         domain = Domain(level, number)
         if assign_gang(empty.closed(~nodes_of(tree, domain)), tree, gang).assigned:
             return domain
@@ -62,3 +60,15 @@ def _holds(snapshot: Snapshot, tree: TopologyTree, gang: Gang, level: int) -> Am
     """int64 [domain]: the pods up to the minimum that each domain holds, each class counted by itself."""
     needs = pods_by_class(slice_gang(snapshot, tree, gang).all_slices(), attrgetter("minimum"))
     return Remaining(snapshot, tree, Caps()).holds(level, needs)
+
+
+def able_domains(freed: Snapshot, now: Snapshot, tree: TopologyTree, gang: Gang) -> list[int]:
+    """The domains of the gang's required level that have room for it, by count, in one view of the cluster.
+
+    Those first that hold most of it in another view.
+    """
+    level = gang.constraint.bound
+    needed = sum(podset.minimum for podset in gang.all_sets())
+    able = np.flatnonzero(tree.real(level) & (_holds(freed, tree, gang, level) >= needed))
+    order: list[int] = able[np.argsort(-_holds(now, tree, gang, level)[able], kind="stable")].tolist()
+    return order

@@ -70,15 +70,15 @@ def distribute(tree: TopologyTree, share: Share, upper: int, among: SubDomains, 
         widths, wanted = widths.sum(keepdims=True), wanted.sum(keepdims=True)
     partial = wanted < np.add.reduceat(amounts, widths.cumsum() - widths)
     if partial.all():
-        amounts = _fewest(among.some(below), widths, wanted)
+        amounts = fewest(among.some(below), widths, wanted)
     elif partial.any():
         concerned = partial.repeat(widths)
-        amounts[concerned] = _fewest(among.some(below[concerned]), widths[partial], wanted[partial])
+        amounts[concerned] = fewest(among.some(below[concerned]), widths[partial], wanted[partial])
     taken = amounts.nonzero()[0]
     return Share(below.take(taken), amounts.take(taken))
 
 
-def _fewest(among: SubDomains, widths: Amounts, wanted: Amounts) -> Amounts:
+def fewest(among: SubDomains, widths: Amounts, wanted: Amounts) -> Amounts:
     """How much of each domain's `wanted` its subdomains take; their total capacity is larger.
 
     among: the subdomains, grouped by domain; widths, wanted: [domain].

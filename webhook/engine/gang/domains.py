@@ -46,7 +46,7 @@ def _levels(gang: Gang, above: int) -> Iterator[tuple[str, int]]:
     """(name, level) of each pod set. above: the level that applies to the gang above."""
     here = max(above, gang.constraint.bound)
     for podset in gang.sets:
-        segment = ROOT if podset.segments is None else podset.segments.constraint.bound
+        segment = ROOT if podset.segments is None else podset.segments.finest.constraint.bound
         yield podset.name, max(here, segment)
     for subgroup in gang.subgroups:
         yield from _levels(subgroup, here)

@@ -1,6 +1,7 @@
 """The exact search (webhook.engine.gang.bounded_search) for a gang: its slices, its nodes, its constraints.
 
-1. Each slice is one class of pods, or two: its whole segments, and the smaller last one.
+1. Each slice is one class of pods, or several: its whole segments, and the smaller last one, which again consists of
+   whole segments of the next finer layer and a smaller last one.
 2. The front of a node: what fits on the node as a whole and, for classes bound to single NUMA nodes, into those
    together. Nodes in the same state share their front.
 3. Constraints become rules; running members pin them to their domains.
@@ -10,11 +11,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import pairwise
 
 import numpy as np
 
 from webhook.engine.arrays import UNLISTED, Amounts, Bools
 from webhook.engine.gang.bounded_search import InSegments, Rule, Search, Together
+from webhook.engine.gang.gang_spec import Segments
 from webhook.engine.gang.pareto_front import Budget, ParetoFront, Vector, both, common, packings, split
 from webhook.engine.gang.pod_assignment import Row, joined, row_of
 from webhook.engine.gang.pod_counts import Count
@@ -36,14 +39,15 @@ def assign_exactly(
     tree: TopologyTree,
     sliced: SlicedGang,
     full: bool,
-    budget: Budget,
+    steps: int,
     liked: Amounts | None = None,
 ) -> tuple[Domain, list[tuple[PodSlice, Row]]] | None:
     """A domain and assignments for all pods (full) or the minimum of each slice; None if there is none at all.
 
-    liked: int64 [domain of the gang's level]: how much each is preferred; None = all equally. Raises TooMuchWork.
+    steps: the limit of work, see Budget; liked: int64 [domain of the gang's level]: how much each is preferred;
+    None = all equally. Raises TooMuchWork.
     """
-    return _Exact(remaining, tree, sliced, full, budget).run(liked)
+    return _Exact(remaining, tree, sliced, full, steps).run(liked)
 
 
 def pinned(tree: TopologyTree, running: Amounts | None, level: int | None) -> int | None:
@@ -53,14 +57,17 @@ def pinned(tree: TopologyTree, running: Amounts | None, level: int | None) -> in
     return int(tree.sums(level, running).argmax())
 
 
+def _required(segments: Segments) -> list[tuple[int, int]]:
+    """(level, size) of each layer that is required, from coarse to fine."""
+    found = ((layer.constraint.required, layer.size) for layer in segments.layers())
+    return [(level, size) for level, size in found if level is not None]
+
+
 class _Exact:
-    def __init__(
-        self, remaining: Remaining, tree: TopologyTree, sliced: SlicedGang, full: bool, budget: Budget
-    ) -> None:
+    def __init__(self, remaining: Remaining, tree: TopologyTree, sliced: SlicedGang, full: bool, steps: int) -> None:
         self._remaining = remaining
         self._tree = tree
         self._sliced = sliced
-        self._budget = budget
         self._classes: list[_Class] = []
         self._of_slice: dict[int, tuple[int, ...]] = {}
         self._rules: list[Rule] = []
@@ -71,6 +78,7 @@ class _Exact:
         for rule in self._rules:
             self._leave_out(rule)
         self._wanted: Vector = tuple(cls.count for cls in self._classes)
+        self._budget = Budget(steps, len(self._classes))
 
     def run(self, liked: Amounts | None) -> tuple[Domain, list[tuple[PodSlice, Row]]] | None:
         """The first domain that holds the gang."""
@@ -83,15 +91,18 @@ class _Exact:
     def _add(self, pod_slice: PodSlice, count: int) -> None:
         slots, counted = self._remaining.slots(pod_slice.pod_class)
         first = len(self._classes)
-        level = None if pod_slice.segments is None else pod_slice.segments.constraint.required
-        size = 1 if pod_slice.segments is None or level is None else pod_slice.segments.size
-        whole, rest = divmod(count, size)
-        self._classes.append(_Class(pod_slice, whole * size, slots, counted))
-        if level is not None and size > 1:
-            self._rules.append(InSegments(level, first, size))
-            if rest:
-                self._classes.append(_Class(pod_slice, rest, slots, counted))
-                self._rules.append(Together(level, (first + 1,)))
+        layers = [] if pod_slice.segments is None else _required(pod_slice.segments)
+        sizes = [*(size for _, size in layers), 1]
+        began: list[int] = []
+        for layer, (above, size) in enumerate(pairwise([count + 1, *sizes])):
+            whole = count % above - count % above % size
+            began.append(len(self._classes))
+            if whole or not layer:
+                self._rules += [InSegments(level, len(self._classes), finer) for level, finer in layers[layer:]]
+                self._classes.append(_Class(pod_slice, whole, slots, counted))
+        for (level, _), start in zip(layers, began[1:], strict=True):
+            if start < len(self._classes):
+                self._rules.append(Together(level, tuple(range(start, len(self._classes)))))
         self._of_slice[id(pod_slice)] = tuple(range(first, len(self._classes)))
         required = pod_slice.constraint.required
         if required is not None:
@@ -203,7 +214,7 @@ class _Exact:
                 else:
                     zones[index, at, z] = wanted
         of_nodes = self._tree.order[positions].astype(np.int64)
-        rows = [row_of(Taken(of_nodes, zones[index]), None) for index in range(len(self._classes))]
+        rows = [row_of(Taken(of_nodes, zones[index])) for index in range(len(self._classes))]
         return [
             (pod_slice, joined([rows[index] for index in self._of_slice[id(pod_slice)]]))
             for pod_slice in self._sliced.all_slices()

@@ -41,7 +41,11 @@ def assign_gang(
     strategy: GangStrategy = GangStrategy.BIN_PACK,
     effort: Effort = DEFAULT_EFFORT,
 ) -> GangAssignment:
-    """The assignment of a gang on the nodes of the snapshot; the tree must be of the same nodes."""
+    """The assignment of a gang on the nodes of the snapshot; the tree must be of the same nodes.
+
+    strategy: for a gang that names none.
+    """
+    strategy = gang.strategy or strategy
     snapshot = snapshot.covering(name for podset in gang.all_sets() for name in named_resources(podset.pod))
     sliced = slice_gang(snapshot, tree, gang)
     caps = Caps()
@@ -104,7 +108,7 @@ def _assign_equal(
     plan = assign_equal(tree, slots, pods)
     if plan is None:
         return None
-    last = None if plan.tail is None else tree.order[plan.tail].astype(np.int64)
+    last = [tree.order[tail].astype(np.int64) for tail in plan.tails]
     return Found(plan.domain, [(pod_slices, row_of(remaining.assign(counted, plan.nodes), last))])
 
 

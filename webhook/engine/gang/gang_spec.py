@@ -12,8 +12,10 @@ from typing import Final
 
 from webhook.engine.topology.tree import ROOT
 from webhook.model.intent import NUMAIntent
+from webhook.model.options import GangStrategy
 from webhook.model.pod import Pod
-from webhook.model.workload.topology_request import Levels
+from webhook.model.topology import Topology
+from webhook.model.workload.topology_request import Levels, SegmentRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,23 @@ class Segments:
     constraint: Constraint
     first: int = 0
     """The first rank of the first segment."""
+    inner: "Segments | None" = None
+    """Smaller segments in each of these, with a finer required level, whose size divides this one."""
+
+    @classmethod
+    def of(cls, request: SegmentRequest, topology: Topology, first: int = 0) -> "Segments":
+        """The requested segments in a topology, whose tree has the root above its levels. Raises UserError."""
+        inner = None if request.inner is None else cls.of(request.inner, topology, first)
+        return cls(request.size, Constraint.of(request.resolve(topology)), first, inner)
+
+    def layers(self) -> "tuple[Segments, ...]":
+        """These, and those inside them, from coarse to fine."""
+        return (self, *(() if self.inner is None else self.inner.layers()))
+
+    @property
+    def finest(self) -> "Segments":
+        """The smallest of them."""
+        return self.layers()[-1]
 
     def number_of(self, rank: int) -> int:
         """The number of a rank's segment."""
@@ -99,6 +118,8 @@ class Gang:
     constraint: Constraint = ANYWHERE
     sets: tuple[PodSet, ...] = ()
     subgroups: tuple["Gang", ...] = ()
+    strategy: GangStrategy | None = None
+    """The strategy that it names itself; None: the service's. A subgroup has none of its own."""
 
     def all_sets(self) -> tuple[PodSet, ...]:
         """The pod sets of the gang and all its subgroups."""

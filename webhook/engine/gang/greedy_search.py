@@ -37,14 +37,21 @@ class GreedySearch:
         self._preference = request.preference
         self._full = full
         self._allowed: Bools | None = None
+        self._tries: int | None = None
+        """Set by the first call, for the whole gang. Subgroups within subgroups multiply the domains to try."""
 
     def place(self, sliced: SlicedGang, within: Domain, preferred: int | None) -> Domain | None:
-        """Place a subgroup; the domain that holds it, None if that failed."""
+        """Place a subgroup; the domain that holds it, None if that failed or the limit of tries is reached."""
+        if self._tries is None:
+            self._tries = self._effort.tries + 4 * _count(sliced)
+        self._tries -= 1
         preferred = sliced.constraint.preferred or preferred
         if not sliced.subgroups and len(sliced.pod_slices) == 1 and sliced.pod_slices[0].constraint is ANYWHERE:
             return self._pod_slice(sliced.pod_slices[0], sliced.constraint, within, preferred)
         for level in self._levels(sliced.constraint, within):
             for domain in self._candidates(sliced, level, within)[: self._effort.domains]:
+                if self._tries <= 0:
+                    return None
                 if any(self._fills(sliced, domain, preferred, few) for few in self._few(sliced, domain)):
                     return domain
         return None
@@ -103,7 +110,7 @@ class GreedySearch:
             return
         taken = self._remaining.assign(counted, plan.nodes)
         self._remaining.take(pod_slice.pod_class, taken)
-        self.rows.append((pod_slice, row_of(taken, None)))
+        self.rows.append((pod_slice, row_of(taken)))
 
     def _positions_of(self, pod_slices: Sequence[PodSlice]) -> Amounts | None:
         """int64 [position]: pods of these slices placed so far; None = none."""
@@ -134,7 +141,7 @@ class GreedySearch:
             possible &= here >= need
             domain_capacity += here
         # The more capacity beside a minimum, the more of the others fit.
-        keys = [domain_capacity if self._full and self._strategy is GangStrategy.BIN_PACK else -domain_capacity]
+        keys = [domain_capacity if self._full and self._strategy is not GangStrategy.SPREAD else -domain_capacity]
         if (liked := self.liked(sliced, level)) is not None:
             keys.insert(1 if self._full else 0, -liked)
         if sliced.running is not None:
@@ -212,7 +219,7 @@ class GreedySearch:
         slots, counted = self._slots(pod_slice.pod_class)
         bound = max(constraint.bound, within.level)
         members = pod_slice.running
-        if members is None and constraint is ANYWHERE:
+        if members is None and constraint is ANYWHERE and self._strategy is not GangStrategy.BALANCED:
             members = self._beside(within)
         pods = EqualPods(
             count=count,
@@ -228,7 +235,7 @@ class GreedySearch:
             return None
         taken = self._remaining.assign(counted, plan.nodes)
         self._remaining.take(pod_slice.pod_class, taken)
-        last = None if plan.tail is None else self._tree.order[plan.tail].astype(np.int64)
+        last = [self._tree.order[tail].astype(np.int64) for tail in plan.tails]
         self.rows.append((pod_slice, row_of(taken, last)))
         return plan.domain
 
@@ -244,10 +251,15 @@ class GreedySearch:
         return len(pod_slice.members) if self._full else pod_slice.minimum
 
 
+def _count(sliced: SlicedGang) -> int:
+    """The number of subgroups, the gang included."""
+    return 1 + sum(map(_count, sliced.subgroups))
+
+
 def _finest(sliced: SlicedGang) -> int:
     """The finest level at which all pods of a subgroup, or those of a segment, must be together."""
     segments = (pod_slice.segments for pod_slice in sliced.all_slices())
-    levels = (each.constraint.bound for each in segments if each is not None)
+    levels = (each.finest.constraint.bound for each in segments if each is not None)
     return max([sliced.constraint.bound, *map(_finest, sliced.subgroups), *levels])
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from webhook.engine.gang.assignment_request import AssignmentRequest
 from webhook.engine.gang.exact_search import assign_exactly
 from webhook.engine.gang.greedy_search import GreedySearch
-from webhook.engine.gang.pareto_front import Budget, TooMuchWork
+from webhook.engine.gang.pareto_front import TooMuchWork
 from webhook.engine.gang.pod_assignment import Row
 from webhook.engine.gang.remaining import Remaining
 from webhook.engine.gang.slices import PodSlice, SlicedGang
@@ -40,7 +40,7 @@ def assign_mixed(request: AssignmentRequest, sliced: SlicedGang) -> tuple[Found 
             try:
                 remaining = Remaining(request.snapshot, request.tree, request.caps)
                 liked = greedy.liked(sliced, sliced.constraint.bound)
-                exact = assign_exactly(remaining, request.tree, sliced, full, Budget(request.effort.steps), liked)
+                exact = assign_exactly(remaining, request.tree, sliced, full, request.effort.steps, liked)
             except TooMuchWork:
                 certain = False
                 continue

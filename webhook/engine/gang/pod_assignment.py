@@ -32,11 +32,11 @@ class Row(NamedTuple):
         return Taken(nodes, zones)
 
 
-def row_of(taken: Taken, last: Amounts | None) -> Row:
-    """The slots of some pods. last: nodes (n) whose slots come last; None = none."""
+def row_of(taken: Taken, last: Sequence[Amounts] = ()) -> Row:
+    """The slots of some pods. last: nodes (n) whose slots come last, then those of them that come last, and so on."""
     nodes, zones = taken.nodes, taken.zones
-    if last is not None:
-        order = np.argsort(np.isin(nodes, last), kind="stable")
+    if last:
+        order = np.argsort(np.sum([np.isin(nodes, each) for each in last], axis=0), kind="stable")
         nodes, zones = nodes[order], zones[order]
     columns = zones.shape[1]
     masks = np.zeros(columns, dtype=np.int64)

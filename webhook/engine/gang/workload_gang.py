@@ -7,7 +7,7 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from webhook.engine.gang.admission_replay import settled
@@ -29,6 +29,7 @@ from webhook.model.pod import Pod
 from webhook.model.topology import Topology, TopologySource
 from webhook.model.workload.common_fields import annotations_of
 from webhook.model.workload.record import Workload, WorkloadGang, WorkloadPodSet
+from webhook.model.workload.strategy import strategy_of_gang
 
 NO_TOPOLOGY: Final = Topology("", TopologySource.KAI, ())
 """For gangs without a topology: all nodes are one domain."""
@@ -107,11 +108,13 @@ def topology_named(name: str, topologies: Mapping[str, Topology], path: str) -> 
 
 def gang_of(workload: Workload, gang: WorkloadGang, topology: Topology, running: Running = _NOT_RUNNING) -> Gang:
     """The spec of a gang of the workload; raises UserError for faults in the workload's annotations or templates."""
-    return _gang(gang, _Reader(workload, topology, running))
+    strategy = strategy_of_gang(workload, gang)
+    return replace(_gang(gang, _Reader(workload, topology, running)), strategy=strategy)
 
 
 def check_gang(workload: Workload, gang: WorkloadGang, topology: Topology) -> None:
     """Raise UserError as `gang_of` does, without listing pods: a gang of 150,000 takes no longer than one of two."""
+    strategy_of_gang(workload, gang)
     if gang.request.levels:
         gang.request.resolve(topology)
     for pod_set in gang.pod_sets:
@@ -139,9 +142,7 @@ def _set(pod_set: WorkloadPodSet, reader: _Reader) -> PodSet:
 
 
 def _segments(pod_set: WorkloadPodSet, topology: Topology) -> Segments | None:
-    if pod_set.segments is None:
-        return None
-    return Segments(pod_set.segments.size, Constraint.of(pod_set.segments.resolve(topology)))
+    return None if pod_set.segments is None else Segments.of(pod_set.segments, topology)
 
 
 def _read(pod_set: WorkloadPodSet, workload: Workload) -> tuple[Pod, NUMAIntent]:

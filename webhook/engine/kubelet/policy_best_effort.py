@@ -5,7 +5,8 @@
    Otherwise the merger keeps the hint whose width is nearest to t, the largest of the managers' narrowest widths by
    free amounts; at equal width the lowest mask. A hint is an intersection of sufficient sets, one for each resource,
    and a superset of a sufficient set is sufficient, too. So the lowest t NUMA nodes are the affinity as soon as each
-   other NUMA node can be left out by some resource that has enough without all that it leaves out.
+   other NUMA node can be left out by some resource that has enough without all that it leaves out. For two resources
+   all ways to divide the others between them are tried, for one set of t NUMA nodes after the other.
 2. If the affinity has enough of everything, the container uses all of it: no resource whose narrowest width is t
    needs less. Memory takes the whole affinity anyway.
 3. Otherwise devices and CPUs take what the affinity has, and the rest outside. Memory widens the affinity to the
@@ -24,19 +25,23 @@ Source: kubernetes pkg/kubelet/cm/topologymanager/policy.go (HintMerger), {cpuma
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
-from webhook.engine.arrays import Amounts, Bools, Bytes
-from webhook.engine.kubelet.bitmask import as_mask
+from webhook.engine.arrays import Amounts, Bools, Bytes, all_nodes
+from webhook.engine.kubelet.bitmask import as_mask, subset_sums
 from webhook.engine.kubelet.container_rows import Row, rows_of, unsure
 from webhook.engine.kubelet.demand import Share
 from webhook.engine.kubelet.hints import narrowest_width
 from webhook.engine.kubelet.policy_groups import PolicyGroup
-from webhook.engine.kubelet.policy_restricted import lowest_sets
-from webhook.engine.kubelet.pools import take_cpus, take_in_order
+from webhook.engine.kubelet.policy_restricted import lowest_first, lowest_sets
+from webhook.engine.kubelet.pools import take_ascending, take_cpus
 from webhook.engine.numa_fit import Masks
 from webhook.engine.snapshot.snapshot import Snapshot
+
+# Sets of NUMA nodes times divisions of the others between two resources. More are left open.
+_MOST_DIVISIONS: Final = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,15 @@ class Spread:
 
 def lowest(snapshot: Snapshot, share: Share, policy_group: PolicyGroup) -> Lowest:
     """Phase 4, for nodes that hold the share over two NUMA nodes or more."""
+    nodes, n = policy_group.nodes, snapshot.node_arrays.n
+    if not n // 2 < len(nodes) < n:
+        return _lowest(snapshot, share, policy_group)
+    # Selecting most nodes costs more than computing all.
+    of_all = _lowest(snapshot, share, policy_group.of(all_nodes(n)))
+    return Lowest(of_all.at_least.take(nodes), of_all.mask.take(nodes))
+
+
+def _lowest(snapshot: Snapshot, share: Share, policy_group: PolicyGroup) -> Lowest:
     rows = rows_of(snapshot, share, policy_group.nodes)
     needed = np.ones(len(policy_group.nodes), dtype=np.int64)
     for row in rows:
@@ -74,10 +88,10 @@ def lowest(snapshot: Snapshot, share: Share, policy_group: PolicyGroup) -> Lowes
     mask = np.zeros(len(least), dtype=np.int64)
     wider = np.zeros(len(least), dtype=np.bool_)
     for width in np.flatnonzero(np.bincount(least)).tolist():
-        enough = [row.free[:width].sum(axis=0) >= row.amount for row in rows]
-        here = (least == width) & ~uncertain
-        mask[here & np.logical_and.reduce(enough)] = (1 << width) - 1
-        wider |= here & (needed == width) & np.logical_or.reduce(enough)
+        (here,) = ((least == width) & ~uncertain).nonzero()
+        enough = [row.free[:width].take(here, axis=1).sum(axis=0) >= row.amount for row in rows]
+        mask[here[np.logical_and.reduce(enough)]] = (1 << width) - 1
+        wider[here] = (needed[here] == width) & np.logical_or.reduce(enough)
     may_prefer = _may_prefer(rows, least) & (mask == 0) & ~uncertain
     if _one_memory(rows):
         _prefer(rows, least, may_prefer, mask)
@@ -100,13 +114,17 @@ def spread(snapshot: Snapshot, share: Share, policy_group: PolicyGroup) -> Sprea
     else:
         left_open[:] = True
     inside = np.where(preferred > 0, preferred >> positions & 1 == 1, positions < width)
-    left_open |= (preferred == 0) & ~_reached(rows, inside)
+    (unreached,) = ((preferred == 0) & ~left_open & ~_reached(rows, inside)).nonzero()
+    if len(unreached):
+        affinity = _affinity([row.at(unreached) for row in rows], width[unreached])
+        inside[:, unreached] = affinity >> positions & 1 == 1
+        left_open[unreached[affinity == 0]] = True
     taken, mask = [], np.zeros(len(width), dtype=np.int64)
     for row, is_device in zip(rows, [number in share.devices for number in share.amounts], strict=True):
         if row.memory:
             within = _widened(row, inside)
             mask |= as_mask(within)
-            taken.append(take_in_order(np.where(within, row.free, 0), _needed(row), _ascending(row)))
+            taken.append(take_ascending(np.where(within, row.free, 0), _needed(row)))
         else:
             taken.append(_near_and_far(row, inside, is_device=is_device))
             mask |= as_mask(taken[-1] > 0)
@@ -130,7 +148,10 @@ def _may_prefer(rows: Sequence[Row], width: Masks) -> Bools:
     """Whether a set of this width (int64 [n]) may be preferred (bool [n])."""
     several = not _one_memory(rows)
     possible = np.ones(len(width), dtype=np.bool_)
-    for row in rows:
+    # Memory first: where one NUMA node has enough of it, nothing else need be looked at.
+    for row in sorted(rows, key=lambda row: not row.memory):
+        if not possible.any():
+            break
         narrowest = row.narrowest()
         # Several kinds of memory together may need more NUMA nodes than each of them.
         possible &= narrowest <= width if row.memory and several else narrowest == width
@@ -140,9 +161,9 @@ def _may_prefer(rows: Sequence[Row], width: Masks) -> Bools:
 def _prefer(rows: Sequence[Row], width: Masks, where: Bools, mask: Masks) -> None:
     """Write the lowest set of its width (int64 [n]) with enough of everything into the mask of nodes (bool [n])."""
     (search,) = where.nonzero()
-    for wanted in np.unique(width[search]).tolist():
+    for wanted in np.flatnonzero(np.bincount(width[search])).tolist():
         here = search[width[search] == wanted]
-        mask[here] = lowest_sets([row.at(here) for row in rows], wanted, grouped=False)
+        mask[here] = lowest_sets(rows, wanted, here, grouped=False)
 
 
 def _one_memory(rows: Sequence[Row]) -> bool:
@@ -170,46 +191,86 @@ def _reached(rows: Sequence[Row], inside: Bools) -> Bools:
     return reached
 
 
+def _affinity(rows: Sequence[Row], width: Masks) -> Masks:
+    """The lowest affinity of a width (int64 [n]) that is not preferred: int64 [n], 0 = left open.
+
+    rows: two, else all is left open. A set is an affinity if the NUMA nodes outside it can be divided so that each row
+    has enough without its part.
+    """
+    z = len(rows[0].free)
+    found = np.zeros(len(width), dtype=np.int64)
+    if len(rows) != 2:
+        return found
+    # Positions that a node does not have: certain nodes have CPUs or devices at all others.
+    missing = as_mask(next(row.capacity for row in rows if not row.memory) == 0)
+    frees, spares = zip(*[(row.free, row.free.sum(axis=0) - row.amount) for row in rows], strict=True)
+    for wanted in np.flatnonzero(np.bincount(width)).tolist():
+        sets = lowest_first(z, wanted) if wanted < z else ()
+        if len(sets) << (z - wanted) > _MOST_DIVISIONS:
+            continue
+        here = width == wanted
+        for candidate in sets:
+            outside = [position for position in range(z) if not candidate >> position & 1]
+            first, second = (subset_sums(free[outside]) <= spare for free, spare in zip(frees, spares, strict=True))
+            # Row k of a table is what one leaves out; the other leaves out the complement, in row -1 - k.
+            reached = np.logical_or.reduce(first & second[::-1], axis=0)
+            found[here & reached & (found == 0) & (missing & candidate == 0)] = candidate
+    return found
+
+
 def _near_and_far(row: Row, inside: Bools, *, is_device: bool) -> Amounts:
     """int64 [z, n]: devices or CPUs taken: inside the affinity (bool [z, n]) first, then outside."""
     needed = _needed(row)
     if is_device:
-        near = take_in_order(np.where(inside, row.free, 0), needed, _ascending(row))
-        return near + take_in_order(row.free - near, needed - near.sum(axis=0), _ascending(row))
+        near = take_ascending(np.where(inside, row.free, 0), needed)
+        return near + take_ascending(row.free - near, needed - near.sum(axis=0))
     near = take_cpus(row.free, row.capacity, inside, needed)
-    return near + take_cpus(row.free - near, row.capacity, np.ones_like(inside), needed - near.sum(axis=0))
+    (far,) = (near.sum(axis=0) < row.amount).nonzero()
+    if len(far):
+        inside_only = near.take(far, axis=1)
+        rest, missing = row.free.take(far, axis=1) - inside_only, row.amount - inside_only.sum(axis=0)
+        anywhere = np.ones(rest.shape, dtype=np.bool_)
+        near[:, far] += take_cpus(rest, row.capacity.take(far, axis=1), anywhere, missing)
+    return near
 
 
 def _widened(row: Row, inside: Bools) -> Bools:
-    """`inside` (bool [z, n]) with the fewest, and then the lowest, additional NUMA nodes that suffice.
-
-    From the highest NUMA node down: it is needed if the lower ones do not suffice with one less.
-    """
+    """`inside` (bool [z, n]) with the fewest, and then the lowest, additional NUMA nodes that suffice."""
     outside = np.where(inside, 0, row.free)
     missing = row.amount - (row.free * inside).sum(axis=0)
     (where,) = (missing > 0).nonzero()
     if not len(where):
         return inside
     outside, missing = outside.take(where, axis=1), missing.take(where)
-    fewest = narrowest_width([(outside, missing)])
-    added = np.zeros_like(outside, dtype=np.bool_)
-    for position in reversed(range(len(outside))):
-        lower = np.zeros((position + 1, len(where)), dtype=np.int64)
-        np.cumsum(-np.sort(-outside[:position], axis=0), axis=0, out=lower[1:])
+    widened = inside.copy()
+    alone = outside >= missing
+    (one,) = alone.any(axis=0).nonzero()
+    widened[alone.argmax(axis=0)[one], where[one]] = True
+    if len(one) < len(where):
+        (several,) = (~alone.any(axis=0)).nonzero()
+        added = _lowest_with_enough(outside.take(several, axis=1), missing.take(several))
+        widened[:, where[several]] |= added
+    return widened
+
+
+def _lowest_with_enough(amounts: Amounts, missing: Amounts) -> Bools:
+    """The fewest, and then the lowest, NUMA nodes with what is missing (int64 [n]); all if they lack it: bool [z, n].
+
+    From the highest NUMA node down: it is needed if the lower ones do not suffice with one less.
+    """
+    missing = missing.copy()
+    fewest = narrowest_width([(amounts, missing)])
+    found = np.zeros_like(amounts, dtype=np.bool_)
+    for position in reversed(range(len(amounts))):
+        lower = np.zeros((position + 1, len(missing)), dtype=np.int64)
+        np.cumsum(-np.sort(-amounts[:position], axis=0), axis=0, out=lower[1:])
         most = np.take_along_axis(lower, np.minimum(fewest, position)[None], axis=0)[0]
         needs = most < missing
-        added[position] = needs
-        missing -= np.where(needs, outside[position], 0)
+        found[position] = needs
+        missing -= np.where(needs, amounts[position], 0)
         fewest -= needs
-    widened = inside.copy()
-    widened[:, where] |= added
-    return widened
+    return found
 
 
 def _needed(row: Row) -> Amounts:
     return np.full(row.free.shape[1], row.amount, dtype=np.int64)
-
-
-def _ascending(row: Row) -> Masks:
-    order: Masks = np.broadcast_to(np.arange(len(row.free))[:, None], row.free.shape)
-    return order

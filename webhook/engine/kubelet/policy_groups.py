@@ -31,7 +31,11 @@ class PolicyGroup:
 
     def at(self, where: Bools | Nodes) -> "PolicyGroup":
         """A part of the group."""
-        return PolicyGroup(self.nodes[where], self.policy, self.scope, self.closest, self.ours, self.verdict)
+        return self.of(self.nodes[where])
+
+    def of(self, nodes: Nodes) -> "PolicyGroup":
+        """Other nodes, as if they decided equally."""
+        return PolicyGroup(nodes, self.policy, self.scope, self.closest, self.ours, self.verdict)
 
 
 _Rules = tuple[NUMAPolicy, Scope, bool, bool, Reason | None]

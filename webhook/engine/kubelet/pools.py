@@ -54,12 +54,19 @@ def take_in_order(available: Amounts, requested: npt.NDArray[np.int64], order: n
 
     order: int64 [z, n], a permutation of the positions for each node, first taken first.
     """
-    sorted_available = np.take_along_axis(available, order, axis=0)
-    before = np.cumsum(sorted_available, axis=0) - sorted_available
-    sorted_taken = np.clip(requested - before, 0, sorted_available)
-    taken = np.empty_like(available)
-    np.put_along_axis(taken, order, sorted_taken, axis=0)
+    # Indexes of the flat arrays: along an axis, numpy takes several times as long for few nodes.
+    places = order * available.shape[1] + np.arange(available.shape[1])
+    taken = np.empty(available.shape, dtype=np.int64)
+    taken.put(places, take_ascending(available.take(places), requested))
     return taken
+
+
+def take_ascending(available: Amounts, requested: npt.NDArray[np.int64]) -> Amounts:
+    """The same in ascending order of the positions."""
+    left = requested - np.add.accumulate(available, axis=0)
+    left += available
+    np.maximum(left, 0, out=left)
+    return np.minimum(left, available, out=left)
 
 
 def take_cpus(available: Amounts, capacity: Amounts, allowed: Bools, requested: npt.NDArray[np.int64]) -> Amounts:
@@ -71,12 +78,25 @@ def take_cpus(available: Amounts, capacity: Amounts, allowed: Bools, requested: 
     available = np.where(allowed, available, 0)
     # Empty NUMA nodes last: nothing is taken from them.
     order = np.argsort(np.where(available > 0, available, np.iinfo(np.int64).max), axis=0, kind="stable")
+    whole = (available > 0) & (available == capacity)
+    size = np.where(whole, available, 0)
+    most = size.max(axis=0)
+    if (whole & (size != most)).any():
+        taken = _take_unequal(size, requested, order)
+    else:
+        # Equal ones are taken in the order of their positions.
+        taken = np.where(np.add.accumulate(whole, axis=0) <= requested // np.maximum(most, 1), size, 0)
+    return taken + take_in_order(available - taken, requested - taken.sum(axis=0), order)
+
+
+def _take_unequal(size: Amounts, requested: npt.NDArray[np.int64], order: npt.NDArray[np.int64]) -> Amounts:
+    """int64 [z, n]: the whole free NUMA nodes that are taken, where they differ. size: int64 [z, n]: 0 = not one."""
     needed = requested.copy()
-    taken = np.zeros_like(available)
-    columns = np.arange(available.shape[1])
+    taken = np.zeros_like(size)
+    columns = np.arange(size.shape[1])
     for position in order:
-        here = available[position, columns]
-        whole = (here > 0) & (here == capacity[position, columns]) & (needed >= here)
-        taken[position, columns] += np.where(whole, here, 0)
-        needed -= np.where(whole, here, 0)
-    return taken + take_in_order(available - taken, needed, order)
+        here = size[position, columns]
+        here = np.where(needed >= here, here, 0)
+        taken[position, columns] = here
+        needed -= here
+    return taken

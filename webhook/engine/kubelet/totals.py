@@ -73,5 +73,8 @@ def pieces_suffice(snapshot: Snapshot, policy_group: PolicyGroup, demand: Demand
 
 
 def _total(plane: Amounts, nodes: Nodes) -> Amounts:
+    if len(nodes) * 2 > plane.shape[1]:
+        of_all: Amounts = np.maximum(plane, 0).sum(axis=0)
+        return of_all.take(nodes)
     total: Amounts = amounts_at(plane, nodes).sum(axis=0)
     return total

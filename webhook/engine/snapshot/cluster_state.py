@@ -180,7 +180,9 @@ class ClusterState:
             self._marked[column] = self._marked.get(column, 0) | part
 
     def _count(self, pod: ResidentPod, sign: int) -> None:
-        sums = self._sums.setdefault(pod.node, NodeSums())
+        sums = self._sums.get(pod.node)
+        if sums is None:
+            sums = self._sums[pod.node] = NodeSums()
         numa = dict(pod.hint) if pod.hint is not None else {}
         sums.add(numa, {**pod.requests, PODS: 1}, pod.policy, sign)
         if not sums:

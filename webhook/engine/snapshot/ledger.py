@@ -119,7 +119,9 @@ class Ledger:
         return reservation
 
     def _count(self, reservation: Reservation, sign: int) -> None:
-        sums = self._sums.setdefault(reservation.node, NodeSums())
+        sums = self._sums.get(reservation.node)
+        if sums is None:
+            sums = self._sums[reservation.node] = NodeSums()
         sums.add(reservation.numa, reservation.requests, reservation.policy, sign)
         if not sums:
             del self._sums[reservation.node]

@@ -3,7 +3,7 @@
 Used for the pods on a node (state) and for its reservations (ledger).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -33,6 +33,12 @@ class NodeSums:
     def __bool__(self) -> bool:
         return bool(self.numa or self.requests or self.single or self.multi or self.ended)
 
+    @property
+    def key(self) -> Hashable:
+        """Equal for equal sums."""
+        counts = frozenset(self.requests.items()), frozenset(self.single.items()), frozenset(self.multi.items())
+        return amounts_key(self.numa), counts, amounts_key(self.ended)
+
     def copy(self) -> "NodeSums":
         """An independent copy of the sums."""
         numa = {zone: dict(amounts) for zone, amounts in self.numa.items()}
@@ -54,6 +60,11 @@ class NodeSums:
             _add(self.single, ((zone, 1) for zone in numa), sign)
         elif len(numa) > 1:
             _add(self.multi, ((zone, 1) for zone in numa), sign)
+
+
+def amounts_key(numa: NumaAmounts) -> Hashable:
+    """Equal for equal amounts."""
+    return frozenset([(zone, frozenset(amounts.items())) for zone, amounts in numa.items()])
 
 
 def added(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:

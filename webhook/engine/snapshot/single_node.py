@@ -4,8 +4,9 @@ The scheduler has already checked selectors, taints and readiness. What remains 
 nodes, minus reservations for other pods.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import fields, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +22,7 @@ from webhook.engine.snapshot.overlay import Overlay, OverlayCache
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.hint import NUMANodeAmounts
 from webhook.model.pod import Pod
+from webhook.model.policy import NUMAPolicy
 from webhook.model.resident import ResidentPod
 
 
@@ -38,8 +40,39 @@ class NodeAlone:
     """The column of one node. bound: its pods; None: they are not known."""
 
     def __init__(self, node_arrays: NodeArrays, n: int, bound: Iterable[ResidentPod] | None) -> None:
-        self._node_arrays = _alone(node_arrays, n)
+        self._all, self._n = node_arrays, n
         self._residents = None if bound is None else sorted(bound, key=lambda pod: (pod.bound_at or 0, pod.key))
+
+    @cached_property
+    def _node_arrays(self) -> NodeArrays:
+        return _alone(self._all, self._n)
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for nodes on which a pod that was sent there finds the same, whatever their names and labels.
+
+        Its pods are part of it where a kubelet's memory groups follow from them (see `kubelet.memory_replay`).
+        """
+        node_arrays, n = self._all, self._n
+        name = node_arrays.names[n]
+        return (
+            node_arrays.resources.names,
+            tuple(getattr(node_arrays, array)[..., n].tobytes() for array in _ARRAYS),
+            name in node_arrays.unknown_policies,
+            repr([(resource, nodes[name]) for resource, nodes in node_arrays.rare.items() if name in nodes]),
+            None if node_arrays.policy[n] == NUMAPolicy.SINGLE_NUMA_NODE else repr(self._demands),
+        )
+
+    @property
+    def _demands(self) -> list[tuple[object, ...]] | None:
+        """What its pods were given by the kubelet's managers depends on these, in this order."""
+        if self._residents is None:
+            return None
+        return [
+            (pod.qos, pod.pod_level, [(one.kind, dict(one.requests)) for one in pod.containers])
+            for pod in self._residents
+            if pod.containers
+        ]
 
     def snapshot(self, sums: NodeSums, bound_since: Sequence[ResidentPod] = ()) -> Snapshot:
         """The node minus its reservations. bound_since: further pods, in the order of binding."""
@@ -56,13 +89,21 @@ def node_alone(node_arrays: NodeArrays, node: str, bound: Iterable[ResidentPod] 
     return None if n is None else NodeAlone(node_arrays, n, bound)
 
 
+def node_for(
+    node_arrays: NodeArrays, ledger: Ledger, node: str, pod: str, bound: Iterable[ResidentPod] = ()
+) -> tuple[NodeAlone, NodeSums] | None:
+    """The node alone, and what others hold there for a pod (namespace/name); None if the node is not known."""
+    alone = node_alone(node_arrays, node, bound)
+    own = ledger.get(pod)
+    return None if alone is None else (alone, less(ledger.sums(node), node, () if own is None else (own,)))
+
+
 def chosen_node(
     node_arrays: NodeArrays, ledger: Ledger, node: str, pod: str, bound: Iterable[ResidentPod] = ()
 ) -> Snapshot | None:
     """The snapshot of `node` alone, as free as it is for `pod` (namespace/name); None if the node is not known."""
-    alone = node_alone(node_arrays, node, bound)
-    own = ledger.get(pod)
-    return None if alone is None else alone.snapshot(less(ledger.sums(node), node, () if own is None else (own,)))
+    found = node_for(node_arrays, ledger, node, pod, bound)
+    return None if found is None else found[0].snapshot(found[1])
 
 
 def less(sums: NodeSums, node: str, reservations: Iterable[Reservation]) -> NodeSums:

@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from tests.builders.records import cpus, topology
 from webhook.engine.assumed.placement_search import Candidate, locate
 from webhook.engine.snapshot.node_sums import NumaAmounts
@@ -91,3 +94,14 @@ def test_more_combinations_than_can_be_looked_at_prove_nothing() -> None:
     many = [Candidate(f"p{n}", {"cpu": 2**n}, [{0: {"cpu": 2**n}}, {1: {"cpu": 2**n}}]) for n in range(1, 21)]
     assert locate(machine, many) is None
     assert locate(node(*[20] * 2), [pod(f"p{n}", 1, 0, 1) for n in range(40)]) is not None
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), max_size=5), st.lists(st.integers(0, 9), min_size=2))
+def test_pods_with_one_possible_placement_are_found_where_the_search_finds_them(
+    pods: list[tuple[int, int]], taken: list[int]
+) -> None:
+    nrt = node(*taken[:2])
+    once = [pod(f"p{number}", cpu, numa_id) for number, (numa_id, cpu) in enumerate(pods)]
+    twice = [pod(f"p{number}", cpu, numa_id, numa_id) for number, (numa_id, cpu) in enumerate(pods)]
+    found, searched = locate(nrt, once), locate(nrt, twice)
+    assert found == (None if searched is None else {name: kept[:1] for name, kept in searched.items()})
