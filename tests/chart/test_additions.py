@@ -57,6 +57,41 @@ def test_further_flags_volumes_and_mounts_are_in_the_pods(helm: Helm) -> None:
     assert (pod_of(rendered)["volumes"], rendered.container["volumeMounts"]) == ([volume], [mount])
 
 
+def test_further_objects_belong_to_the_release_and_may_name_it(helm: Helm) -> None:
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "{{ .Release.Name }}-critical"},
+        "spec": {"hard": {"pods": "10"}},
+    }
+    text = 'apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ include "topology-webhook.fullname" . }}-notes\n'
+    rendered = helm.template({"extraObjects": [quota, text]})
+    assert rendered["ResourceQuota"] == quota | {"metadata": {"name": "tw-critical"}}
+    assert rendered["ConfigMap"]["metadata"]["name"] == "tw-topology-webhook-notes"
+
+
+def test_a_platform_team_sets_probes_history_and_security_of_the_containers(helm: Helm) -> None:
+    values = {
+        "readinessProbe": {"failureThreshold": 6},
+        "livenessProbe": {"timeoutSeconds": 9},
+        "revisionHistoryLimit": 0,
+        "containerSecurityContext": {"seLinuxOptions": {"level": "s0"}},
+        "deploymentAnnotations": {"reloader": "true"},
+    }
+    rendered = helm.template(values)
+    deployment, container = rendered["Deployment"], rendered.container
+    assert deployment["metadata"]["annotations"] == {"reloader": "true"}
+    assert deployment["spec"]["revisionHistoryLimit"] == 0
+    assert container["readinessProbe"]["failureThreshold"] == 6
+    assert container["readinessProbe"]["periodSeconds"] == 5
+    assert container["livenessProbe"]["timeoutSeconds"] == 9
+    (job,) = [each for each in rendered.hooks if each["kind"] == "Job"]
+    (test,) = [each for each in rendered.tests if each["kind"] == "Pod"]
+    for each in (container, job["spec"]["template"]["spec"]["containers"][0], test["spec"]["containers"][0]):
+        assert each["securityContext"]["seLinuxOptions"] == {"level": "s0"}
+        assert each["securityContext"]["readOnlyRootFilesystem"] is True
+
+
 def test_a_certificate_of_the_users_is_mounted_and_its_ca_called_by(
     helm: Helm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,6 +162,8 @@ def test_the_rights_of_users_can_be_left_out(helm: Helm) -> None:
         ({"extraVolumeMounts": [{"name": "a"}]}, "missing property 'mountPath'"),
         ({"extraVolumeMounts": [{"name": "a", "mountPath": "etc"}]}, "at '/extraVolumeMounts/0/mountPath'"),
         ({"commonLabels": {"team": "a b"}}, "at '/commonLabels/team'"),
+        ({"extraObjects": [{"kind": "ConfigMap"}]}, "at '/extraObjects/0'"),
+        ({"livenessProbe": {"path": "/"}}, "at '/livenessProbe': additional properties 'path' not allowed"),
         ({"imagePullSecrets": ["registry"]}, "at '/imagePullSecrets/0'"),
         ({"image": {"repository": "a b"}}, "at '/image/repository'"),
         ({"webhook": {"bindTimeoutSeconds": 31}}, "at '/webhook/bindTimeoutSeconds': maximum: got 31, want 30"),

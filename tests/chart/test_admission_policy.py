@@ -24,6 +24,7 @@ from webhook.model.names import (
     PLACEMENT_GATE,
     RANK,
     RESOURCE_STATUS,
+    STRATEGY,
 )
 from webhook.model.rules import Rules
 
@@ -216,7 +217,7 @@ def test_nobody_else_changes_or_removes_what_is_ours_on_any_way_that_writes_meta
 
 
 def test_what_users_ask_for_under_our_name_is_theirs(users: Users) -> None:
-    for name in (INHERIT, INJECT_ENV, MIN_MEMBER):
+    for name in (INHERIT, INJECT_ENV, MIN_MEMBER, STRATEGY):
         assert users.refusal(TENANT, "POST", users.path(), carrying("annotations", name)) == ""
 
 

@@ -30,6 +30,8 @@ from webhook.model.names import (
     PLACEMENT_GATE,
     RANK,
     RESOURCE_STATUS,
+    SCHEDULING_GROUP,
+    STRATEGY,
 )
 from webhook.model.rules import Rules
 
@@ -249,7 +251,11 @@ def test_the_chart_knows_every_annotation_by_which_a_pod_asks_for_something(helm
     )
     asks = expression.partition("(!has(")[0]
     known = {name for name in vars(names).values() if isinstance(name, str)}
-    assert known & set(re.findall(r"'([^']+)'", asks)) == {name for name in known if is_annotated(_with(name))}
+    # The mark of a scheduling group counts only beside the pod's own field, and that is what the expression reads.
+    assert "has(object.spec.schedulingGroup)" in asks
+    told = {name for name in known - {SCHEDULING_GROUP} if is_annotated(_with(name))}
+    # A strategy alone asks for nothing. Its user is warned.
+    assert known & set(re.findall(r"'([^']+)'", asks)) == {*told, STRATEGY}
 
 
 def _with(annotation: str) -> dict[str, Any]:

@@ -20,7 +20,8 @@ def test_the_service_has_these_rights_and_no_others(control_plane: ControlPlane,
     answer = control_plane.kubectl(
         *("create", f"--as={release.account}", "--validate=false", "-f", "-", "-o", "json"), input=json.dumps(review)
     )
-    everybody = {"authentication.k8s.io", "authorization.k8s.io"}  # whoami and can-i
+    # whoami, can-i and, in 1.37, trust bundles
+    everybody = {"authentication.k8s.io", "authorization.k8s.io", "certificates.k8s.io"}
     rights: dict[tuple[str, ...], set[str]] = {}
     for rule in json.loads(answer)["status"]["resourceRules"]:
         for resource in rule["resources"]:
@@ -35,6 +36,7 @@ def test_the_service_has_these_rights_and_no_others(control_plane: ControlPlane,
         ("noderesourcetopologies",): read,
         ("topologies",): read,
         ("podgroups",): {*read, "create", "patch"},
+        ("podgroups/status",): {"patch"},
         ("mutatingwebhookconfigurations", FULL_NAME): {*read, "patch"},
         ("validatingwebhookconfigurations", FULL_NAME): {*read, "patch"},
         ("secrets", f"{FULL_NAME}-ca"): {"get", "create", "patch"},

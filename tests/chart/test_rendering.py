@@ -63,6 +63,14 @@ def test_nodes_are_asked_about_for_their_label_only_and_never_held_up(helm: Helm
     assert "node.koordinator.sh/numa-topology-policy" in call["matchConditions"][0]["expression"]
 
 
+def test_kueues_annotations_are_asked_about_only_where_they_are_read(helm: Helm) -> None:
+    for on in (False, True):
+        calls = helm.template({"settings": {"kueueAnnotations": on}}).calls
+        for name in ("mutate.pods", "mutate.workloads", "validate.workloads"):
+            expression = " ".join(each["expression"] for each in calls[name]["matchConditions"])
+            assert ("key.startsWith('kueue.x-k8s.io/podset-')" in expression) is on
+
+
 def test_namespaces_are_asked_about_for_what_is_read_of_them_only_and_never_held_up(helm: Helm) -> None:
     call = helm.template({"webhook": {"failurePolicy": "Fail"}}).calls["validate.namespaces"]
     assert (call["rules"][0]["resources"], call["rules"][0]["scope"]) == (
@@ -310,6 +318,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "manage": "Aligned",
         "defaultNumaTopologyPolicy": "Restricted",
         "defaultExclusive": "Preferred",
+        "kueueAnnotations": True,
         "noCompatibleNode": "Warn",
         "notAlignable": "Deny",
         "fidelity": "Plugin",

@@ -17,7 +17,7 @@ README = (CHART / "README.md").read_text()
 # | `a.b` | `default` | meaning |
 ROW = re.compile(r"^\| `([\w.]+)` \| (.*?) \| (.*) \|$", re.MULTILINE)
 # What the schema leaves open belongs to Kubernetes, which checks it.
-KUBERNETES_OWN = {"podSecurityContext", "resources", "affinity"}
+KUBERNETES_OWN = {"podSecurityContext", "containerSecurityContext", "resources", "affinity"}
 
 
 def leaves(values: dict[str, Any], schema: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -17,8 +17,9 @@ from webhook.kube.discovery import (
 )
 from webhook.kube.informer import Informer, InformerStatus, Phase
 from webhook.kube.large_field import LargeField
+from webhook.kube.native_pod_group_client import NATIVE_POD_GROUPS
 from webhook.kube.pod_group_client import POD_GROUPS, PodGroups
-from webhook.kube.resource import Resource
+from webhook.kube.resource import Raw, Resource, key_of
 from webhook.metrics.service_metrics import InformerSample
 from webhook.model.topology import TopologySource
 from webhook.server.health import Check
@@ -85,6 +86,9 @@ def watch_cluster(
         informer = Informer(client, resource, feed, field_selector=selector, page_size=page_size, status=status)
         return Watched(informer, feed, informer.run)
 
+    native_groups = _when_served(client, NATIVE_POD_GROUPS, cache.native_groups.feed, page_size)
+    cache.native_groups.is_served = native_groups.is_served
+    cache.native_groups.version = lambda: native_groups.informer.resource.version
     return (
         always("namespaces", cache.namespaces),
         always("nodes", cache.nodes),
@@ -101,12 +105,24 @@ def watch_cluster(
         ),
         _when_served(client, KAI_TOPOLOGIES, cache.topologies[TopologySource.KAI], page_size),
         _when_served(client, KUEUE_TOPOLOGIES, cache.topologies[TopologySource.KUEUE], page_size),
+        native_groups,
     )
 
 
-def watch_pod_groups(client: Client, pod_groups: PodGroups, page_size: int) -> Watched:
-    """The PodGroups, which result from decisions."""
-    return _when_served(client, POD_GROUPS, Feed("PodGroup", dict, pod_groups.put, pod_groups.drop), page_size)
+def watch_pod_groups(client: Client, pod_groups: PodGroups, cache: ClusterCache, page_size: int) -> Watched:
+    """KAI-Scheduler's PodGroups: ours result from decisions, and those of users are their input."""
+
+    def put(raw: Raw) -> None:
+        pod_groups.put(raw)
+        cache.kai_groups.feed.upsert(key_of(raw), raw)
+
+    def drop(key: str) -> None:
+        pod_groups.drop(key)
+        cache.kai_groups.feed.delete(key)
+
+    watched = _when_served(client, POD_GROUPS, Feed("PodGroup", dict, put, drop), page_size)
+    cache.kai_groups.is_served = watched.is_served
+    return watched
 
 
 def _when_served(

@@ -3,8 +3,10 @@
 import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from typing import Any
 
 from webhook.admission.binding.guard import LeaderState
+from webhook.admission.kueue_requests import asked_owner
 from webhook.app.binding_guard import answer_lifetime, leader_state_of
 from webhook.app.clients import Clients
 from webhook.app.rules_of_settings import rules_of
@@ -16,6 +18,7 @@ from webhook.controllers.gate_removal import GateRemoval
 from webhook.controllers.hint_backfill import HintBackfiller
 from webhook.controllers.hint_corrections import HintCorrections
 from webhook.controllers.metric_recorder import ControllerMetrics
+from webhook.controllers.native_group_conditions import NativeGroupConditions
 from webhook.controllers.nominator import Nominator
 from webhook.controllers.placed_conditions import PlacedConditions
 from webhook.controllers.placement.controller import Background, PlacementController
@@ -29,9 +32,12 @@ from webhook.controllers.waiting_pods import waiting_pods
 from webhook.kube.events import EventRecorder
 from webhook.kube.leadership import Leadership
 from webhook.kube.lease import clock
-from webhook.kube.owners import read_owner
+from webhook.kube.native_pod_group_client import NativePodGroupWrites
+from webhook.kube.owners import ReadOwner, read_owner
 from webhook.kube.pod_group_client import PodGroups
 from webhook.kube.pod_writes import PodWrites
+from webhook.model.pod import Owner
+from webhook.model.rules import Rules
 
 
 class LeaderRunnables:
@@ -55,7 +61,7 @@ class LeaderRunnables:
 
         is_leader = leadership.is_leader
         rules, client = rules_of(settings), clients.placement
-        reading = partial(read_owner, clients.owners)
+        reading = _with_kueue(partial(read_owner, clients.owners), cache, rules)
         writes, slots = PodWrites(client), settings.ungate_concurrency
         self._enforces = settings.mode == "Enforce"
         self.events = events = EventRecorder(client, settings.pod_name or os.uname().nodename)
@@ -71,6 +77,9 @@ class LeaderRunnables:
         keeper = PodGroupKeeper(cache, pod_groups, reading, writes.read, is_leader, pod_groups_are_served)
         controller.gang_examined.subscribe(keeper.saw)
         self._pod_groups = keeper
+        native_writes = NativePodGroupWrites(client)
+        self._native_groups = NativeGroupConditions(cache, native_writes, is_leader)
+        controller.gang_examined.subscribe(self._native_groups.saw)
         self._gang_events = GangEvents(cache, events, is_leader, settings.warn_after_seconds)
         controller.gang_examined.subscribe(self._gang_events.saw)
         self._conditions = PlacedConditions(cache, PodWrites(client), status_reporter.reported_reason, is_leader)
@@ -95,6 +104,7 @@ class LeaderRunnables:
             return  # all others write what was decided
         yield from self.controller.background()
         yield from self._pod_groups.background()
+        yield self._native_groups.run
         yield self._gang_events.run
         yield self._conditions.run
         yield self.nominator.run
@@ -103,3 +113,15 @@ class LeaderRunnables:
         yield self._delegated.run
         yield self._unbindable.run
         yield self.stuck.run
+
+
+def _with_kueue(read: ReadOwner, cache: ClusterCache, rules: Rules) -> ReadOwner:
+    """Owners with Kueue's annotations read as ours, where the settings say so."""
+    if not rules.kueue_annotations:
+        return read
+
+    async def read_as_ours(namespace: str, owner: Owner) -> Mapping[str, Any] | None:
+        raw = await read(namespace, owner)
+        return None if raw is None else asked_owner(raw, cache.topologies_by_name(), rules)
+
+    return read_as_ours

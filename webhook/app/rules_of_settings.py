@@ -17,6 +17,7 @@ def rules_of(settings: Settings, own_user: str | None = None) -> Rules:
         ),
         excluded_namespaces=frozenset((settings.namespace, *settings.excluded_namespaces)),
         manage_missed=settings.manage_missed,
+        kueue_annotations=settings.kueue_annotations,
         no_compatible_node=settings.no_compatible_node,
         not_alignable=settings.not_alignable,
         gate=settings.gate,

@@ -36,6 +36,7 @@ from webhook.app.rules_of_settings import rules_of, times_of
 from webhook.app.settings import Settings
 from webhook.app.webhooks import handlers_of, waiting_handlers
 from webhook.cache.cluster_cache import ClusterCache
+from webhook.collector import collector_paused
 from webhook.controllers.assumed_pod_sweep import AssumedPodSweep
 from webhook.controllers.placement.controller import Background
 from webhook.kube.ca_bundle import CABundleKeeper
@@ -78,7 +79,7 @@ class Service:
         page_size = settings.list_page_size
         self._watched = (
             *watch_cluster(client, self._cache, page_size, pods_status, failed_status),
-            watch_pod_groups(client, pod_groups, page_size),
+            watch_pod_groups(client, pod_groups, self._cache, page_size),
         )
         self._bundles = _bundle_keeper(settings, client)
         secret = SharedSecret(client, settings.namespace, settings.tls_secret_name)
@@ -201,9 +202,9 @@ class Service:
         """
         for watched in self._watched:
             await watched.informer.synced.wait()
-        self._cache.snapshot()
-        gc.collect()
-        gc.freeze()
+        with collector_paused():
+            self._cache.snapshot()
+            gc.freeze()
         self._snapshot_is_current = True
         log.info("serve.synced", objects={watched.status.name: watched.status.objects for watched in self._watched})
         while True:

@@ -133,6 +133,9 @@ class Settings(BaseSettings):
     manage_missed: bool = True
     """Whether `manage` also covers pods that no replica saw being created. The chart sets it to false if selectors
     or match conditions limit the calls."""
+    kueue_annotations: bool = False
+    """Whether Kueue's topology annotations (`kueue.x-k8s.io/podset-…`) count for pods that Kueue does not manage. What
+    has Kueue's queue label or gate is left to Kueue."""
     no_compatible_node: Literal["Deny", "Warn"] = "Deny"
     """What to do with a pod if the NUMA policy of every node contradicts the pod's. If the topology or policy of a
     node that it may go to is unknown, the pod waits."""
@@ -151,8 +154,8 @@ class Settings(BaseSettings):
     """Percentage of a node's score that comes from preferred node affinity and `PreferNoSchedule` taints. 0: they
     decide only between nodes of equal score. Does not apply to gangs."""
     gang_strategy: GangStrategy = GangStrategy.BIN_PACK
-    """How to choose between domains that can hold a gang: `BinPack` fewest domains and nodes, then preference,
-    then the tightest; `Spread` preference, then most room."""
+    """How to choose a domain for a gang: `BinPack` the fewest and tightest, `Spread` the one with
+    most room, `Balanced` even counts. A gang can name its own in `topology-webhook.dev/strategy`."""
     gate: GateMode = "Always"
     """Pods that get a scheduling gate at creation and are placed by the leader: `Always` all managed pods,
     `WhenNeeded` members of gangs and pods that fit nowhere at that moment, `Never` none."""

@@ -18,6 +18,7 @@ from kubernetes.aio.client import ApiClient
 from webhook.codec import loads
 from webhook.kube.api_errors import APIError, MalformedAnswerError, SilenceError, UnreachableError
 from webhook.kube.credentials import Credentials, load_credentials
+from webhook.kube.list_page import ListPage
 from webhook.kube.rate_limiter import RateLimiter
 from webhook.kube.resource import Raw
 from webhook.version import DISTRIBUTION, VERSION
@@ -95,6 +96,10 @@ class Client:
         """The object or list at `path`."""
         return await self._call("GET", path, query)
 
+    async def page(self, path: str, query: Mapping[str, str | int]) -> ListPage:
+        """A page of the list at `path`."""
+        return ListPage(await self._read("GET", path, query), f"GET {path}", path)
+
     async def create(self, path: str, body: Raw, query: Mapping[str, str | int] | None = None) -> Raw:
         """Create `body` in the collection at `path`; 409 (APIError) if it exists."""
         return await self._call("POST", path, query, body)
@@ -141,17 +146,30 @@ class Client:
         body: Raw | list[Raw] | None = None,
         content_type: str = "application/json",
     ) -> Raw:
-        response = await self._send(method, path, query, body, content_type)
+        text = await self._read(method, path, query, body, content_type)
         try:
-            text = await response.read()
             answer: Any = loads(text)
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            msg = f"{method} {path}: the answer broke off: {_in_words(error)}"
-            raise UnreachableError(msg) from error
+        except ValueError as error:
+            raise _broken_off(method, path, error) from error
         if not isinstance(answer, dict):
             msg = f"{method} {path}: the answer is not an object: {text[:200]!r}"
             raise MalformedAnswerError(msg)
         return answer
+
+    async def _read(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str | int] | None = None,
+        body: Raw | list[Raw] | None = None,
+        content_type: str = "application/json",
+    ) -> bytes:
+        """The text of the answer."""
+        response = await self._send(method, path, query, body, content_type)
+        try:
+            return await response.read()
+        except (aiohttp.ClientError, OSError) as error:
+            raise _broken_off(method, path, error) from error
 
     async def _send(
         self,
@@ -184,6 +202,10 @@ class Client:
                 self._credentials.forget_token()
             raise await _error_of(response)
         return response
+
+
+def _broken_off(method: str, path: str, error: Exception) -> UnreachableError:
+    return UnreachableError(f"{method} {path}: the answer broke off: {_in_words(error)}")
 
 
 async def _lines(response: aiohttp.ClientResponse, call: str, silence: float) -> AsyncGenerator[bytes, None]:

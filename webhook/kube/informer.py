@@ -1,8 +1,8 @@
 """A local, current copy of one collection of objects: list once, then watch.
 
 Phases:
-1. LIST, in pages of `page_size`. The handler gets each page's objects at once and the page is dropped, so 50,000 pods
-   are never in memory as JSON. Objects that a list no longer has are deleted after the last page. Until then the copy
+1. LIST, in pages of `page_size`. The handler gets each object as soon as it is decoded, so 50,000 pods are never in
+   memory as JSON. Objects that a list no longer has are deleted after the last page. Until then the copy
    may have too many objects, never too few, which errs towards "in use" for everything counted from it.
 2. WATCH from the list's resource version, with bookmarks. The server ends a watch every few minutes; it is reopened
    from the last version seen.
@@ -29,6 +29,7 @@ from typing import Any, Final, NoReturn, Protocol
 import structlog
 
 from webhook.codec import loads
+from webhook.collector import collector_paused
 from webhook.kube.api_errors import (
     APIError,
     ClusterError,
@@ -40,7 +41,7 @@ from webhook.kube.api_errors import (
 from webhook.kube.backoff import Backoff
 from webhook.kube.client import Client
 from webhook.kube.large_field import LargeField
-from webhook.kube.resource import Raw, Resource, is_object, items_of, key_of
+from webhook.kube.resource import Raw, Resource, is_object, key_of
 
 log = structlog.get_logger(__name__)
 
@@ -52,7 +53,7 @@ _WATCH_SECONDS: Final = (300, 600)
 _SILENCE_SECONDS: Final = 200.0
 # Objects processed before other tasks (reviews) get their turn: 50 pods take 5 ms.
 _TURN: Final = 50
-# A watch that ends earlier without an event counts as failed; otherwise a broken proxy would cause a hot loop.
+# A watch that ends earlier without an event counts as failed: a broken proxy would cause a hot loop.
 _SHORTEST_WATCH_SECONDS: Final = 1.0
 
 
@@ -134,7 +135,8 @@ class Informer:
         while True:
             try:
                 if self._version is None:
-                    await self._list()
+                    with collector_paused():
+                        await self._list()
                 await self._watch()
             except ClusterError as error:
                 await self._recover(error)
@@ -144,6 +146,11 @@ class Informer:
                 self.status.caught_up = False
                 self.status.error = repr(error)
                 raise
+
+    @property
+    def resource(self) -> Resource:
+        """The collection, in the version that is read."""
+        return self._resource
 
     def point_at(self, resource: Resource) -> None:
         """Switch to another version of the API; objects seen are kept until the next list."""
@@ -164,21 +171,20 @@ class Informer:
         query: dict[str, str | int] = {**self._selector, "limit": self._page_size}
         listed: set[str] = set()
         while True:
-            page = await self._client.get(self._resource.path, query)
-            for raw in items_of(page, self._resource.path):
+            page = await self._client.page(self._resource.path, query)
+            for raw in page.objects():
                 listed.add(self._upsert(raw))
                 if len(listed) % _TURN == 0:
                     await asyncio.sleep(0)
             self._saw(Phase.LISTING)
-            metadata = mapping_or_empty(page.get("metadata"))
-            follows = metadata.get("continue")
+            follows = page.metadata.get("continue")
             if not follows:
                 break
             if not isinstance(follows, str) or follows == query.get("continue"):
                 msg = f"list of {self._resource.name}: its next page repeats after {len(listed)} objects"
                 raise MalformedAnswerError(msg)
             query["continue"] = follows
-        version = metadata.get("resourceVersion")
+        version = page.metadata.get("resourceVersion")
         if not isinstance(version, str) or not version:
             msg = f"list of {self._resource.name}: the answer has no resourceVersion"
             raise MalformedAnswerError(msg)
@@ -271,7 +277,6 @@ class Informer:
 
     def _upsert(self, raw: Raw, line: bytes | None = None) -> str:
         """Store an object. line: its event; None if it was listed."""
-        # Up to a third of an object's size, and rarely needed here: which manager wrote which field, and when.
         if not self._managed_fields:
             raw["metadata"].pop("managedFields", None)
         key = key_of(raw)

@@ -2,6 +2,7 @@
 {{- define "topology-webhook.commandPod" -}}
 {{- $values := .root.Values -}}
 serviceAccountName: {{ .account }}
+enableServiceLinks: false
 # Not OnFailure: the logs of a failed attempt would be gone.
 restartPolicy: Never
 {{- with $values.imagePullSecrets }}
@@ -19,10 +20,7 @@ containers:
     {{- with $values.resources }}
     resources: {{- toYaml . | nindent 6 }}
     {{- end }}
-    securityContext:
-      allowPrivilegeEscalation: false
-      readOnlyRootFilesystem: true
-      capabilities: {drop: [ALL]}
+    securityContext: {{- toYaml $values.containerSecurityContext | nindent 6 }}
 {{- with $values.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
 {{- end }}

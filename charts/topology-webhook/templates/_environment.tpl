@@ -22,6 +22,7 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "DEFAULT_EXCLUSIVE" .Values.settings.defaultExclusive
   "EXCLUDED_NAMESPACES" (join "," .Values.webhook.excludedNamespaces | default .Release.Namespace)
   "MANAGE_MISSED" (or .Values.webhook.namespaceSelector .Values.webhook.objectSelector .Values.webhook.matchConditions | empty)
+  "KUEUE_ANNOTATIONS" .Values.settings.kueueAnnotations
   "NO_COMPATIBLE_NODE" .Values.settings.noCompatibleNode
   "NOT_ALIGNABLE" .Values.settings.notAlignable
   "FIDELITY" .Values.settings.fidelity

@@ -87,7 +87,10 @@ by requirements on their labels.
     # Pods that are not managed cost no call. Any user can call a pod a DaemonSet's or a mirror: not to forge, though.
     - name: asks-for-something-or-carries-ours
       expression: >-
-        ({{- include "topology-webhook.isAnnotated" "object" | nindent 8 }}
+        ({{- include "topology-webhook.isAnnotated" "object" | nindent 8 }} || has(object.spec.schedulingGroup)
+        {{- if .root.Values.settings.kueueAnnotations }} ||
+        object.?metadata.annotations.orValue({}).exists(key, key.startsWith('kueue.x-k8s.io/podset-'))
+        {{- end }}
         {{- if ne .mode "Annotated" }} ||
         {{- include "topology-webhook.isOpen" .root | nindent 8 }}
         {{- end }}
@@ -121,11 +124,11 @@ containers.exists(container, container.?resources.limits.orValue({}).size() > 16
 container.?resources.limits.orValue({}).exists(name, name.contains('/') && !name.contains('kubernetes.io/'))))
 {{- end }}
 
-{{/* CEL. Takes object or oldObject: whether that pod asks for anything (is_annotated in webhook/cache/unmanaged.py). */}}
+{{/* CEL. Takes object or oldObject: whether that pod asks for anything (is_annotated in webhook/cache/unmanaged.py), or names a strategy. */}}
 {{- define "topology-webhook.isAnnotated" -}}
 (has({{ . }}.metadata.annotations) && ([
 'scheduling.koordinator.sh/numa-topology-spec', 'scheduling.koordinator.sh/resource-spec', 'topology-webhook.dev/managed',
-'pod-group-name', 'topology-webhook.dev/min-member', 'kai.scheduler/topology',
+'pod-group-name', 'topology-webhook.dev/min-member', 'topology-webhook.dev/strategy', 'kai.scheduler/topology',
 'kai.scheduler/topology-required-placement', 'kai.scheduler/topology-preferred-placement',
 'kai.scheduler/segment-size', 'kai.scheduler/segment-topology-required-placement', 'kai.scheduler/segment-topology-preferred-placement',
 'kai.scheduler/batch-min-member'].exists(key, key in {{ . }}.metadata.annotations) ||
@@ -159,29 +162,30 @@ container.?resources.limits.orValue({}).exists(name, name.contains('/') && !name
 
 {{/*
 CEL. Whether a workload, or one of its pod templates, carries an annotation about placement. By kind: any; CronJob; LeaderWorkerSet;
-JobSet; Kubeflow's jobs; Ray's kinds. Takes the name of the object.
+JobSet; Kubeflow's jobs; Ray's kinds. Takes {root, of}: of is the name of the object.
 */}}
 {{- define "topology-webhook.asksForAPlacement" -}}
-{{- $ask := include "topology-webhook.areAboutPlacement" . -}}
-[{{ . }}.?metadata.annotations.orValue({}),
-{{ . }}.?spec.template.metadata.annotations.orValue({}),
-{{ . }}.?spec.jobTemplate.metadata.annotations.orValue({}),
-{{ . }}.?spec.jobTemplate.spec.template.metadata.annotations.orValue({}),
-{{ . }}.?spec.leaderWorkerTemplate.leaderTemplate.metadata.annotations.orValue({}),
-{{ . }}.?spec.leaderWorkerTemplate.workerTemplate.metadata.annotations.orValue({})].exists(annotations, {{ $ask }}) ||
-{{ . }}.?spec.replicatedJobs.orValue([]).exists(job,
+{{- $ask := include "topology-webhook.areAboutPlacement" .root -}}
+[{{ .of }}.?metadata.annotations.orValue({}),
+{{ .of }}.?spec.template.metadata.annotations.orValue({}),
+{{ .of }}.?spec.jobTemplate.metadata.annotations.orValue({}),
+{{ .of }}.?spec.jobTemplate.spec.template.metadata.annotations.orValue({}),
+{{ .of }}.?spec.leaderWorkerTemplate.leaderTemplate.metadata.annotations.orValue({}),
+{{ .of }}.?spec.leaderWorkerTemplate.workerTemplate.metadata.annotations.orValue({})].exists(annotations, {{ $ask }}) ||
+{{ .of }}.?spec.replicatedJobs.orValue([]).exists(job,
 [job.?template.metadata.annotations.orValue({}),
 job.?template.spec.template.metadata.annotations.orValue({})].exists(annotations, {{ $ask }})) ||
-{{ . }}.?spec.orValue({}).exists(field, field.endsWith('ReplicaSpecs') && {{ . }}.spec[field].exists(role,
-[{{ . }}.spec[field][role].?template.metadata.annotations.orValue({})].exists(annotations, {{ $ask }}))) ||
-[{{ . }}.?spec.orValue({}), {{ . }}.?spec.rayClusterSpec.orValue({}), {{ . }}.?spec.rayClusterConfig.orValue({})].exists(ray,
+{{ .of }}.?spec.orValue({}).exists(field, field.endsWith('ReplicaSpecs') && {{ .of }}.spec[field].exists(role,
+[{{ .of }}.spec[field][role].?template.metadata.annotations.orValue({})].exists(annotations, {{ $ask }}))) ||
+[{{ .of }}.?spec.orValue({}), {{ .of }}.?spec.rayClusterSpec.orValue({}), {{ .of }}.?spec.rayClusterConfig.orValue({})].exists(ray,
 [ray.?headGroupSpec.template.metadata.annotations.orValue({})].exists(annotations, {{ $ask }}) ||
 ray.?workerGroupSpecs.orValue([]).exists(group,
 [group.?template.metadata.annotations.orValue({})].exists(annotations, {{ $ask }})))
 {{- end }}
 {{- define "topology-webhook.areAboutPlacement" -}}
 annotations.exists(key, key == 'pod-group-name' || key.startsWith('kai.scheduler/') ||
-key.startsWith('topology-webhook.dev/') || key.startsWith('scheduling.koordinator.sh/'))
+key.startsWith('topology-webhook.dev/') || key.startsWith('scheduling.koordinator.sh/')
+{{- if .Values.settings.kueueAnnotations }} || key.startsWith('kueue.x-k8s.io/podset-'){{ end }})
 {{- end }}
 
 {{- define "topology-webhook.ownConditions" -}}

@@ -1,6 +1,7 @@
 """The informer in every state of the list/watch protocol."""
 
 import asyncio
+import gc
 import json
 from typing import Any
 
@@ -265,3 +266,17 @@ async def test_clearing_deletes_everything_and_counts_as_synced() -> None:
         await asyncio.wait({task})
         informer.clear()
         assert copy.log == ["+n0", "-n0"]
+
+
+async def test_the_collector_rests_during_a_list_and_runs_afterwards() -> None:
+    class Watched(Copy):
+        def upsert(self, key: str, raw: dict[str, Any]) -> None:
+            super().upsert(key, raw)
+            self.log.append(f"collector {gc.isenabled()}")
+
+    script = ListWatch()
+    script.put("a")
+    script.watches.append([event("ADDED", {"metadata": {"name": "b", "resourceVersion": "200"}}), HOLD])
+    async with informing(script, copy=Watched()) as (_, copy):
+        await until(lambda: "b" in copy.objects)
+        assert copy.log == ["+a", "collector False", "+b", "collector True"]

@@ -1,0 +1,27 @@
+"""Pauses Python's garbage collector while much is built that stays.
+
+The collector scans the whole heap each time it has grown by a quarter. During the list of 500,000 pods that took a
+tenth of the CPU time, and found nothing: records are not part of reference cycles.
+Any package may import this.
+"""
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_paused = 0
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """No collection until the body ends. Tasks may pause it at the same time: it continues after the last of them."""
+    global _paused  # noqa: PLW0603 # a process has one collector
+    if not _paused:
+        gc.disable()
+    _paused += 1
+    try:
+        yield
+    finally:
+        _paused -= 1
+        if not _paused:
+            gc.enable()
