@@ -8,7 +8,7 @@ Any package may import this.
 from collections.abc import Callable
 from typing import Generic, ParamSpec
 
-from webhook.internal_errors import Where, contained
+from webhook.internal_errors import Where, internal_error
 
 Args = ParamSpec("Args")
 
@@ -26,5 +26,7 @@ class Signal(Generic[Args]):
     def emit(self, *args: Args.args, **kwargs: Args.kwargs) -> None:
         """Call all subscribers, in the order in which they subscribed."""
         for callback in self._subscribers:
-            with contained(Where.TASK, subscriber=getattr(callback, "__qualname__", repr(callback))):
+            try:
                 callback(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001 # the change has happened, whatever its observers do
+                internal_error(Where.TASK, error, subscriber=getattr(callback, "__qualname__", repr(callback)))

@@ -27,6 +27,11 @@ def put(cache: ClusterCache, *objects: Mapping[str, Any]) -> None:
                 cache.pods.upsert(key, dict(raw))
             case "Namespace":
                 cache.namespaces.upsert(key, dict(raw))
+            case "PodGroup" if raw["apiVersion"].startswith("scheduling.run.ai/"):
+                cache.kai_groups.feed.upsert(key, dict(raw))
+            case "PodGroup":
+                cache.native_groups.is_served = lambda: True
+                cache.native_groups.feed.upsert(key, dict(raw))
             case "Topology":
                 cache.topologies[TopologySource(raw["apiVersion"].partition("/")[0])].upsert(key, dict(raw))
             case other:

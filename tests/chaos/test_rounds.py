@@ -28,8 +28,8 @@ def bed(programs: Mapping[str, Path]) -> Iterator[Bed]:
         yield bed
 
 
-# One for each kind of fault: a replica, the API server, an API that is gone, a rollout, a tenant.
-SHORT = {"leader-killed", "api-server-killed", "nrt-crd-deleted", "upgrade-and-rollback", "hostile-tenant"}
+# One for each kind of fault: a replica, the API server, an API that is gone, a tenant. tests/upgrade plays a rollout.
+SHORT = {"leader-killed", "api-server-killed", "nrt-crd-deleted", "hostile-tenant"}
 
 
 @pytest.mark.parametrize(

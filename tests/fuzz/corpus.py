@@ -154,11 +154,12 @@ def pods() -> list[Raw]:
         NUMA_TOPOLOGY_SPEC: STRICT,
         "pod-group-name": "g",
         "topology-webhook.dev/min-member": "2",
+        "topology-webhook.dev/strategy": "Balanced",
         "kai.scheduler/topology": "t",
         "kai.scheduler/topology-required-placement": "rack",
         "kai.scheduler/topology-preferred-placement": "shelf",
-        "kai.scheduler/segment-size": "2",
-        "kai.scheduler/segment-topology-required-placement": "rack",
+        "kai.scheduler/segment-size": "4,2",
+        "kai.scheduler/segment-topology-required-placement": "rack,shelf",
         "kai.scheduler/batch-min-member": "2",
     }
     owner = [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j1", "controller": True}]

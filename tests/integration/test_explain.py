@@ -78,6 +78,29 @@ def test_a_pod_that_waits_and_a_bound_job(
     )
 
 
+def test_a_pod_of_higher_priority_names_the_pods_that_would_end_for_it(
+    pods: Pods, known: Callable[..., None], control_plane: ControlPlane, explain: Callable[..., Outcome]
+) -> None:
+    known(*MACHINES)
+    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    control_plane.api.create(classes, {"metadata": {"name": "explain-urgent"}, "value": 1000})
+    budgets = f"/apis/policy/v1/namespaces/{pods.namespace}/poddisruptionbudgets"
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"batch.kubernetes.io/job-name": "train"}}}
+    control_plane.api.create(budgets, {"metadata": {"name": "train"}, "spec": spec})
+    path = f"/apis/batch/v1/namespaces/{pods.namespace}/jobs"
+    control_plane.api.create(path, {"metadata": {"name": "train"}, "spec": job(cpu=8, count=4)})
+    control_plane.wait_for("the Job to be bound", lambda: len(pods.bound()) == 4)
+    pods.create(pod("urgent", cpu=12, priorityClassName="explain-urgent"))
+    pods.wait_until_says("urgent", "no single NUMA node with 12 cpu")
+
+    waits = explain("pod/urgent", "-o", "json").json["preemption"]
+    # Two pods of a NUMA node would do, but the Job starts as a whole.
+    assert (waits["verdict"], waits["nodes"], len(waits["victims"])) == ("Victims", ["m0"], 4)
+    # The budget's controller does not run here, so it allows none.
+    assert waits["violations"] == 4
+    assert all(victim["gang"] and victim["priority"] == 0 for victim in waits["victims"])
+
+
 def test_what_does_not_exist_is_named_with_what_does(
     pods: Pods, control_plane: ControlPlane, explain: Callable[..., Outcome]
 ) -> None:

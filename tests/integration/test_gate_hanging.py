@@ -162,7 +162,9 @@ def test_nor_does_a_placed_group_that_hangs_for_another_reason(
     # n0 ── NUMA 0 [16]  NUMA 1 [16]     the group leaves 4 on each
     known(Machine("n0", free=(16, 16)))
     for name in ("g-0", "g-1"):
-        pods.create(member(name, 12, **spec))
+        kept = pods.create(member(name, 12, **spec))["spec"]
+        if not spec.keys() <= kept.keys():
+            pytest.skip(f"this API server drops {', '.join(spec.keys() - kept.keys())}: the feature is off")
     for name in ("g-0", "g-1"):
         pods.wait_until_says(name, "placed on n0")
     for name, cpu in (("a", 3), ("b", 4), ("c", 5)):  # another shape each

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 SEED = int(os.environ.get("TOPOLOGY_WEBHOOK_TEST_SEED") or 1)
 """Set the variable to play another round."""
-RESTARTS = 6
+RESTARTS = 3
 
 
 def test_with_everything_restarted_at_random_moments_the_end_state_is_the_same(

@@ -78,8 +78,9 @@ def test_every_part_of_readiness_is_told(webhook: LocalWebhook) -> None:
     for replica in webhook.replicas:
         told = json.loads(observed(replica, "readyz?verbose"))
         assert told["ready"]
-        # Where another test has installed their kind, PodGroups are watched as well.
+        # KAI's PodGroups are watched as well where another test has installed their kind.
         assert {check["name"] for check in told["checks"]} - {"informer podgroups.scheduling.run.ai"} == {
+            "informer podgroups.scheduling.k8s.io",
             "serving",
             "informer namespaces",
             "informer nodes",

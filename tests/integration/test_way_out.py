@@ -102,7 +102,7 @@ def test_an_uninstall_that_cannot_ungate_a_pod_fails_names_it_and_can_be_repeate
         control_plane.wait_for("its first refusal", refused)
         control_plane.helm(
             *("upgrade", RELEASE, CHART, "--namespace", NAMESPACE, "--reuse-values"),
-            *("--set", "uninstall.timeoutSeconds=10"),
+            *("--set", "uninstall.timeoutSeconds=20"),
         )
         with job_pods(control_plane, NAMESPACE) as jobs, pytest.raises(CommandError):
             control_plane.helm("uninstall", RELEASE, "--namespace", NAMESPACE)

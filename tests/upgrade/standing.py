@@ -49,12 +49,17 @@ class Standing:
         return self.nodes(name)
 
     def nodes(self, name: str) -> Mapping[str, str]:
-        """The nodes in the hints of a gang's pods.
-
-        Not the NUMA nodes: if another pod ends before the binding, the kubelet takes others on the same node, and so
-        does the hint. The journal sees whether any is given twice.
-        """
+        """The nodes in the hints of a gang's pods."""
         return {pod: self._pods.hint(pod)[0] for pod in gang(name)}
+
+    def bound_nodes(self, name: str) -> Mapping[str, str]:
+        """The nodes of a gang's pods, as bound.
+
+        Not those of the hints, which may go at the binding. Not the NUMA nodes: if another pod ends before the binding,
+        the kubelet takes others on the same node. The journal sees whether any is given twice.
+        """
+        bound = self._pods.bound()
+        return {pod: bound[pod] for pod in gang(name)}
 
     def bound(self, name: str) -> bool:
         """Whether all pods of a gang are bound."""

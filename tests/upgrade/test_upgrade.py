@@ -92,7 +92,7 @@ def change(bed: Bed, standing: Standing, command: Callable[[], None], *, to: str
         assert bed.leader() is first
     assert versions(bed) == [to] * 2
     bed.plane.wait_for("the assigned gang to be bound", lambda: standing.bound(f"assigned-{to}"))
-    assert standing.nodes(f"assigned-{to}") == nodes
+    assert standing.bound_nodes(f"assigned-{to}") == nodes
     after = standing.as_they_are()
     assert {name: after.get(name) for name in before} == before
 

@@ -2,8 +2,9 @@
 
 1. A name that is not read, but is similar to one that is.
 2. A topology without a level, and segments without a level.
-3. A level inside a finer one: of segments, or of a pod set.
-4. With `gate=Never`, annotations that only apply to gangs or to pods of an owner.
+3. A strategy, if nothing makes the pods a gang.
+4. A level inside a finer one: of segments, or of a pod set.
+5. With `gate=Never`, annotations that only apply to gangs or to pods of an owner.
 
 A pod that a controller creates is not checked, because its owner was.
 """
@@ -17,7 +18,7 @@ from webhook.admission.workload.templates import templates_in
 from webhook.engine.gang.workload_gang import topology_of
 from webhook.model.errors import UserError
 from webhook.model.json_text import shortened
-from webhook.model.membership import GROUP_ANNOTATIONS
+from webhook.model.membership import GANG_REQUESTS, may_be_in_group
 from webhook.model.mistyped import is_compared, meant
 from webhook.model.names import (
     KAI_PREFERRED_PLACEMENT,
@@ -26,9 +27,12 @@ from webhook.model.names import (
     KAI_SEGMENT_REQUIRED_PLACEMENT,
     KAI_SEGMENT_SIZE,
     KAI_TOPOLOGY,
+    MIN_MEMBER,
     NUMA_TOPOLOGY_SPEC,
     RESOURCE_SPEC,
+    STRATEGY,
 )
+from webhook.model.native_pod_group import scheduling_group_of
 from webhook.model.rules import Rules
 from webhook.model.topology import Topology
 from webhook.model.workload.common_fields import MAX_POD_SETS
@@ -54,12 +58,26 @@ def annotation_warnings(raw: Mapping[str, Any], topologies: Mapping[str, Topolog
     """The warnings about the annotations of an object; none if they are invalid, because then it is denied."""
     if is_made_by_another(raw) or _is_others(raw, rules):
         return ()
-    sets = {
-        path: annotations
-        for path, annotations in islice(annotations_in(raw), MAX_POD_SETS)
-        if isinstance(annotations, Mapping)
-    }
-    return (*_mistyped(sets), *_without_level(sets), *_coarser(raw, topologies), *_without_gate(raw, sets, rules))
+    sets = _sets(raw)
+    return (
+        *_mistyped(sets),
+        *_without_level(sets),
+        *_without_gang(raw, sets),
+        *_coarser(raw, topologies),
+        *_without_gate(raw, sets, rules),
+    )
+
+
+def strategy_warnings(raw: Mapping[str, Any], rules: Rules) -> tuple[str, ...]:
+    """The warning about a strategy on a pod that nothing else makes ours."""
+    if is_made_by_another(raw) or _is_others(raw, rules):
+        return ()
+    return tuple(_without_gang(raw, _sets(raw)))
+
+
+def _sets(raw: Mapping[str, Any]) -> Sets:
+    found = islice(annotations_in(raw), MAX_POD_SETS)
+    return {path: annotations for path, annotations in found if isinstance(annotations, Mapping)}
 
 
 def _is_others(raw: Mapping[str, Any], rules: Rules) -> bool:
@@ -91,6 +109,17 @@ def _without_level(sets: Sets) -> Iterator[str]:
             )
 
 
+def _without_gang(raw: Mapping[str, Any], sets: Sets) -> Iterator[str]:
+    is_in_native_group = any(scheduling_group_of(template.raw) for template in templates_in(raw))
+    if is_in_native_group or any(may_be_in_group(annotations) for annotations in sets.values()):
+        return
+    for path in _places_of(sets, STRATEGY):
+        yield (
+            f"{path}[{STRATEGY}] has no effect, because nothing else makes these pods a gang. Write {MIN_MEMBER}, or "
+            f"{KAI_TOPOLOGY} with a level, beside it."
+        )
+
+
 def _places_of(sets: Sets, key: str) -> Iterator[str]:
     """The first path with this annotation."""
     return islice((path for path, annotations in sets.items() if annotations.get(key)), 1)
@@ -113,7 +142,12 @@ def _without_gate(raw: Mapping[str, Any], sets: Sets, rules: Rules) -> Iterator[
     if rules.gate != "Never":
         return
     of_pods = {f"{template.prefix}metadata.annotations" for template in templates_in(raw)}
-    of_groups = _found(sets, GROUP_ANNOTATIONS)
+    of_groups = _found(sets, GANG_REQUESTS)
+    of_groups += [
+        f"{template.prefix}spec.schedulingGroup.podGroupName"
+        for template in islice(templates_in(raw), MAX_POD_SETS)
+        if scheduling_group_of(template.raw)
+    ]
     policies = _found({path: found for path, found in sets.items() if path not in of_pods}, _NUMA)
     if lost := [*of_groups, *policies]:
         more = f" and {len(lost) - _MOST_NAMED} more" if len(lost) > _MOST_NAMED else ""

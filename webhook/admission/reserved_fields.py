@@ -39,12 +39,14 @@ from webhook.model.names import (
     RANK,
     RESOURCE_STATUS,
     ROLE_LABEL,
+    SCHEDULING_GROUP,
+    STRATEGY,
 )
 from webhook.model.rules import Rules
 
-_BY_MUTATION: Final = frozenset({MANAGED, NUMA_DEFAULTS, PLACEMENT, MANAGED_FIELDS})
+_BY_MUTATION: Final = frozenset({MANAGED, NUMA_DEFAULTS, PLACEMENT, MANAGED_FIELDS, SCHEDULING_GROUP})
 # Under our domain, but written by users.
-_BY_USERS: Final = frozenset({INHERIT, INJECT_ENV, MIN_MEMBER})
+_BY_USERS: Final = frozenset({INHERIT, INJECT_ENV, MIN_MEMBER, STRATEGY})
 
 OUTPUTS: Final = frozenset(
     {
@@ -59,6 +61,7 @@ OUTPUTS: Final = frozenset(
         RESOURCE_STATUS,
         ROLE_LABEL,
         MANAGED_FIELDS,
+        SCHEDULING_GROUP,
     }
 )
 """The fixed names that we write. The chart's policies and match conditions list these. Other names under our domain,

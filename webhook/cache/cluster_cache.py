@@ -9,19 +9,24 @@ controller calls it at the start of each cycle, the service once a second.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from time import time
 from typing import Any
 
+from webhook.cache.bound_pods import BoundPods
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cache.delegated_pods import is_unschedulable
+from webhook.cache.disruption_budgets import DisruptionBudgets
 from webhook.cache.feed import Feed
 from webhook.cache.gang_members import GangMembers
+from webhook.cache.kai_pod_groups import KAIPodGroups
 from webhook.cache.kubelet_admission import KubeletAdmission
 from webhook.cache.kubelet_predictions import KubeletPredictions
 from webhook.cache.kubelet_rejections import KubeletRejections
 from webhook.cache.management import as_managed
 from webhook.cache.missed_creations import MissedPods
 from webhook.cache.missing_hint import HintBackfill
+from webhook.cache.native_pod_groups import NativePodGroups
 from webhook.cache.node_policies import NodePolicies
 from webhook.cache.pod_assumptions import PodAssumptions
 from webhook.cache.pod_info import PodInfo
@@ -35,7 +40,8 @@ from webhook.engine.assumed.unreported import ReportingTimes
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.ledger import Ledger
 from webhook.engine.snapshot.node_arrays import NodeArrays
-from webhook.engine.snapshot.single_node import chosen_node
+from webhook.engine.snapshot.node_sums import NodeSums
+from webhook.engine.snapshot.single_node import NodeAlone, chosen_node, node_for
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.internal_errors import Where, contained, internal_error
 from webhook.model.hint_key import HintKey
@@ -64,10 +70,12 @@ class ClusterCache(PodAssumptions):
         rules: Rules | None = None,
         pods_in_order: Callable[[], bool] = _always,
         failed_in_order: Callable[[], bool] = _always,
+        *,
+        preempts: bool = False,
     ) -> None:
         """pods_in_order: whether pods arrive in the order of their changes, as from a watch but not from a list.
 
-        failed_in_order: the same for failed pods.
+        failed_in_order: the same for failed pods. preempts: whether it keeps what preemption has to know.
         """
         times = times or ReportingTimes()
         self._ledger = Ledger()
@@ -91,6 +99,10 @@ class ClusterCache(PodAssumptions):
         """Pods that their kubelets rejected."""
         self.gangs = GangMembers()
         """The members of gangs that have a node."""
+        self.bound_pods = BoundPods(is_enabled=preempts)
+        """The bound pods as preemption sees them."""
+        self.disruption_budgets = DisruptionBudgets()
+        """The PodDisruptionBudgets, where preemption is enabled."""
         self.policies = NodePolicies(self._state.nodes.get, self._state.topologies.get)
         """Unknown and contradictory policies that nodes publish."""
         self._namespaces: dict[str, Namespace] = {}
@@ -109,6 +121,9 @@ class ClusterCache(PodAssumptions):
         self.failed_pods = self.rejections.feed
         self._topologies = Topologies(self.topology_changed, self.changed)
         self.topologies = self._topologies.feeds
+        self.native_groups = NativePodGroups(self.changed)
+        """Kubernetes' own PodGroups."""
+        self.kai_groups = KAIPodGroups(self.changed, self._clock)
 
     @property
     def generation(self) -> int:
@@ -136,6 +151,7 @@ class ClusterCache(PodAssumptions):
             self._time_has_changed = False
             self.changed.emit()
         self._announce_hints()
+        self.kai_groups.advance()
 
     def sign(self, uid: str, hint: str) -> str:
         """The signature that proves to every replica that we gave this hint to the pod with this uid."""
@@ -143,7 +159,13 @@ class ClusterCache(PodAssumptions):
 
     def snapshot(self) -> ClusterSnapshot:
         """The cluster for one decision. Later changes of the cluster do not affect it."""
-        return ClusterSnapshot(Snapshot(self._settled(), self._ledger), self.topologies_by_name(), self._namespaces)
+        return ClusterSnapshot(
+            Snapshot(self._settled(), self._ledger),
+            self.topologies_by_name(),
+            self._namespaces,
+            self.native_groups.by_key(),
+            self.kai_groups.by_key(),
+        )
 
     def topologies_by_name(self) -> Mapping[str, Topology]:
         """The topologies of both API groups."""
@@ -161,6 +183,10 @@ class ClusterCache(PodAssumptions):
     def chosen_node(self, node: str, pod: str) -> Snapshot | None:
         """One node alone, with what is free there for the pod namespace/name; None if the node is unknown."""
         return chosen_node(self._settled(), self._ledger, node, pod, self._assumed_pods.bound_to(node))
+
+    def node_for(self, node: str, pod: str) -> tuple[NodeAlone, NodeSums] | None:
+        """The same as the node, and what others hold there: for equal pods on equal nodes these are equal."""
+        return node_for(self._settled(), self._ledger, node, pod, self._assumed_pods.bound_to(node))
 
     def kubelet_admission(self, node: str, pod: str) -> KubeletAdmission | None:
         """The node as the pod namespace/name will find it when bound to it; None if the node is unknown."""
@@ -245,7 +271,9 @@ class ClusterCache(PodAssumptions):
         self._namespaces.pop(name, None)
 
     def _read_pod(self, raw: Mapping[str, Any]) -> PodInfo:
-        return PodInfo.from_object(raw, self._rules, self._hint_key, self._is_missed)
+        pod = PodInfo.from_object(raw, self._rules, self._hint_key, self._is_missed)
+        bound = self.bound_pods.read(raw)
+        return pod if bound is None or pod.record.terminal else replace(pod, bound=bound)
 
     def _is_missed(self, raw: Mapping[str, Any], pod: ResidentPod) -> bool:
         return self._missed.is_missed(raw, pod, self._clock())
@@ -262,6 +290,7 @@ class ClusterCache(PodAssumptions):
         self._unbound.put(pod)
         self._unconfirmed.put(pod)
         self.gangs.put(pod)
+        self.bound_pods.put(key, pod.bound)
         if pod.waiting is not None and is_unschedulable(pod.waiting):
             self._forget_tentative(key)
         if pod.waiting is None:
@@ -276,6 +305,7 @@ class ClusterCache(PodAssumptions):
         self._unbound.drop(key)
         self._unconfirmed.drop(key)
         self.gangs.drop(key)
+        self.bound_pods.put(key, None)
         self.bound_or_gone.emit(key)
         self.changed.emit()
 

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.model.kai_pod_group import KAIPodGroup
 from webhook.model.namespace import Namespace
+from webhook.model.native_pod_group import NativePodGroup
 from webhook.model.topology import Topology
 
 
@@ -19,3 +21,7 @@ class ClusterSnapshot:
     """Topologies by name."""
     namespaces: Mapping[str, Namespace] = field(default_factory=lambda: MappingProxyType({}))
     """Namespaces by name. A missing namespace is unknown."""
+    native_groups: Mapping[str, NativePodGroup] | None = None
+    """Kubernetes' own PodGroups by namespace/name; None where the API server does not serve them."""
+    kai_groups: Mapping[str, KAIPodGroup] = field(default_factory=lambda: MappingProxyType({}))
+    """The PodGroups that users wrote for KAI-Scheduler, by namespace/name."""

@@ -6,13 +6,14 @@ A kubelet admits pods in the order in which they arrive:
   the pod may arrive before them. The sums of the node have no order, so these pods hold their requests in them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from webhook.engine.assumed.free_bounds import NO_LEEWAY, Leeway
 from webhook.engine.snapshot.ledger import Reservation
-from webhook.engine.snapshot.node_sums import NodeSums
+from webhook.engine.snapshot.node_sums import NodeSums, amounts_key
 from webhook.engine.snapshot.single_node import NodeAlone
 from webhook.engine.snapshot.snapshot import Snapshot
 
@@ -39,6 +40,13 @@ class KubeletAdmission:
     """What is reserved for the pod itself there; None: nothing."""
     leeway: Leeway = NO_LEEWAY
     """How much more or less may be free than `given` leaves."""
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for nodes whose kubelets treat a pod alike, whatever their names and those of their pods."""
+        others = (one.assumed for one in self.assigned)
+        assigned = Counter((amounts_key(one.numa), frozenset(one.requests.items()), one.policy) for one in others)
+        return self.node.key, self.given.key, frozenset(assigned.items()), self.leeway.key
 
     def assumed_snapshot(self) -> Snapshot:
         """The node minus all reservations of other pods, each on the NUMA nodes of its hint."""

@@ -7,7 +7,9 @@
 3. If a managed pod and its owners do not set the policy or the exclusiveness, the namespace's value applies, else that
    of the settings. If the namespace's annotations cannot be read, pods that need them are denied, as they are for
    invalid annotations of their own.
-4. Mode and defaults are written into the pod as marks. Placement, binding and accounting read only the pod, so they
+4. A pod of one of Kubernetes' own PodGroups is managed if the group requests a topology. If the group does not exist
+   yet, the pod waits for it: the leader ungates the pod if the group requests nothing.
+5. Mode and defaults are written into the pod as marks. Placement, binding and accounting read only the pod, so they
    see the values from its creation. A change of the namespace or the settings applies to new pods.
 
 Source for 3: koordinator NodeNUMAResourceArgs.SingleNUMANodeExclusive (docs/proposals/scheduling,
@@ -25,14 +27,15 @@ from webhook.model.errors import UserError
 from webhook.model.intent import NO_SPEC, NUMASpec
 from webhook.model.limits import check_annotations, check_size
 from webhook.model.manage import Manage
-from webhook.model.names import INHERIT, MANAGED, NUMA_DEFAULTS
+from webhook.model.names import INHERIT, MANAGED, NUMA_DEFAULTS, SCHEDULING_GROUP
 from webhook.model.namespace import Namespace
+from webhook.model.native_pod_group import scheduling_group_of
 from webhook.model.pod import Pod
 from webhook.model.policy import Exclusive, NUMAPolicy
 from webhook.model.rules import Rules
 
 DEFAULT_NAMESPACE: Final = "default"
-MARKS: Final = (MANAGED, NUMA_DEFAULTS)
+MARKS: Final = (MANAGED, NUMA_DEFAULTS, SCHEDULING_GROUP)
 """The annotations that record the results."""
 
 
@@ -47,20 +50,24 @@ class Management:
     warnings: tuple[str, ...] = ()
     covers: bool = False
     """Whether the mode covers the pod, if the pod itself requests nothing."""
+    group: str = ""
+    """The pod's PodGroup of Kubernetes itself; empty without one, and where such groups are not served."""
 
     @classmethod
     def of(cls, namespace: Namespace | None, rules: Rules) -> "Management":
         """What applies in a namespace; None: the namespace is unknown, only the settings apply."""
+        mode = mode_in(namespace, rules)
         if namespace is None:
-            return cls(rules.manage, rules.defaults)
-        defaults = namespace.defaults.over(rules.defaults)
-        return cls(namespace.manage or rules.manage, defaults, namespace.fault, namespace.warnings)
+            return cls(mode, rules.defaults)
+        return cls(mode, namespace.defaults.over(rules.defaults), namespace.fault, namespace.warnings)
 
     def marks(self, annotations: Mapping[str, str], own: NUMASpec) -> dict[str, str]:
         """The marks of a managed pod with these annotations. own: what they specify. Raises UserError."""
         # A pod that brings the mark from another cluster requests management by it.
         by_mode = not asks(annotations) and (self.covers or MANAGED in annotations)
         marks = {MANAGED: self.mode.label} if by_mode else {}
+        if self.group:
+            marks[SCHEDULING_GROUP] = self.group
         inherits = annotations.get(INHERIT) == "true" and own == NO_SPEC
         if not inherits and not _is_open(own):
             return marks
@@ -78,6 +85,11 @@ class Management:
 def _is_open(own: NUMASpec) -> bool:
     """Whether a default applies."""
     return own.policy is None or (own.policy is not NUMAPolicy.NONE and own.exclusive is None)
+
+
+def mode_in(namespace: Namespace | None, rules: Rules) -> Manage:
+    """The mode in a namespace; None: the namespace is unknown, only the settings apply."""
+    return (None if namespace is None else namespace.manage) or rules.manage
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +111,28 @@ def management_of(
     """What applies to a pod, or why it is unmanaged. namespace: for a template, which does not name its own."""
     name = namespace or namespace_of(raw)
     found = Management.of(cache.namespaces.get(name), rules)
+    if cache.native_groups is not None and (group := scheduling_group_of(raw)):
+        found = replace(found, group=group)
     annotated = is_annotated(raw)
     if annotated and (why := why_not_mutated(raw, rules)):
         return Unmanaged(why)
     annotations = (raw.get("metadata") or {}).get("annotations") or {}
     if asks(annotations):
         return found
+    if _may_request(found.group, name, cache):
+        # Another scheduler's pod requests nothing of us.
+        return Unmanaged(why) if (why := why_node_is_chosen(raw, rules)) else found
     why = _why_not_covered(raw, name, found.mode, cache, rules)
     if why is None or annotated:
         return replace(found, covers=why is None)
     warnings = (f"unmanaged: {why}",) if why.startswith(_UNREADABLE) else ()
     return Unmanaged(why, (*found.warnings, *warnings))
+
+
+def _may_request(group: str, namespace: str, cache: ClusterSnapshot) -> bool:
+    """Whether the pod's PodGroup requests a topology, or is not known yet and may."""
+    known = (cache.native_groups or {}).get(f"{namespace}/{group}")
+    return bool(group) and (known is None or known.constrained)
 
 
 _UNREADABLE: Final = "it cannot be placed here: "
@@ -143,7 +166,8 @@ def as_managed(raw: Mapping[str, Any], cache: ClusterSnapshot, rules: Rules) -> 
     """
     if not rules.manage_missed or is_annotated(raw):
         return raw
-    management = management_of(raw, cache, rules)
+    # Its PodGroup may request nothing, and the leader cannot wait for it with a pod that has no gate.
+    management = management_of(raw, replace(cache, native_groups=None), rules)
     if isinstance(management, Unmanaged):
         return raw
     metadata = raw["metadata"]

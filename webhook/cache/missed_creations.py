@@ -10,7 +10,7 @@ Pods that were bound longer ago existed before they were managed, or are reporte
 from collections.abc import Mapping
 from typing import Any
 
-from webhook.cache.management import Management, namespace_of
+from webhook.cache.management import mode_in, namespace_of
 from webhook.cache.unmanaged import is_annotated, why_not_scheduled_by_ours
 from webhook.model.manage import Manage
 from webhook.model.namespace import Namespace
@@ -49,12 +49,14 @@ class MissedPods:
         self._bound.pop(pod, None)
 
     def _is_covered(self, raw: Mapping[str, Any], pod: ResidentPod) -> bool:
-        if not self._rules.manage_missed or pod.terminal or is_annotated(raw):
+        if not self._rules.manage_missed or pod.terminal:
             return False
         name = namespace_of(raw)
-        mode = Management.of(self._namespaces.get(name), self._rules).mode
+        mode = mode_in(self._namespaces.get(name), self._rules)
         # A pod without exclusive resources from its kubelet has no NUMA nodes, whatever the policies of the cluster.
-        covered = mode is Manage.ALL or (mode is Manage.ALIGNED and pod.exclusive_resources)
         return (
-            covered and name not in self._rules.excluded_namespaces and not why_not_scheduled_by_ours(raw, self._rules)
+            (mode is Manage.ALL or (mode is Manage.ALIGNED and pod.exclusive_resources))
+            and not is_annotated(raw)
+            and name not in self._rules.excluded_namespaces
+            and not why_not_scheduled_by_ours(raw, self._rules)
         )

@@ -63,8 +63,8 @@ class NodePolicies:
         text = "" if node is None else unknown_policy(node, topology)
         if text:
             self._unknown[name] = text
-        report = log.warning if len(self._unknown) <= _LOGGED else log.debug
         if text and text != before:
+            report = log.warning if len(self._unknown) <= _LOGGED else log.debug
             report("node.policy_unknown", node=name, policy=text)
         elif before and not text and node is not None:
             log.info("node.policy_known", node=name)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from webhook.cache.unmanaged import is_annotated, why_unmanaged
+from webhook.model.bound_pod import BoundPod
 from webhook.model.gates import waits_for_us_alone
 from webhook.model.hint_key import HintKey
 from webhook.model.membership import AssignedMember, membership_of, unasked_membership_of
@@ -34,6 +35,8 @@ class PodInfo:
     """Whether it was bound before it could get its gang from its owners: `group` is that of its controller's pods."""
     unconfirmed: str = ""
     """Its placement text, while it has a node and its condition `Placed` does not say so yet; else empty."""
+    bound: BoundPod | None = None
+    """What preemption has to know of it, while it is bound; None where that is off."""
 
     @classmethod
     def from_object(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from webhook.model.membership import is_in_group, may_be_in_group
+from webhook.model.membership import GROUP_ANNOTATIONS, may_be_in_group
 from webhook.model.names import MANAGED, MIRROR_POD, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
 from webhook.model.rules import Rules
 
@@ -15,7 +15,8 @@ NOT_ANNOTATED: Final = f"no annotation {NUMA_TOPOLOGY_SPEC} or {RESOURCE_SPEC}, 
 
 def asks(annotations: Mapping[str, str]) -> bool:
     """Whether these annotations of a pod request NUMA alignment or a gang themselves."""
-    return NUMA_TOPOLOGY_SPEC in annotations or RESOURCE_SPEC in annotations or is_in_group(annotations)
+    numa = NUMA_TOPOLOGY_SPEC in annotations or RESOURCE_SPEC in annotations
+    return numa or not GROUP_ANNOTATIONS.isdisjoint(annotations)
 
 
 def is_annotated(raw: Mapping[str, Any]) -> bool:

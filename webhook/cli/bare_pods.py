@@ -26,6 +26,7 @@ from webhook.controllers.placement.assignment import NoAssignment
 from webhook.controllers.placement.gang_agreement import agree
 from webhook.controllers.placement.gang_search import GatedGang, search_gang, why_too_few
 from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.controllers.placement.native_request import group_basis
 from webhook.engine.gang.domains import domain_of_pod
 from webhook.engine.gang.resolvable import assign_when_empty
 from webhook.model.errors import UserError
@@ -35,8 +36,11 @@ from webhook.model.owner_chain import OwnerChain, owner_above, owner_chain_of
 from webhook.model.pod import Pod
 
 
-def judge_pods(pods: Mapping[int, Judged], around: JudgementContext) -> dict[int, Judgement]:
-    """The judgements of pods by their positions in the input. Raises InputError."""
+def judge_pods(pods: Mapping[int, Judged], latest: ClusterSnapshot, around: JudgementContext) -> dict[int, Judgement]:
+    """The judgements of pods by their positions in the input. Raises InputError.
+
+    latest: the cluster with all objects of the input, in which the leader places them.
+    """
     names: dict[str, int] = {}
     judgements: dict[int, Judgement] = {}
     groups: dict[str, dict[int, GatedPod]] = {}
@@ -47,14 +51,11 @@ def judge_pods(pods: Mapping[int, Judged], around: JudgementContext) -> dict[int
         if gated is not None and gated.membership is not None:
             groups.setdefault(gated.membership.group, {})[position] = gated
     if groups:
-        cluster_snapshot = [cluster_snapshot for _, cluster_snapshot in pods.values()][
-            -1
-        ]  # members wait for a topology that comes after them
-        beside = waiting_beside(groups, around)
+        beside = waiting_beside(groups, latest, around)
         for group, members in groups.items():
-            together = place_together(members, beside.get(group, ()), group, cluster_snapshot, around)
+            together = place_together(members, beside.get(group, ()), group, latest, around)
             for position, whole in together.items():
-                judgements[position] = _in_group(judgements[position], whole, cluster_snapshot, around)
+                judgements[position] = _in_group(judgements[position], whole, latest, around)
     return judgements
 
 
@@ -78,7 +79,7 @@ def _by_itself(item: Item, pod: Raw, cluster_snapshot: ClusterSnapshot, around: 
     except UserError as error:
         raise item.fault(error.faults[0].path, error.faults[0].message) from error
     owner_chain, warnings = owner_chain_in(pod, around)
-    outcome = outcome_of(pod, cluster_snapshot, around.rules, owner_chain)
+    outcome = outcome_of(pod, cluster_snapshot, around.rules, owner_chain, latest=around.latest)
     found = outcome.verdict, outcome.message, body_of(item.body, outcome, cluster_snapshot)
     return Judgement(item, *found, (*outcome.warnings, *warnings), (PodSet("pods", "", 1, (), outcome),))
 
@@ -93,12 +94,21 @@ def owner_chain_in(pod: Raw, around: JudgementContext) -> tuple[OwnerChain | Non
     return owner_chain_of(owner, chain), (unknown_owner(unknown),) if unknown and takes else ()
 
 
-def waiting_beside(groups: Mapping[str, object], around: JudgementContext) -> dict[str, list[GatedPod]]:
+def gated_in(raw: Raw, cluster_snapshot: ClusterSnapshot, around: JudgementContext) -> GatedPod:
+    """A gated pod of the cluster, with what it takes from its owners and its PodGroup. Raises UserError."""
+    owner_chain, _ = owner_chain_in(raw, around)
+    basis = group_basis(raw, cluster_snapshot)
+    return GatedPod.from_object(raw, owner_chain, basis, reads_kueue=around.rules.kueue_annotations)
+
+
+def waiting_beside(
+    groups: Mapping[str, object], cluster_snapshot: ClusterSnapshot, around: JudgementContext
+) -> dict[str, list[GatedPod]]:
     """The members of these gangs that wait in the cluster."""
     found: dict[str, list[GatedPod]] = {}
     for raw in around.gated.values():
         try:
-            gated = GatedPod.from_object(raw, owner_chain_in(raw, around)[0])
+            gated = gated_in(raw, cluster_snapshot, around)
         except UserError:
             continue  # it waits alone, and its message says why
         if gated.membership is not None and gated.membership.group in groups:
@@ -123,7 +133,12 @@ def place_together(
     if not new or membership is None:
         nothing = WorkloadAssignment(membership.name if membership else "", (), running)
         return dict.fromkeys(members, GangJudgement(Verdict.ALLOW, nothing.message, nothing))
-    agreed = agree(GatedGang(membership, tuple(together)), assigned_members, cluster_snapshot.topologies)
+    agreed = agree(
+        GatedGang(membership, tuple(together)),
+        assigned_members,
+        cluster_snapshot.topologies,
+        cluster_snapshot.kai_groups,
+    )
     disagreeing = {
         position: _waits(agreed.disagreeing[gated.key])
         for position, gated in new.items()

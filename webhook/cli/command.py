@@ -55,7 +55,8 @@ Snapshots = Annotated[
         "--cluster",
         metavar="SNAPSHOT",
         help="The cluster as kubectl get -A -o yaml (or json) prints its nodes, namespaces, pods, "
-        "noderesourcetopologies.topology.node.k8s.io, topologies.kai.scheduler and topologies.kueue.x-k8s.io: "
+        "noderesourcetopologies.topology.node.k8s.io, topologies.kai.scheduler, topologies.kueue.x-k8s.io, "
+        "podgroups.scheduling.k8s.io and podgroups.scheduling.run.ai: "
         "a file, directory, or - for stdin. May be repeated. "
         "Without it, the live cluster of --kubeconfig or --context, else of kubectl's current context.",
     ),

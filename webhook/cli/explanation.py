@@ -14,9 +14,10 @@ from typing import Any
 from webhook.admission.gang import GangJudgement
 from webhook.admission.pod.decision import Verdict
 from webhook.admission.pod.placement_text import waiting
-from webhook.cli.bare_pods import owner_chain_in, place_together, waiting_beside
+from webhook.cli.bare_pods import gated_in, place_together, waiting_beside
 from webhook.cli.judgement_context import JudgementContext
 from webhook.cli.object_reader import FoundObject
+from webhook.cli.preemption_dry_run import pods_to_end_for_gang, pods_to_end_for_pod
 from webhook.cli.render_json import group_object, per_node
 from webhook.controllers.placement.assignment import Assignment, NoAssignment, find_assignment, why_unassigned
 from webhook.controllers.placement.gated_pods import GatedPod
@@ -31,6 +32,7 @@ from webhook.model.workload.rank import rank_of
 from webhook.views.as_json import as_json
 from webhook.views.domains import tree_of
 from webhook.views.pod_standing import ENDED, WITHOUT_NODE, PodStanding, Standing, pod_standing
+from webhook.views.preemption import PreemptionView
 from webhook.views.ranks import PodWithRank, RanksView, ranks_view, topology_of_pods
 
 Raw = Mapping[str, Any]
@@ -45,6 +47,8 @@ class PodAnswer:
     decision: Decision | None = None
     """Every node's answer to this pod alone; None if it cannot be read."""
     gang: GangJudgement | None = None
+    preemption: PreemptionView | None = None
+    """Which pods of lower priority would end for it; None unless our gate alone holds it back and it fits nowhere."""
 
 
 class Explanation:
@@ -80,12 +84,20 @@ class Explanation:
         snapshot = self._cache.snapshot().nodes
         decision = decide(snapshot, gated.pod, gated.intent, self._rules.engine)
         if gang is not None:
-            return PodAnswer(gang.verdict, gang.message, decision, gang)
+            return PodAnswer(gang.verdict, gang.message, decision, gang, self._preemption(pod, gated, gang.verdict))
         found = find_assignment(snapshot, gated, self._rules, self._cache.assigned)
         if isinstance(found, Assignment):
             return PodAnswer(Verdict.ALLOW, found.text, decision)
         why = found if isinstance(found, NoAssignment) else why_unassigned(found, gated, self._rules, 0)
-        return PodAnswer(Verdict.WAIT, why.text.removeprefix(waiting("")), decision)
+        text = why.text.removeprefix(waiting(""))
+        return PodAnswer(Verdict.WAIT, text, decision, preemption=self._preemption(pod, gated, Verdict.WAIT))
+
+    def _preemption(self, pod: PodStanding, gated: GatedPod, verdict: Verdict) -> PreemptionView | None:
+        if pod.state is not Standing.WAITING or verdict is Verdict.ALLOW:
+            return None
+        if gated.membership is None:
+            return pods_to_end_for_pod(gated, self.found.cluster, self._rules)
+        return pods_to_end_for_gang(gated, self.found.cluster, self._around)
 
     def answers(self) -> Iterator[tuple[PodStanding, PodAnswer]]:
         """The answers for pods without a node: one for each gang, and for each kind of single pod."""
@@ -114,7 +126,7 @@ class Explanation:
     def _read(self, raw: Raw) -> GatedPod | str:
         """The pod with what it takes from its owners; a text if it cannot be read."""
         try:
-            return GatedPod.from_object(raw, owner_chain_in(raw, self._around)[0])
+            return gated_in(raw, self._cache.snapshot(), self._around)
         except UserError as error:
             return " ".join(map(str, error.faults))
 
@@ -145,7 +157,7 @@ class Explanation:
         assert gated.membership is not None  # noqa: S101 # the caller has checked it
         group = gated.membership.group
         members = {0: gated}
-        beside = waiting_beside({group: members}, self._around)
+        beside = waiting_beside({group: members}, self._cache.snapshot(), self._around)
         judged = place_together(members, beside.get(group, ()), group, self._cache.snapshot(), self._around)
         return judged.get(0)
 
@@ -176,6 +188,7 @@ def _answer_object(answer: PodAnswer | None) -> dict[str, Any]:
         "verdict": None if answer is None else answer.verdict.value,
         "message": "" if answer is None else answer.message,
         "group": None if placement is None else group_object(placement),
+        "preemption": None if answer is None else as_json(answer.preemption),
     }
 
 

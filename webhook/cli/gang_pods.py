@@ -6,7 +6,7 @@
    the workload may belong to it, too.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from webhook.admission.gang import GangJudgement, judge_gangs
@@ -15,6 +15,7 @@ from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cli.gang_members import running_members
 from webhook.cli.judgement import PodSet
 from webhook.cli.judgement_context import JudgementContext
+from webhook.cli.native_gangs import gangs_of_pod_groups
 from webhook.cli.unpinned_gang import Domains, domains_by_path
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.model.owner_chain import OwnerChain
@@ -55,21 +56,36 @@ def judge_group(
     top = replace(workload, kind=owner_chain.top.kind, name=owner_chain.top.name, annotations=annotations)
     is_top = (top.kind, top.name) == (workload.kind, workload.name)
     gangs = _changed(owner_chain.gangs, lambda gang: _of_members(gang, members)) if is_top else owner_chain.gangs
-    if is_top and not all(gated.in_group_of_its_top for gated in members.values()):
+    in_pod_groups = {path: gated for path, gated in members.items() if gated.scheduling_group}
+    few = ""
+    if in_pod_groups:  # all of them or none: another gang of the workload would be placed beside these
+        members = in_pod_groups
+        gangs, few = gangs_of_pod_groups(_as_pods(workload.gangs, members), members)
+    elif is_top and not all(gated.in_group_of_its_top for gated in members.values()):
         gangs = _changed(gangs, lambda gang: _one_by_one(gang, members))
     running = running_members(replace(top, gangs=owner_chain.gangs), around.running)
     top = replace(top, gangs=gangs)
     ours = {name: running[name] for name in _names(gangs) if name in running} if running else {}
+    if few:
+        return WorkloadGroup(GangJudgement(Verdict.WAIT, few), frozenset(members), {}, top)
     judgement = judge_gangs(top, cluster_snapshot, around.trees, around.rules, ours)
     if judgement.verdict is Verdict.DENY:  # the workload itself was not denied, so its pods wait, with a reason
         judgement = replace(judgement, verdict=Verdict.WAIT)
     domains: Mapping[str, Domains] = {}
     if judgement.placement is not None and judgement.placement.assigned:
         domains = domains_by_path(gangs, judgement.placement.gangs)
-    if not is_top:  # the templates are the owner's, not the workload's
+    if not is_top and not in_pod_groups:  # the templates are the owner's, not the workload's
         everywhere = tuple(dict.fromkeys(domain for found in domains.values() for domain in found))
         domains = dict.fromkeys(members, everywhere)
     return WorkloadGroup(judgement, frozenset(members), domains, top)
+
+
+def _as_pods(gangs: Iterable[WorkloadGang], members: Members) -> Iterator[WorkloadPodSet]:
+    """The pod sets that are members, as they are stored."""
+    for gang in gangs:
+        for pod_set in gang.all_pod_sets():
+            if pod_set.path in members:
+                yield _as_stored(pod_set, members[pod_set.path])
 
 
 def _changed(gangs: Sequence[WorkloadGang], change: Callable[[WorkloadGang], WorkloadGang]) -> Sequence[WorkloadGang]:

@@ -1,6 +1,6 @@
 """The cluster and the other objects of a call, against which each object is judged."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,9 @@ Raw = Mapping[str, Any]
 class Owners:
     """Known objects that may own pods: those of the call and of the cluster."""
 
-    def __init__(self, objects: Iterable[Raw] = ()) -> None:
+    def __init__(self, objects: Iterable[Raw] = (), asked: Callable[[Raw], Raw] = lambda raw: raw) -> None:
+        """asked: the owner with its request as it is read by the settings."""
+        self._asked = asked
         self._by_name: dict[tuple[str, str, str, str], Raw] = {}
         for raw in objects:
             metadata, kind = raw.get("metadata") or {}, (_group(str(raw.get("apiVersion"))), str(raw.get("kind")))
@@ -39,7 +41,7 @@ class Owners:
             found = self._by_name.get((namespace, _group(owner.api_version), owner.kind, owner.name))
             if found is None or (found["metadata"].get("uid") or owner.uid) != owner.uid:
                 return chain, owner
-            chain.append(found)
+            chain.append(self._asked(found))
             owner = owner_above(found)
         return chain, None
 
@@ -56,6 +58,8 @@ class JudgementContext:
     """Assigned members of gangs in the snapshot, by gang and by namespace/name."""
     gated: Mapping[str, Raw] = field(default_factory=dict)
     """Gated pods in the snapshot, by namespace/name."""
+    latest: ClusterSnapshot | None = None
+    """The cluster with all objects of the call, in which the leader places pods; None: that of a pod's creation."""
     trees: TopologyTrees = field(default_factory=TopologyTrees)
 
 

@@ -19,9 +19,11 @@ from webhook.app.settings import Settings
 from webhook.cli.documents import InputError, Item
 from webhook.cli.live_owners import read_owners
 from webhook.cli.offline_cluster import Cluster
-from webhook.kube.api_errors import ClusterError, ConnectionSettingsError
+from webhook.kube.api_errors import APIError, ClusterError, ConnectionSettingsError
 from webhook.kube.client import Client
 from webhook.kube.discovery import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGIES, Wanted, locate
+from webhook.kube.native_pod_group_client import NATIVE_POD_GROUPS
+from webhook.kube.pod_group_client import POD_GROUPS
 from webhook.kube.resource import Resource, items_of, key_of
 from webhook.model.errors import UserError
 
@@ -29,6 +31,7 @@ Also = Callable[[Cluster, Client], Awaitable[None]]
 """Adds to the cluster what a command needs beyond the rest."""
 _Take = Callable[[Cluster, Mapping[str, Any]], tuple[str, ...]]
 
+_FORBIDDEN: Final = 403
 _NAMESPACES: Final = Resource("", "v1", "namespaces")
 _ALWAYS: Final = (
     (Resource("", "v1", "nodes"), "", Cluster.add_node),
@@ -77,6 +80,8 @@ async def _listed(settings: Settings, items: Sequence[Item], also: Also | None) 
         await _all(
             *(lists.read(resource, selector, take) for resource, selector, take in _ALWAYS),
             *(lists.read_if_served(wanted, take) for wanted, take in _WHEN_SERVED),
+            lists.read_if_allowed(POD_GROUPS, Cluster.add_pod_group),
+            lists.read_if_allowed(NATIVE_POD_GROUPS, Cluster.add_native_group, Cluster.serve_native_groups),
         )
         await read_owners(cluster, client, items)
         if also is not None:
@@ -103,10 +108,27 @@ class _Lists:
         self._client = client
         self._page_size = page_size
 
-    async def read_if_served(self, wanted: Wanted, take: _Take) -> None:
-        """List an optional kind."""
+    async def read_if_served(
+        self, wanted: Wanted, take: _Take, served: Callable[[Cluster], None] | None = None
+    ) -> None:
+        """List an optional kind. served: called if it is served and was listed."""
         if (found := await locate(self._client, wanted)) is not None:
             await self.read(found, "", take)
+            if served is not None:
+                served(self._cluster)
+
+    async def read_if_allowed(
+        self, wanted: Wanted, take: _Take, served: Callable[[Cluster], None] | None = None
+    ) -> None:
+        """List an optional kind that few users may read."""
+        try:
+            await self.read_if_served(wanted, take, served)
+        except APIError as error:
+            if error.status != _FORBIDDEN:
+                raise
+            self._cluster.warnings.append(
+                f"{wanted.name}: not read, so gangs count by their pods' annotations: {error}"
+            )
 
     async def read(self, resource: Resource, selector: str, take: _Take) -> None:
         """List a kind."""

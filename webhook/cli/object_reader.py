@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
+from webhook.app.rules_of_settings import rules_of
 from webhook.app.settings import Settings
 from webhook.cache.management import DEFAULT_NAMESPACE
 from webhook.cli.command import read_cluster
@@ -33,6 +34,7 @@ from webhook.model.quoted import quoted
 
 Raw = Mapping[str, Any]
 
+_BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets")
 _BUILT_IN: Final = frozenset({"", "apps", "batch"})
 # Names in an error message.
 _NAMED: Final = 8
@@ -61,7 +63,7 @@ def read_object(
     live = _LiveObject(reference, namespace, settings.list_page_size)
     cluster = read_cluster(snapshots, settings, flags, also=live.read)
     where = live.namespace or namespace or DEFAULT_NAMESPACE
-    owners = Owners(cluster.others)
+    owners = Owners(cluster.others, cluster.asked_by(rules_of(settings)))
     in_namespace = [raw for raw in cluster.others if _kind(raw) == POD and _namespace(raw) == where]
     pods = [raw for raw in in_namespace if _belongs(raw, reference, owners)]
     if not pods and not live.exists and not _is_among(cluster.others, reference, where):
@@ -99,6 +101,7 @@ class _LiveObject:
             await self._find(client)
             wanted = [raw for raw in pods if may_be_owned_by(raw, reference)]
         cluster.others += pods
+        await self._read_budgets(cluster, client)
         source = Source(client.host, "")
         await read_owners(cluster, client, [Item(source, 1, 1, "", raw) for raw in wanted])
 
@@ -119,6 +122,14 @@ class _LiveObject:
             if error.status != 404:
                 raise
             self.names = [raw["metadata"]["name"] for raw in await self._list(client, in_namespace)]
+
+    async def _read_budgets(self, cluster: Cluster, client: Client) -> None:
+        """Add the PodDisruptionBudgets. Without the right to list them, pods seem to have none."""
+        try:
+            for raw in await self._list(client, _BUDGETS):
+                cluster.add_disruption_budget(raw)
+        except (APIError, UserError) as error:
+            cluster.warnings.append(f"PodDisruptionBudgets cannot be read, so preemption counts none: {error}")
 
     async def _list(self, client: Client, resource: Resource) -> list[Raw]:
         return [raw async for raw in objects(client, resource.path, "", self._page_size)]

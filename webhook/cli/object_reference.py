@@ -11,6 +11,7 @@ from webhook.model.workload.readers import READERS
 
 POD: Final = ("", "Pod")
 POD_GROUP: Final = ("scheduling.run.ai", "PodGroup")
+NATIVE_POD_GROUP: Final = ("scheduling.k8s.io", "PodGroup")
 
 # kubectl's short names.
 _SHORT: Final[Mapping[str, tuple[str, str]]] = {

@@ -150,6 +150,7 @@ POD: Schema = {
         "nodeSelector": TEXTS,
         "schedulerName": TEXT,
         "priority": NUMBER,
+        "preemptionPolicy": TEXT,
         "affinity": {"nodeAffinity": _NODE_AFFINITY, "podAffinity": {}, "podAntiAffinity": {}},
         "topologySpreadConstraints": [{}],
         "volumes": [{}],
@@ -159,10 +160,16 @@ POD: Schema = {
     },
     "status": {
         "phase": TEXT,
+        "startTime": TEXT,
         "conditions": _CONDITIONS,
         "initContainerStatuses": [_CONTAINER_STATUS],
         "containerStatuses": [_CONTAINER_STATUS],
     },
+}
+DISRUPTION_BUDGET: Schema = {
+    "metadata": METADATA,
+    "spec": {"selector": {"matchLabels": TEXTS, "matchExpressions": [_REQUIREMENT]}},
+    "status": {"disruptionsAllowed": NUMBER, "disruptedPods": {}},
 }
 NODE: Schema = {
     "metadata": METADATA,
@@ -186,3 +193,4 @@ NODE_RESOURCE_TOPOLOGY: Schema = {
 }
 TOPOLOGY: Schema = {"metadata": METADATA, "spec": {"levels": [{"nodeLabel!": TEXT, "alias": TEXT}]}}
 NAMESPACE: Schema = {"metadata": METADATA}
+POD_GROUP: Schema = {"metadata": METADATA}

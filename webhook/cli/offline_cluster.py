@@ -6,18 +6,31 @@ cause an InputError. Oddities that the service only logs in a live cluster (such
 warning.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from time import time
 from typing import Any, Final
 
+from webhook.admission.kueue_requests import asked_owner
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cache.management import DEFAULT_NAMESPACE
 from webhook.cli.documents import Item
 from webhook.cli.gang_members import RunningPod
-from webhook.cli.object_schema import NAMESPACE, NODE, NODE_RESOURCE_TOPOLOGY, POD, TOPOLOGY, Schema
+from webhook.cli.object_reference import NATIVE_POD_GROUP
+from webhook.cli.object_reference import POD_GROUP as POD_GROUP_KIND
+from webhook.cli.object_schema import (
+    DISRUPTION_BUDGET,
+    NAMESPACE,
+    NODE,
+    NODE_RESOURCE_TOPOLOGY,
+    POD,
+    POD_GROUP,
+    TOPOLOGY,
+    Schema,
+)
 from webhook.cli.snapshot_time import newest_time
+from webhook.controllers.placement.native_request import marked_group
 from webhook.engine.assumed.unreported import ReportingTimes
 from webhook.model.errors import UserError
 from webhook.model.hint_key import UnverifiedHints
@@ -34,7 +47,7 @@ class Cluster:
     def __init__(self, rules: Rules | None = None, times: ReportingTimes | None = None) -> None:
         self.now: float | None = None
         """Seconds since the epoch at which the objects were read; None: now, for a live cluster."""
-        self.cache = ClusterCache(times, self.clock, rules, pods_in_order=_never, failed_in_order=_never)
+        self.cache = ClusterCache(times, self.clock, rules, _never, _never, preempts=True)
         self.cache.use_hint_key(UnverifiedHints(b""))
         self.running: list[RunningPod] = []
         """Pods with a node that may be members of a gang."""
@@ -80,19 +93,53 @@ class Cluster:
         self.cache.topologies[Topology.from_object(raw).source].add(raw)
         return ()
 
+    def add_disruption_budget(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
+        """Add a PodDisruptionBudget."""
+        self.cache.disruption_budgets.feed.add(raw)
+        return ()
+
     def add_namespace(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
         """Add a Namespace; its faults are reported on its pods."""
         self.cache.namespaces.add(raw)
         return ()
 
+    def add_pod_group(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
+        """Add a PodGroup; its faults are reported on its pods."""
+        self.cache.kai_groups.feed.add(raw)
+        return ()
+
+    def add_native_group(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
+        """Add a PodGroup of Kubernetes itself; its faults are reported on its pods."""
+        self.serve_native_groups()
+        self.cache.native_groups.feed.add(raw)
+        return ()
+
+    def serve_native_groups(self) -> None:
+        """PodGroups of Kubernetes itself are served, even if there are none."""
+        self.cache.native_groups.is_served = _always
+
+    def asked_by(self, rules: Rules) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+        """How the request of an object that owns pods is read."""
+        return lambda raw: asked_owner(raw, self.cache.topologies_by_name(), rules)
+
     def cluster_snapshot(self) -> ClusterSnapshot:
         """The cluster snapshot for decisions."""
         snapshot = self.cache.snapshot()
-        return replace(snapshot, namespaces=dict(snapshot.namespaces))
+        native = snapshot.native_groups
+        return replace(
+            snapshot,
+            namespaces=dict(snapshot.namespaces),
+            native_groups=None if native is None else dict(native),
+            kai_groups=dict(snapshot.kai_groups),
+        )
 
 
 def _never() -> bool:
     return False
+
+
+def _always() -> bool:
+    return True
 
 
 # (API group, kind) -> its schema, and the function that adds it.
@@ -100,15 +147,24 @@ _KINDS: Final[Mapping[tuple[str, str], tuple[Schema, Callable[[Cluster, Mapping[
     ("", "Namespace"): (NAMESPACE, Cluster.add_namespace),
     ("", "Node"): (NODE, Cluster.add_node),
     ("", "Pod"): (POD, Cluster.add_pod),
+    ("policy", "PodDisruptionBudget"): (DISRUPTION_BUDGET, Cluster.add_disruption_budget),
     (NODE_RESOURCE_TOPOLOGIES[0], "NodeResourceTopology"): (NODE_RESOURCE_TOPOLOGY, Cluster.add_node_topology),
     (KAI_TOPOLOGIES[0], "Topology"): (TOPOLOGY, Cluster.add_topology),
     (KUEUE_TOPOLOGIES[0], "Topology"): (TOPOLOGY, Cluster.add_topology),
+    POD_GROUP_KIND: (POD_GROUP, Cluster.add_pod_group),
+    NATIVE_POD_GROUP: (POD_GROUP, Cluster.add_native_group),
 }
 
 
 # Objects that affect the creation of later ones.
 _COUNTS_AT_ONCE: Final = frozenset(
-    {("", "Namespace"), (KAI_TOPOLOGIES[0], "Topology"), (KUEUE_TOPOLOGIES[0], "Topology")}
+    {
+        ("", "Namespace"),
+        (KAI_TOPOLOGIES[0], "Topology"),
+        (KUEUE_TOPOLOGIES[0], "Topology"),
+        POD_GROUP_KIND,
+        NATIVE_POD_GROUP,
+    }
 )
 
 
@@ -129,15 +185,28 @@ def cluster_of(items: Iterable[Item], rules: Rules | None = None, times: Reporti
         if (item.group, item.kind) == ("", "Pod"):  # a LeaderWorkerSet's leader owns its workers
             cluster.others.append(item.body)
         _add(cluster, item)
+    cluster.warnings += _missing_groups(cluster)
     return cluster
 
 
-def cluster_snapshots_of(items: Iterable[Item], cluster: Cluster) -> list[ClusterSnapshot]:
+def _missing_groups(cluster: Cluster) -> Iterable[str]:
+    """A warning if pods are in PodGroups of Kubernetes itself, which are served then, and there are none."""
+    marked = next((key for key, raw in cluster.gated.items() if marked_group(raw)), None)
+    if marked and cluster.cache.native_groups.by_key() is None:
+        yield (
+            f"pod {marked} and others name PodGroups of {NATIVE_POD_GROUP[0]}, and there are none in the snapshot: "
+            f"they are judged as if they named none. Add podgroups.{NATIVE_POD_GROUP[0]} to it."
+        )
+
+
+def cluster_snapshots_of(items: Sequence[Item], cluster: Cluster) -> list[ClusterSnapshot]:
     """The cluster at the creation of each of these objects, in this order.
 
-    It includes their Topologies and Namespaces, which replace existing ones, and nothing else of them: they do not
-    compete for capacity. Raises InputError.
+    It includes their Topologies, Namespaces and PodGroups, which replace existing ones, and nothing else of them: they
+    do not compete for capacity. Raises InputError.
     """
+    if any((item.group, item.kind) == NATIVE_POD_GROUP for item in items):
+        cluster.serve_native_groups()  # also when the pods before it are created
     cluster_snapshot = cluster.cluster_snapshot()
     cluster_snapshots = []
     for item in items:

@@ -7,7 +7,7 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from webhook.admission.pod import placement_text
@@ -20,7 +20,7 @@ from webhook.admission.pod.node_names import hold_to_fitting, keep_off_others
 from webhook.admission.pod.schedulability import UnschedulableReason, look_ahead
 from webhook.admission.reserved_fields import forgery
 from webhook.cache.cluster_snapshot import ClusterSnapshot
-from webhook.cache.management import MARKS, namespace_of
+from webhook.cache.management import namespace_of
 from webhook.cli.creation import creation_of
 from webhook.controllers.placement.assignment import (
     Assignment,
@@ -29,15 +29,21 @@ from webhook.controllers.placement.assignment import (
     find_assignment,
     why_unassigned,
 )
-from webhook.controllers.placement.gated_pods import ASKS_FOR_NOTHING, GatedPod
+from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.controllers.placement.native_request import group_basis
 from webhook.engine.decide import Decision, decide
 from webhook.model.admission_review import AdmissionRequest
 from webhook.model.errors import UserError
 from webhook.model.intent import NO_INTENT, NUMAIntent
 from webhook.model.names import MANAGED_FIELDS
+from webhook.model.native_pod_group import scheduling_group_of
 from webhook.model.owner_chain import OwnerChain
 from webhook.model.rules import Rules
 
+_UNKNOWN_GROUP: Final = (
+    "spec.schedulingGroup: No PodGroup of scheduling.k8s.io is in the file or the cluster. "
+    "The pod is judged as where the API server does not serve them: as if it named none."
+)
 _MAY_FIT_LATER: Final = frozenset({UnschedulableReason.LATER, UnschedulableReason.UNKNOWN, UnschedulableReason.NO_NODE})
 
 
@@ -60,7 +66,7 @@ class Outcome:
     constraint: Constraint = field(default_factory=Constraint)
     """The node affinity for the right nodes if no leader pins it to one."""
     marks: Mapping[str, str] = field(default_factory=dict)
-    """What its creation records of the namespace and the settings (`webhook.cache.management`)."""
+    """The annotations that its creation records: see `PodDecision.marks`."""
 
 
 def outcome_of(
@@ -69,11 +75,27 @@ def outcome_of(
     rules: Rules,
     owner_chain: OwnerChain | None = None,
     path: str | None = None,
+    latest: ClusterSnapshot | None = None,
 ) -> Outcome:
     """The outcome for a pod.
 
-    owner_chain: its owners. path: the path of its template, for messages; None if it has no template.
+    owner_chain: its owners. path: the path of its template, for messages; None if it has no template. latest: the
+    cluster when the leader places it, with PodGroups that were created later; None: that of its creation.
     """
+    found = _outcome_of(pod, cluster_snapshot, rules, owner_chain, path, latest or cluster_snapshot)
+    if cluster_snapshot.native_groups is None and scheduling_group_of(pod):
+        return replace(found, warnings=(*found.warnings, f"{path or ''}{_UNKNOWN_GROUP}"))
+    return found
+
+
+def _outcome_of(
+    pod: Mapping[str, Any],
+    cluster_snapshot: ClusterSnapshot,
+    rules: Rules,
+    owner_chain: OwnerChain | None,
+    path: str | None,
+    latest: ClusterSnapshot,
+) -> Outcome:
     if (namespace := namespace_of(pod)) in rules.excluded_namespaces:
         return Outcome(Verdict.ALLOW, f"unmanaged: its namespace {namespace} is excluded")
     try:
@@ -89,15 +111,18 @@ def outcome_of(
     if created.fit_count is None:
         return Outcome(Verdict.ALLOW, created.message, created.warnings)
     try:
-        gated = GatedPod.from_object(created.mutated, owner_chain if created.gated else None)
+        chain, basis = owner_chain if created.gated else None, group_basis(created.mutated, latest)
+        gated = GatedPod.from_object(created.mutated, chain, basis, reads_kueue=rules.kueue_annotations)
     except UserError as error:
         return Outcome(Verdict.WAIT, " ".join(map(str, error.faults)), created.warnings, True)
     if not created.gated:
         admitted = created.verdict, created.message, created.warnings
-        held = created.nodes, created.constraint, _marks(created)
+        held = created.nodes, created.constraint, created.marks
         return Outcome(*admitted, True, gated.intent, None, *held)
+    if gated.group_fault and path is not None:  # pods outside a template are judged with the others of their group
+        return Outcome(Verdict.WAIT, gated.group_fault, created.warnings, True)
     if not gated.asks:
-        return Outcome(Verdict.ALLOW, f"unmanaged: {ASKS_FOR_NOTHING}", created.warnings)
+        return Outcome(Verdict.ALLOW, f"unmanaged: {gated.why_unasked}", created.warnings)
     return _assigned(gated, created, cluster_snapshot, rules)
 
 
@@ -157,13 +182,8 @@ def _assigned(gated: GatedPod, created: PodDecision, cluster_snapshot: ClusterSn
         constraint = hold_to_fitting(cluster_snapshot.nodes.node_arrays, decision, best, rules.max_affinity_values)
     else:
         constraint = hopeful_nodes(gated, cluster_snapshot, rules)
-    held = decision, constraint, _marks(created)
+    held = decision, constraint, created.marks
     return Outcome(verdict, text, created.warnings, True, gated.intent, gated, *held)
-
-
-def _marks(created: PodDecision) -> dict[str, str]:
-    annotations = created.mutated["metadata"]["annotations"]
-    return {mark: annotations[mark] for mark in MARKS if mark in annotations}
 
 
 def hopeful_nodes(gated: GatedPod, cluster_snapshot: ClusterSnapshot, rules: Rules) -> Constraint:

@@ -16,10 +16,13 @@ from webhook.cli.render_table import print_nodes_of
 from webhook.cli.text_table import Cell, print_line, print_table, short_amount
 from webhook.views.hint_check import HintCheck, HintVerdict
 from webhook.views.pod_standing import PodStanding, Standing
+from webhook.views.preemption import PreemptionView, Preempts
 from webhook.views.ranks import RankedPod, RanksView
 
 _NAME: Final = 64
 _TEXT: Final = 1_000
+# Pods or nodes in one line.
+_VICTIMS: Final = 8
 _STYLES: Final = {
     Standing.RUNNING: "green",
     Standing.BOUND: "green",
@@ -150,6 +153,26 @@ def _print_answer(answer: PodAnswer, console: Console) -> None:
     if answer.gang is not None and answer.gang.placement is not None:
         for line in group_lines(answer.gang.placement):
             print_line(Text(printable(line)), console)
+
+    if answer.preemption is not None and (text := _preemption(answer.preemption)):
+        print_line(Text(f"preemption {shortened(text, _TEXT)}"), console)
+
+
+def _preemption(view: PreemptionView) -> str:
+    """Which pods would end; empty if no end helps."""
+    match view.verdict:
+        case Preempts.VICTIMS:
+            shown = [f"{pod.namespace}/{pod.name} (priority {pod.priority}, {pod.node})" for pod in view.victims]
+            more = f" and {len(shown) - _VICTIMS} more" if len(shown) > _VICTIMS else ""
+            against = f", {view.violations} of them against a PodDisruptionBudget" if view.violations else ""
+            count = "1 pod" if len(shown) == 1 else f"{len(shown)} pods"
+            return f"would start without {count} of lower priority{against}: {', '.join(shown[:_VICTIMS])}{more}"
+        case Preempts.ENDING:
+            return f"starts on {', '.join(view.nodes[:_VICTIMS])} when pods that are being deleted have ended"
+        case Preempts.NEVER:
+            return "its preemptionPolicy is Never"
+        case _:
+            return ""
 
 
 def _path(domain: Sequence[tuple[str, str]]) -> str:

@@ -7,6 +7,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Final
 
 import typer
@@ -23,6 +24,7 @@ from webhook.cli.judgement import Judgement
 from webhook.cli.judgement_context import JudgementContext, Owners
 from webhook.cli.object_schema import METADATA
 from webhook.cli.offline_cluster import cluster_snapshots_of
+from webhook.cli.pod_group_review import POD_GROUPS, by_gang, judge_pod_group
 from webhook.cli.render_json import render_json
 from webhook.cli.render_table import print_table
 from webhook.cli.setting_flags import with_setting_flags
@@ -46,6 +48,7 @@ DECISION_SETTINGS: Final = (
     "default_numa_topology_policy",
     "default_exclusive",
     "excluded_namespaces",
+    "kueue_annotations",
     "no_compatible_node",
     "not_alignable",
     "no_capacity",
@@ -85,8 +88,8 @@ def review(
 
     A workload is reviewed by its pod templates, or as a gang if it requests a topology or a minimum. Each object is
     reviewed on its own: the objects of one call take no room from each other. A Topology or Namespace among them
-    applies to the objects after it, as if they were created in this order. With -o yaml, objects are printed as they
-    are when they are ungated; denied objects are left out.
+    applies to the objects after it, as if they were created in this order; a PodGroup to all pods that name it.
+    With -o yaml, objects are printed as they are when they are ungated; denied objects are left out.
 
     Exit code 0: all objects are allowed. 1: an object is denied, or fits nowhere now. 2: the input cannot be read, or
     the answer cannot be written.
@@ -114,8 +117,9 @@ def _judgements(filenames: Sequence[str], snapshots: Sequence[str], flags: Mappi
     cluster = read_cluster(snapshots, settings, flags, items)
     for warning in (*twice(items), *cluster.warnings):
         tell(f"warning: {warning}")
-    owners = Owners([*cluster.others, *(item.body for item in items)])
-    around = JudgementContext(rules_of(settings), owners, cluster.running, cluster.assigned_members, cluster.gated)
+    rules = rules_of(settings)
+    owners = Owners([*cluster.others, *(item.body for item in items)], cluster.asked_by(rules))
+    around = JudgementContext(rules, owners, cluster.running, cluster.assigned_members, cluster.gated)
     return judge_all(items, cluster_snapshots_of(items, cluster), around)
 
 
@@ -125,9 +129,18 @@ def judge_all(
     """Judge in the order of the objects. cluster_snapshots: the cluster at each creation. Raises InputError."""
     for item in items:
         item.check(item.body["metadata"], METADATA, "metadata")
+    if not items:
+        return []
+    latest = cluster_snapshots[-1]
+    around = replace(around, latest=latest)
     pods = {n: (item, cluster_snapshots[n]) for n, item in enumerate(items) if (item.group, item.kind) == ("", "Pod")}
-    found = {n: judge_workload(item, cluster_snapshots[n], around) for n, item in enumerate(items) if n not in pods}
-    found |= judge_pods(pods, around)
+    found = judge_pods(pods, latest, around)
+    members = by_gang(found.values())
+    for n, item in enumerate(items):
+        if (item.group, item.kind) in POD_GROUPS:
+            found[n] = judge_pod_group(item, members)
+        elif n not in pods:
+            found[n] = judge_workload(item, cluster_snapshots[n], around)
     return [found[n] for n in range(len(items))]
 
 

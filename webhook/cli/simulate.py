@@ -153,7 +153,7 @@ def simulate(  # noqa: PLR0913, PLR0917 # a parameter for each flag
         write(output, as_json(as_printed(view)), lambda console: print_simulation(view, console))
 
 
-with_setting_flags(simulate, DECISION_SETTINGS)
+with_setting_flags(simulate, (*DECISION_SETTINGS, "reserve_after_seconds"))
 
 
 def _scenario(
@@ -173,8 +173,8 @@ def _scenario(
     nodes, pods = ("", "") if trace is None else files_of(trace)
     cluster = _cluster(items, snapshots, nodes, settings, flags)
     warnings = [*twice(items), *cluster.warnings]
-    owners = Owners([*cluster.others, *(item.body for item in items)])
     rules = rules_of(settings)
+    owners = Owners([*cluster.others, *(item.body for item in items)], cluster.asked_by(rules))
     around = JudgementContext(rules, owners, cluster.running, cluster.assigned_members, cluster.gated)
     workloads = simulated_workloads(items, cluster, around, warnings)
     if pods:
@@ -190,6 +190,7 @@ def _scenario(
         *_length(workloads, times),
         times.recreations,
         times.recreate_seconds,
+        settings.reserve_after_seconds,
         times.seed,
     )
 

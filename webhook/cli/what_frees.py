@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from webhook.admission.pod.decision import Verdict
-from webhook.cli.bare_pods import owner_chain_in, place_together, waiting_beside
+from webhook.cli.bare_pods import gated_in, place_together, waiting_beside
 from webhook.cli.documents import Item, Source
 from webhook.cli.judgement_context import JudgementContext, Owners
 from webhook.cli.live_cluster import Also
@@ -50,7 +50,7 @@ class _Finder:
     def __init__(self, cluster: Cluster, rules: Rules) -> None:
         self._cache = cluster.cache
         self._rules = rules
-        owners = Owners(cluster.others)
+        owners = Owners(cluster.others, cluster.asked_by(rules))
         self._around = JudgementContext(rules, owners, cluster.running, cluster.assigned_members, cluster.gated)
         self._holdings = Holdings(cluster.cache)
         self._known: dict[object, Frees] = {}
@@ -64,7 +64,7 @@ class _Finder:
             return Frees(Helps.UNKNOWN, why="another gate has to be removed first")
         raw = self._cache.waiting_pods()[f"{view.namespace}/{waiting[0].name}"]
         try:
-            gated = GatedPod.from_object(raw, owner_chain_in(raw, self._around)[0])
+            gated = gated_in(raw, self._cache.snapshot(), self._around)
         except UserError as error:
             return Frees(Helps.UNKNOWN, why=" ".join(map(str, error.faults)))
         return self._of_pod(gated) if gated.membership is None else self._of_gang(gated)
@@ -90,7 +90,7 @@ class _Finder:
     def _of_gang(self, gated: GatedPod) -> Frees:
         assert gated.membership is not None  # noqa: S101 # the caller has checked it
         group = gated.membership.group
-        beside = waiting_beside({group: None}, self._around).get(group, ())
+        beside = waiting_beside({group: None}, self._cache.snapshot(), self._around).get(group, ())
         judged = place_together({0: gated}, beside, group, self._cache.snapshot(), self._around)[0]
         if judged.verdict is Verdict.ALLOW:
             return Frees(Helps.NOTHING_NEEDED)

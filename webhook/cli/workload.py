@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from webhook.admission.gang import annotations_in, is_made_by_another
+from webhook.admission.kueue_requests import asked_owner, asked_workload
 from webhook.admission.patch import apply
 from webhook.admission.pod.decision import Verdict
 from webhook.admission.response import Denied, Patched
@@ -101,7 +102,8 @@ class _WorkloadReview:
     def _read(self) -> Workload | None:
         """The workload by its kind. Raises InputError, _DeniedError."""
         try:
-            workload = read_workload(_still_to_run(self._item, self._body))
+            asked = asked_workload(self._body, self._cache.topologies, self._around.rules).raw
+            workload = read_workload(_still_to_run(self._item, asked))
         except UserError as error:
             raise self._fault(error) from error
         for gang in workload.distinct if workload else ():
@@ -150,7 +152,8 @@ class _WorkloadReview:
         above, unknown = self._around.owners.above(marked)
         if unknown is not None and any(may_be_in_group(one.annotations) for one in templates_in(marked)):
             self._warnings += (unknown_owner(unknown),)
-        chain = [{**_still_to_run(item, marked), "metadata": metadata}, *above]
+        top = {**_still_to_run(item, marked), "metadata": metadata}
+        chain = [asked_owner(top, self._cache.topologies, self._around.rules), *above]
         return owner_chain_of(Owner(item.api_version, item.kind, name, uid, controller=True), chain)
 
     def _judged(self, template: PodTemplate, raw: Raw, owner_chain: OwnerChain) -> PodSet:
@@ -159,7 +162,12 @@ class _WorkloadReview:
         path = f"{template.path}."
         pod = self._pod_of(raw)
         outcome = outcome_of(
-            pod, self._cache, self._around.rules, owner_chain.taking({**owner_chain.annotations, **asked}), path
+            pod,
+            self._cache,
+            self._around.rules,
+            owner_chain.taking({**owner_chain.annotations, **asked}),
+            path,
+            self._around.latest,
         )
         return PodSet(template.name, template.path, template.pods, template.tokens, outcome)
 

@@ -24,6 +24,8 @@ MANAGED_FIELDS: Final = "topology-webhook.dev/steered"
 MANAGED: Final = "topology-webhook.dev/managed"
 # The defaults at the pod's creation for a NUMA policy or exclusiveness that it leaves open.
 NUMA_DEFAULTS: Final = "topology-webhook.dev/numa-defaults"
+# On a pod of a managed PodGroup of Kubernetes itself: its name, as in spec.schedulingGroup.
+SCHEDULING_GROUP: Final = "topology-webhook.dev/scheduling-group"
 PLACEMENT_GATE: Final = "topology-webhook.dev/placement"
 # The type of a condition in a pod's status.
 PLACED: Final = "topology-webhook.dev/Placed"
@@ -55,8 +57,27 @@ KAI_POD_INDEX_LABEL: Final = "kai.scheduler/pod-index-label"
 KAI_QUEUE: Final = "kai.scheduler/queue"
 KAI_PRIORITY_CLASS: Final = "priorityClassName"
 POD_GROUP_NAME: Final = "pod-group-name"
+# A label: the subgroup of a KAI-Scheduler PodGroup that a pod belongs to.
+KAI_SUBGROUP: Final = "kai.scheduler/subgroup-name"
 # How many pods of a gang must be placed together, for owners of any kind. Our own name.
 MIN_MEMBER: Final = "topology-webhook.dev/min-member"
+# How a gang chooses between domains: the values of the setting gangStrategy. Our own name.
+STRATEGY: Final = "topology-webhook.dev/strategy"
+
+# Kueue: what a user writes on a pod template, and how Kueue marks what it manages.
+# Source: kueue apis/kueue/v1beta2/topology_types.go, pkg/constants, pkg/controller/constants.
+KUEUE_DOMAIN: Final = "kueue.x-k8s.io/"
+KUEUE_REQUIRED: Final = "kueue.x-k8s.io/podset-required-topology"
+KUEUE_PREFERRED: Final = "kueue.x-k8s.io/podset-preferred-topology"
+KUEUE_UNCONSTRAINED: Final = "kueue.x-k8s.io/podset-unconstrained-topology"
+KUEUE_SLICE_REQUIRED: Final = "kueue.x-k8s.io/podset-slice-required-topology"
+KUEUE_SLICE_SIZE: Final = "kueue.x-k8s.io/podset-slice-size"
+KUEUE_SLICE_CONSTRAINTS: Final = "kueue.x-k8s.io/podset-slice-required-topology-constraints"
+KUEUE_POD_SET_GROUP: Final = "kueue.x-k8s.io/podset-group-name"
+KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"
+KUEUE_MANAGED: Final = "kueue.x-k8s.io/managed"
+KUEUE_POD_SET: Final = "kueue.x-k8s.io/podset"
+KUEUE_WORKLOAD: Final = "kueue.x-k8s.io/workload"
 
 # Where controllers write a pod's rank in its workload.
 JOB_COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"

@@ -180,11 +180,12 @@ def _zones(raw: Mapping[str, Any], problems: list[str]) -> tuple[Zone, ...]:
 
 
 def _costs(zone: str, entry: Mapping[str, Any], problems: list[str]) -> Mapping[int, int]:
-    found = [(cost.get("name", ""), cost.get("value")) for cost in _entries(entry.get("costs"), "value", problems)]
-    if len(found) <= MAX_ZONES and all(map(_is_usual_cost, found)):
-        return _usual_costs(tuple(found))
+    raw = entry.get("costs")
+    if (usual := _usual_costs(raw)) is not None:
+        return usual
     costs = {}
-    for name, value in found:
+    for cost in _entries(raw, "value", problems):
+        name, value = cost.get("name", ""), cost.get("value")
         to = _numa_id(str(name))
         if to is None or type(value) is not int or not 0 <= value <= _MAX_COST:
             problems.append(f"zone {quoted(zone)}: cost {quoted(value)} to {quoted(name)} is ignored")
@@ -193,15 +194,32 @@ def _costs(zone: str, entry: Mapping[str, Any], problems: list[str]) -> Mapping[
     return costs
 
 
-def _is_usual_cost(cost: tuple[object, object]) -> bool:
-    name, value = cost
-    return type(name) is str and _numa_id(name) is not None and type(value) is int and 0 <= value <= _MAX_COST
+def _usual_costs(raw: object) -> Mapping[int, int] | None:
+    """The costs if all are valid and there are not too many; else None."""
+    if type(raw) is not list or len(raw) > MAX_ZONES:
+        return None
+    try:
+        names, values = [cost["name"] for cost in raw], [cost["value"] for cost in raw]
+    except (KeyError, TypeError):
+        return None
+    # Equal keys of the cache below must have equal types: True is the same key as 1, but not a cost.
+    if any(type(name) is not str or len(name) > _LONGEST_NUMA_NAME for name in names):
+        return None
+    if not set(map(type, values)) <= {int}:
+        return None
+    return _valid_costs(tuple(names), tuple(values))
 
 
 # Machines of one pool have the same distances: 50,000 nodes with 8 NUMA nodes share eight mappings.
 @lru_cache(maxsize=4096)
-def _usual_costs(found: tuple[tuple[str, int], ...]) -> Mapping[int, int]:
-    return {numa_id: value for name, value in found if (numa_id := _numa_id(name)) is not None}
+def _valid_costs(names: tuple[str, ...], values: tuple[int, ...]) -> Mapping[int, int] | None:
+    costs = {}
+    for name, value in zip(names, values, strict=True):
+        numa_id = _numa_id(name)
+        if numa_id is None or not 0 <= value <= _MAX_COST:
+            return None
+        costs[numa_id] = value
+    return costs
 
 
 def _resources(zone: str, entry: Mapping[str, Any], problems: list[str]) -> Mapping[str, ZoneResource]:

@@ -17,6 +17,8 @@ class GangStrategy(StrEnum):
     """The fewest subdomains and nodes; then the most preferred; then the tightest."""
     SPREAD = "Spread"
     """The most preferred; then the one with the most free capacity."""
+    BALANCED = "Balanced"
+    """Where the pods can be shared most evenly over the fewest subdomains; then as with BinPack."""
 
 
 @dataclass(frozen=True, slots=True)

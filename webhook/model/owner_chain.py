@@ -19,7 +19,8 @@ from functools import cached_property, partial
 from typing import Any, Final
 
 from webhook.model.fields import mapping, mappings, whole_number
-from webhook.model.membership import GROUP_ANNOTATIONS, Membership, is_in_group
+from webhook.model.kueue import why_kueues
+from webhook.model.membership import GANG_REQUESTS, Membership, is_in_group
 from webhook.model.names import (
     INHERIT,
     JOBSET_REPLICATED_JOB,
@@ -29,6 +30,7 @@ from webhook.model.names import (
     POD_GROUP_NAME,
     RANK,
     RESOURCE_SPEC,
+    SCHEDULING_GROUP,
 )
 from webhook.model.pod import Owner
 from webhook.model.workload.common_fields import MAX_PODS, annotations_of, annotations_on
@@ -38,7 +40,7 @@ from webhook.model.workload.record import Replicas, WorkloadGang, WorkloadPodSet
 
 _NUMA: Final = frozenset({NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC})
 
-INHERITED: Final = GROUP_ANNOTATIONS | _NUMA | {KAI_POD_INDEX_LABEL}
+INHERITED: Final = GANG_REQUESTS | _NUMA | {KAI_POD_INDEX_LABEL}
 """The annotations that a pod takes from its owners."""
 
 # (API group, kind) of objects that are never the top owner.
@@ -71,6 +73,11 @@ class OwnerChain:
     """The top owner with its own annotations and those of the owners above it; None if it cannot be read."""
     annotations: Mapping[str, str]
     """The annotations on the owners that a pod takes."""
+
+    @property
+    def why_kueues(self) -> str | None:
+        """By what the top owner shows that Kueue manages it; None if by nothing."""
+        return None if self.raw is None else why_kueues(self.raw)
 
     def group_name(self, labels: Mapping[str, str]) -> str:
         """The name of the gang of a pod with these labels. Raises UserError."""
@@ -160,7 +167,7 @@ def taken_from_owners(raw: Mapping[str, Any], owner_chain: OwnerChain) -> dict[s
     # The two NUMA annotations count as one: a pod with either of them takes neither.
     kept = own.keys() | (set() if own.keys().isdisjoint(_NUMA) else _NUMA)
     taken = {key: text for key, text in owner_chain.annotations.items() if key not in kept}
-    if is_in_group({**taken, **own}) and POD_GROUP_NAME not in own:
+    if is_in_group({**taken, **own}) and not own.keys() & {POD_GROUP_NAME, SCHEDULING_GROUP}:
         labels = mapping(mapping(raw, "metadata", "metadata"), "labels", "metadata.labels")
         taken.setdefault(POD_GROUP_NAME, owner_chain.group_name(labels))
     return taken
@@ -201,7 +208,7 @@ def grouped_beside(sets: Mapping[str, Any]) -> dict[str, str]:
     annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
     if not isinstance(annotations, Mapping):
         return {}
-    return {key: text for key, text in annotations.items() if key in GROUP_ANNOTATIONS and isinstance(text, str)}
+    return {key: text for key, text in annotations.items() if key in GANG_REQUESTS and isinstance(text, str)}
 
 
 def _sets(top: Mapping[str, Any]) -> Mapping[str, Any]:

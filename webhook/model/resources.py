@@ -79,10 +79,16 @@ def parse_list(raw: object, path: str) -> Mapping[str, int]:
         raw = {name: raw[name] for name in islice(ordered, _MOST_READ)}
     try:
         # Only texts are cached: 1 and True are the same dictionary key, but not the same quantity.
-        if len(raw) <= _REMEMBERED and all(type(quantity) is str for quantity in raw.values()):
+        if len(raw) <= _REMEMBERED:
             entries = tuple(raw.items())
-            if sum(len(name) + len(quantity) for name, quantity in entries) <= _REMEMBERED_CHARACTERS:
-                return _parse_texts(entries)
+            length = 0
+            for name, quantity in entries:
+                if type(quantity) is not str:
+                    break
+                length += len(name) + len(quantity)
+            else:
+                if length <= _REMEMBERED_CHARACTERS:
+                    return _parse_texts(entries)
         return _parse_entries(raw.items())
     except QuantityError:
         raise _faults(raw, path) from None

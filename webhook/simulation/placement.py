@@ -12,6 +12,8 @@ import numpy as np
 
 from webhook.engine.decide import decide
 from webhook.engine.gang import assign_workload
+from webhook.engine.gang.backfill_reservation import earliest_domain, nodes_of
+from webhook.engine.gang.result import GangAssignment
 from webhook.engine.numa_fit import Allocation
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
@@ -56,12 +58,17 @@ class Placement:
         self._known: dict[Hashable, Result] = {}
         self._known_at = -1
 
-    def place(self, pod: WantedPod) -> Result:
-        """A node for one pod, in the cluster as it is now."""
+    def place(self, pod: WantedPod, closed: frozenset[str]) -> Result:
+        """A node for one pod, in the cluster as it is now. closed: nodes kept for others, unknown to the scheduler."""
+        del closed
         return self._by_scheduler(pod.kind)
 
-    def place_gang(self, gang: WantedGang) -> Iterator[tuple[WantedPod, Placed]]:
+    def place_gang(self, gang: WantedGang, closed: frozenset[str]) -> Iterator[tuple[WantedPod, Placed]]:
         """Nodes for the members of a gang; each is to be held before the next one is asked for."""
+        raise NotImplementedError
+
+    def earliest_nodes(self, gang: WantedGang, closed: frozenset[str]) -> frozenset[str]:
+        """The nodes of the domains that can hold a waiting gang soonest; empty if there are none to keep for it."""
         raise NotImplementedError
 
     def _by_scheduler(self, kind: PodKind) -> Result:
@@ -96,25 +103,23 @@ class WebhookPlacement(Placement):
         self._rules = rules
         self._trees = TopologyTrees()
 
-    def place(self, pod: WantedPod) -> Result:
-        """A node for one pod, in the cluster as it is now."""
+    def place(self, pod: WantedPod, closed: frozenset[str]) -> Result:
+        """A node for one pod, in the cluster as it is now. closed: the nodes kept for others."""
         kind = pod.kind
         if kind.intent is None:
             return self._by_scheduler(kind)
-        signature = pod_signature(kind.pod, kind.intent), repr(kind.pod.preferred_terms), "managed"
+        signature = pod_signature(kind.pod, kind.intent), repr(kind.pod.preferred_terms), closed
         known = self._results()
-        if signature not in known and (placed := self._by_engine(kind, self._room.snapshot())) is not None:
+        if signature not in known and (placed := self._by_engine(kind, self._snapshot(closed))) is not None:
             return placed
         known[signature] = None
         return None
 
-    def place_gang(self, gang: WantedGang) -> Iterator[tuple[WantedPod, Placed]]:
+    def place_gang(self, gang: WantedGang, closed: frozenset[str]) -> Iterator[tuple[WantedPod, Placed]]:
         """Nodes for the members of a gang; each is to be held before the next one is asked for."""
-        workload, snapshot = gang.request.workload, self._room.snapshot()
-        topologies, strategy = self._room.topologies, self._rules.engine.gang_strategy
-        assignments = assign_workload(workload, snapshot, topologies, self._trees, gang.begun(), strategy)
+        assignments = self._assign(gang, closed)
         nodes = [(pod.name, pod.node) for assignment in assignments if assignment.assigned for pod in assignment.pods()]
-        del assignments, snapshot
+        del assignments
         for name, node in nodes:
             member = gang.members[name]
             numa = admitted(self._room, node, member.kind.pod, member.kind.intent)
@@ -122,6 +127,34 @@ class WebhookPlacement(Placement):
                 self.refused_binds += 1
             else:
                 yield member, Placed(node, numa)
+
+    def earliest_nodes(self, gang: WantedGang, closed: frozenset[str]) -> frozenset[str]:
+        """The nodes of the domains that can hold a waiting gang soonest; empty if there are none to keep for it."""
+        kept: set[str] = set()
+        if gang.begun():
+            return frozenset()  # its other members belong into the domain of those, whatever else is free
+        for assignment in self._assign(gang, closed):
+            if assignment.assigned:
+                continue
+            snapshot, tree = assignment.snapshot, assignment.tree
+            domain = earliest_domain(snapshot, tree, assignment.gang)
+            if domain is not None:
+                names = snapshot.node_arrays.names
+                kept.update(names[n] for n in nodes_of(tree, domain).nonzero()[0].tolist())
+        return frozenset(kept)
+
+    def _assign(self, gang: WantedGang, closed: frozenset[str]) -> tuple[GangAssignment, ...]:
+        workload, topologies, strategy = gang.request.workload, self._room.topologies, self._rules.engine.gang_strategy
+        return assign_workload(workload, self._snapshot(closed), topologies, self._trees, gang.begun(), strategy)
+
+    def _snapshot(self, closed: frozenset[str]) -> Snapshot:
+        """The cluster as it is now, with no free resources on the closed nodes."""
+        snapshot = self._room.snapshot()
+        if not closed:
+            return snapshot
+        columns = np.zeros(snapshot.node_arrays.n, dtype=np.bool_)
+        columns[[snapshot.node_arrays.index[name] for name in closed]] = True
+        return snapshot.closed(columns)
 
     def _by_engine(self, kind: PodKind, snapshot: Snapshot) -> Placed | None:
         index: Mapping[str, int] = snapshot.node_arrays.index

@@ -2,7 +2,8 @@
 
 Phases of a moment, the earliest time at which something happens:
 1. Pods that have run long enough end; their nodes are noted as freed.
-2. If nodes were freed, the units that wait are tried again: by priority, then by age.
+2. If nodes were freed, the units that wait are tried again: by priority, then by age. Nodes kept for a gang that waits
+   too long are closed to the units after it (see `kept_nodes`).
 3. Workloads of this time are created side by side, and their pods or gangs are tried in order.
 4. Rejected pods are recreated by their controllers, and tried.
 5. Utilisation and the number of waiting pods are recorded.
@@ -17,6 +18,7 @@ from enum import IntEnum
 from heapq import heappop, heappush
 from typing import Final
 
+from webhook.simulation.kept_nodes import KeptNodes
 from webhook.simulation.placement import Placed, Placement, Rejected, WebhookPlacement
 from webhook.simulation.room import Room
 from webhook.simulation.usage import Sample, UsageRecorder
@@ -35,8 +37,10 @@ class _Kind(IntEnum):
     """Events of one time, in their order."""
 
     END = 0
-    ARRIVAL = 1
-    RECREATION = 2
+    PATIENCE = 1
+    """From now on nodes are kept for a gang, if it still waits."""
+    ARRIVAL = 2
+    RECREATION = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,9 @@ class _Run:
         )
         self._wanted = Wanted(scenario)
         self._waiting = WaitingUnits(self._room)
+        self._kept = KeptNodes()
+        self._long_waiting: list[WantedGang] = []
+        """Gangs by the number of their event PATIENCE."""
         self._paused: list[WantedPod] = []
         self._usage = UsageRecorder(scenario.seconds)
         self._held, self._millicores = self._room.millicores()
@@ -111,8 +118,12 @@ class _Run:
     def _moment(self) -> None:
         """Phases 1 to 5."""
         self._now, version = self._events[0][0], self._room.version
-        if freed := self._end_pods():
+        freed = self._end_pods()
+        while (number := self._next(_Kind.PATIENCE)) is not None:
+            self._keep_nodes(self._long_waiting[number])
+        while freed := freed | self._kept.take_released():
             self._try_waiting(freed)
+            freed = set()
         self._create_all()
         while (number := self._next(_Kind.RECREATION)) is not None:
             self._try_created(self._wanted.pods[number])
@@ -159,6 +170,7 @@ class _Run:
                 pod.created += 1
             if not self._try(unit):
                 self._waiting.add(unit)
+                self._wait_for_patience(unit)
         if self._progress is not None:
             self._progress(self._arrived, len(self._scenario.workloads))
 
@@ -170,16 +182,31 @@ class _Run:
 
     def _try(self, unit: Unit) -> bool:
         """Try to place a unit; returns whether it is done with, that is, it does not have to wait for room."""
+        closed = self._kept.closed_to(unit)
         if isinstance(unit, WantedGang):
-            for member, placed in self._placement.place_gang(unit):
+            for member, placed in self._placement.place_gang(unit, closed):
                 self._start(member, placed)
+            self._keep_nodes(unit)
             return not unit.waiting()
-        result = self._placement.place(unit)
+        result = self._placement.place(unit, closed)
         if isinstance(result, Placed):
             self._start(unit, result)
         elif isinstance(result, Rejected):
             self._reject(unit)
         return result is not None
+
+    def _wait_for_patience(self, unit: Unit) -> None:
+        """Nodes are kept for a gang when it has waited long enough."""
+        if isinstance(unit, WantedGang) and self._scenario.reserve_after:
+            self._push(self._now + self._scenario.reserve_after, _Kind.PATIENCE, len(self._long_waiting))
+            self._long_waiting.append(unit)
+
+    def _keep_nodes(self, gang: WantedGang) -> None:
+        """Keep the nodes that can hold the gang soonest, if it has waited long enough; release those it had."""
+        waited = self._now - next(iter(gang.members.values())).workload.at
+        is_due = gang.waiting() and 0 < self._scenario.reserve_after <= waited
+        closed = self._kept.closed_to(gang)
+        self._kept.keep(gang, self._placement.earliest_nodes(gang, closed) if is_due else frozenset())
 
     def _start(self, pod: WantedPod, placed: Placed) -> None:
         """The pod runs."""

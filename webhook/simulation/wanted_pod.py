@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from webhook.simulation.workload import GangRequest, PodGroup, PodKind, Scenario, SimulatedWorkload
 
+Order = tuple[int, float, int]
+"""Sorts what waits: the negative priority, the time of creation, the position."""
+
 
 @dataclass(slots=True)
 class WantedPod:
@@ -27,9 +30,9 @@ class WantedPod:
     ended: float | None = None
 
     @property
-    def order(self) -> tuple[int, int]:
+    def order(self) -> Order:
         """Pods that wait are tried by priority, then by age."""
-        return -self.kind.pod.priority, self.key
+        return -self.kind.pod.priority, self.workload.at, self.key
 
 
 @dataclass(slots=True)
@@ -40,7 +43,7 @@ class WantedGang:
     members: dict[str, WantedPod]
 
     @property
-    def order(self) -> tuple[int, int]:
+    def order(self) -> Order:
         """The order of its first member."""
         return min(member.order for member in self.members.values())
 

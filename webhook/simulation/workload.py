@@ -77,5 +77,7 @@ class Scenario:
     """How often a rejected pod is recreated in a row while nothing changes."""
     recreate_seconds: float = 1.0
     """From the creation of a pod that is rejected to the creation of the next one."""
+    reserve_after: float = 0.0
+    """Seconds that a gang waits until the domain that can hold it soonest is kept for it; 0: never."""
     seed: int = 0
     """Of the scheduler's choice among equal nodes."""

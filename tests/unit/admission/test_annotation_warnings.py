@@ -21,7 +21,9 @@ from webhook.model.names import (
     KAI_SEGMENT_REQUIRED_PLACEMENT,
     KAI_SEGMENT_SIZE,
     KAI_TOPOLOGY,
+    MIN_MEMBER,
     NUMA_TOPOLOGY_SPEC,
+    STRATEGY,
 )
 from webhook.model.rules import Rules
 from webhook.model.topology import Level, Topology, TopologySource
@@ -32,6 +34,7 @@ CLUSTER = replace(cluster_snapshot(node(name="a"), nrt(node="a", free=[16])), to
 MISTYPED = "kai.scheduler/topology-requierd-placement"
 NAMED = {KAI_TOPOLOGY: "network"}
 SEGMENTS = {KAI_SEGMENT_SIZE: "2"}
+BALANCED = {STRATEGY: "Balanced"}
 NEVER = Rules(gate="Never")
 
 
@@ -107,6 +110,40 @@ def test_segments_without_a_level_are_told() -> None:
             f"{KAI_SEGMENT_REQUIRED_PLACEMENT} or {KAI_SEGMENT_PREFERRED_PLACEMENT}."
         )
     ]
+
+
+@pytest.mark.parametrize(
+    ("raw", "path"),
+    [(job(BALANCED), "metadata.annotations"), (job(None, BALANCED), "spec.template.metadata.annotations")],
+    ids=["workload", "template"],
+)
+def test_a_strategy_without_a_gang_is_told(raw: dict[str, Any], path: str) -> None:
+    assert of(raw) == [
+        (
+            f"{path}[{STRATEGY}] has no effect, because nothing else makes these pods a gang. Write {MIN_MEMBER}, or "
+            f"{KAI_TOPOLOGY} with a level, beside it."
+        )
+    ]
+
+
+@pytest.mark.parametrize("raw", [job({**RACK, **BALANCED}), job(RACK, BALANCED), job(BALANCED, RACK)])
+def test_a_strategy_of_a_gang_is_not_told(raw: dict[str, Any]) -> None:
+    assert of(raw) == []
+
+
+@pytest.mark.parametrize("strategy", ["Balanced", "balanced"])
+@pytest.mark.parametrize("numa", [None, "{}"])
+def test_a_bare_pods_strategy_is_told_whether_the_pod_is_managed_or_not(numa: str | None, strategy: str) -> None:
+    response = created(pod(numa=numa, annotations={STRATEGY: strategy}))
+    assert [warning.partition(",")[0] for warning in response.warnings] == [
+        f"metadata.annotations[{STRATEGY}] has no effect"
+    ]
+
+
+def test_a_pod_of_a_scheduling_group_names_its_strategy() -> None:
+    raw = pod(annotations=BALANCED)
+    raw["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    assert annotation_warnings(raw, TOPOLOGIES, Rules()) == ()
 
 
 @pytest.mark.parametrize("key", [KAI_SEGMENT_REQUIRED_PLACEMENT, KAI_SEGMENT_PREFERRED_PLACEMENT])
@@ -204,7 +241,7 @@ def test_workloads_of_other_schedulers_are_left_to_them() -> None:
         assert of(raw) == []
 
 
-def created(raw: dict[str, Any], rules: Rules | None = None) -> Patched | Denied:
+def created(raw: dict[str, Any], rules: Rules | None = None) -> Allowed | Patched | Denied:
     review = {"uid": "1", "kind": {"version": "v1", "kind": "Pod"}, "operation": "CREATE", "object": raw}
     response = mutated(
         AdmissionRequest.from_object(
@@ -213,7 +250,7 @@ def created(raw: dict[str, Any], rules: Rules | None = None) -> Patched | Denied
         CLUSTER,
         rules or Rules(),
     )
-    assert isinstance(response, Patched | Denied)
+    assert isinstance(response, Allowed | Patched | Denied)
     return response
 
 

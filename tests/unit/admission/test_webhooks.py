@@ -23,6 +23,7 @@ from webhook.model.names import (
     NUMA_HINT,
     NUMA_TOPOLOGY_SPEC,
     POD_GROUP_NAME,
+    STRATEGY,
 )
 from webhook.model.rules import Rules
 from webhook.model.topology import Topology
@@ -101,6 +102,7 @@ RACK: dict[str, str] = {KAI_TOPOLOGY: "racks", KAI_REQUIRED_PLACEMENT: "rack"}
         ({KAI_REQUIRED_PLACEMENT: "rack"}, f"[{KAI_REQUIRED_PLACEMENT}]: A level needs a topology."),
         ({**RACK, KAI_SEGMENT_SIZE: "0"}, f'[{KAI_SEGMENT_SIZE}]: "0" is not a size.'),
         ({**RACK, KAI_REQUIRED_PLACEMENT: "rak"}, "Did you mean"),
+        ({**RACK, STRATEGY: "balanced"}, f'[{STRATEGY}]: "balanced" is not a strategy. Write one of BinPack, Spread, '),
     ],
 )
 def test_a_pod_that_nobody_owns_is_refused_for_what_it_asks_wrongly_of_its_group(

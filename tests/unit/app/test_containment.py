@@ -99,7 +99,8 @@ def feeds() -> list[Feed[Any]]:
     client: Any = None
     pod_groups: Any = type("PodGroups", (), {"put": lambda _, raw: raw, "drop": lambda _, key: key})()
     statuses = InformerStatus(PODS), InformerStatus(FAILED_PODS)
-    watched = (*watch_cluster(client, ClusterCache(), 500, *statuses), watch_pod_groups(client, pod_groups, 500))
+    cache = ClusterCache()
+    watched = (*watch_cluster(client, cache, 500, *statuses), watch_pod_groups(client, pod_groups, cache, 500))
     return [each.feed for each in watched]
 
 

@@ -14,6 +14,7 @@ RACKS: Final = {"kai.scheduler/topology": "cluster", LEVEL: "rack"}
 INHERIT: Final = "topology-webhook.dev/inherit"
 MIN_MEMBER: Final = "topology-webhook.dev/min-member"
 SEGMENT: Final = "kai.scheduler/segment-size"
+SEGMENT_LEVEL: Final = "kai.scheduler/segment-topology-required-placement"
 
 Raw = dict[str, Any]
 
@@ -103,7 +104,10 @@ ODD: Final[dict[str, str]] = {
         "minimum nonsense": job({**RACKS, MIN_MEMBER: "many"}),
         "minimum huge": job({**RACKS, MIN_MEMBER: "9" * 40}),
         "minimum zero": job({**RACKS, MIN_MEMBER: "0"}),
-        "segment zero": job({**RACKS, SEGMENT: "0", "kai.scheduler/segment-topology-required-placement": "rack"}),
+        "segment zero": job({**RACKS, SEGMENT: "0", SEGMENT_LEVEL: "rack"}),
+        "segments that do not divide": job({**RACKS, SEGMENT: "4,3", SEGMENT_LEVEL: "zone,rack"}),
+        "segments out of order": job({**RACKS, SEGMENT: "4,2", SEGMENT_LEVEL: "rack,zone"}),
+        "segments without end": job({**RACKS, SEGMENT: "2," * 50_000, SEGMENT_LEVEL: "rack," * 50_000}),
         "topology unknown": job({**RACKS, "kai.scheduler/topology": "nowhere"}),
         "level unknown": job({**RACKS, LEVEL: "row"}),
         "level without a topology": job({LEVEL: "rack"}),

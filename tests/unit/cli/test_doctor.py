@@ -75,10 +75,20 @@ def test_without_an_api_server_nothing_is_checked(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("major", "minor", "level"), [("1", "29", FAIL), ("1", "30", OK), ("1", "33+", OK), ("2", "0", OK)]
+    ("version", "level"),
+    [
+        ("v1.29.9", FAIL),
+        ("v1.30.14", OK),
+        ("v1.33.5-eks-3abbec1", OK),
+        ("v1.31.4-gke.1183000", OK),
+        ("v2.0.0", OK),
+        ("None", WARN),
+    ],
 )
-def test_an_api_server_older_than_1_30_fails(major: str, minor: str, level: Level) -> None:
-    assert judge_version(major, minor, "https://api").level is level
+def test_an_api_server_older_than_1_30_fails(version: str, level: Level) -> None:
+    found = judge_version(version, "https://api")
+    assert found.level is level
+    assert version in found.text
 
 
 def deployment(replicas: int = 2, image: str = "none:1", version: str = VERSION) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from tests.builders.pods import bound, created, gated
 from tests.builders.workloads import workload
 from tests.unit.cli.cluster_files import fields_of, written
 from tests.unit.cli.conftest import Outcome, run_command
-from tests.unit.views.one_node import hinted
-from tests.unit.views.racks import RACK, ZONE, cluster
-from webhook.model.names import PLACEMENT
+from tests.unit.views.one_node import hinted, hinted_on
+from tests.unit.views.racks import RACK, TOPOLOGY, ZONE, cluster, machine
+from webhook.model.names import MIN_MEMBER, PLACEMENT
 
 NETWORK = {"kai.scheduler/topology": "network", "kai.scheduler/topology-required-placement": "rack"}
 CONDITION = {
@@ -98,6 +98,66 @@ def test_the_json_of_a_pod_has_the_documented_fields(snapshot: Path) -> None:
     large = explain(snapshot, "pod/large", "-o", "json").json
     assert set(large["pod"]["placed"]) == fields_of("PlacedView")
     assert (large["verdict"], large["group"]) == ("wait", None)
+
+
+def low(name: str, numa: int, cpus: int, **how: Any) -> dict[str, Any]:
+    """A pod of priority 0 on n3 that its exporter has reported."""
+    return bound(name=name, node="n3", cpu=cpus, annotations=hinted_on("n3", numa, cpus), **how)
+
+
+def full(tmp_path: Path, *objects: dict[str, Any]) -> Path:
+    """n3 [0 0], and nothing else that a pod could use."""
+    pods = (low("low-0", 0, 16), low("low-1", 1, 10, metadata={"labels": {"app": "db"}}), low("low-2", 1, 6))
+    return written(tmp_path, *machine("n3", (0, 0), (0, 0), {ZONE: "zone-b", RACK: "rack-1"}), *pods, *objects)
+
+
+def test_a_pod_that_waits_names_the_pods_of_lower_priority_that_would_end_for_it(tmp_path: Path) -> None:
+    file = full(tmp_path, gated(name="urgent", cpu=4, priority=10), gated(name="calm", cpu=4, priority=0))
+    answer = explain(file, "pod/urgent", "-o", "json").json["preemption"]
+    assert set(answer) == fields_of("PreemptionView")
+    assert set(answer["victims"][0]) == fields_of("VictimView")
+    assert (answer["verdict"], answer["nodes"], answer["violations"]) == ("Victims", ["n3"], 0)
+    assert [victim["name"] for victim in answer["victims"]] == ["low-2"]
+    said = "preemption would start without 1 pod of lower priority: default/low-2 (priority 0, n3)"
+    assert said in lines(explain(file, "pod/urgent"))
+    assert explain(file, "pod/calm", "-o", "json").json["preemption"]["verdict"] == "NoEnd"
+
+
+def test_a_preemption_policy_of_never_is_respected(tmp_path: Path) -> None:
+    file = full(tmp_path, gated(name="urgent", cpu=4, priority=10, preemptionPolicy="Never"))
+    assert "preemption its preemptionPolicy is Never" in lines(explain(file, "pod/urgent"))
+
+
+def test_a_disruption_budget_is_spared_and_broken_only_as_a_last_resort(tmp_path: Path) -> None:
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "db", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "db"}}},
+        "status": {"disruptionsAllowed": 0},
+    }
+    file = full(tmp_path, budget, gated(name="nine", cpu=9, priority=10))
+    answer = explain(file, "pod/nine", "-o", "json").json["preemption"]
+    assert ([victim["name"] for victim in answer["victims"]], answer["violations"]) == (["low-0"], 0)
+    protected = low("low-0", 0, 16, priority=20)
+    file = full(tmp_path, budget, gated(name="nine", cpu=9, priority=10))
+    file.write_text(file.read_text().replace(json.dumps(low("low-0", 0, 16)), json.dumps(protected)))
+    assert any("1 of them against a PodDisruptionBudget" in line for line in lines(explain(file, "pod/nine")))
+
+
+def test_pods_that_are_being_deleted_are_waited_for(tmp_path: Path) -> None:
+    ends = low("low-2", 1, 6, metadata={"deletionTimestamp": "2030-01-01T03:00:00Z"})
+    file = full(tmp_path, gated(name="urgent", cpu=4, priority=10))
+    file.write_text(file.read_text().replace(json.dumps(low("low-2", 1, 6)), json.dumps(ends)))
+    said = "preemption starts on n3 when pods that are being deleted have ended"
+    assert said in lines(explain(file, "pod/urgent"))
+
+
+def test_a_gang_that_waits_names_the_pods_that_would_end_for_all_of_it(tmp_path: Path) -> None:
+    annotations = NETWORK | {MIN_MEMBER: "2"}
+    gang = (gated(name=f"gang-{rank}", group="gang", cpu=16, annotations=annotations, priority=10) for rank in range(2))
+    answer = explain(full(tmp_path, TOPOLOGY, *gang), "podgroup/gang", "-o", "json").json["waiting"][0]
+    assert [victim["name"] for victim in answer["preemption"]["victims"]] == ["low-0", "low-1", "low-2"]
 
 
 def test_a_pod_with_a_node_has_its_hint_beside_the_nrt(snapshot: Path) -> None:

@@ -46,6 +46,7 @@ def one(folder: Path, raw: Mapping[str, Any], *flags: str) -> Any:
         ({**RACK, MISTYPED: "rack"}, (), f"metadata.annotations[{MISTYPED}] is not read. Did you mean {REQUIRED}?"),
         (NAMED, (), "metadata.annotations[kai.scheduler/topology] names a topology and no level"),
         ({**RACK, **SEGMENTS}, (), '"hall" is coarser than the required level "rack" of topology racks'),
+        ({"topology-webhook.dev/strategy": "Balanced"}, (), "[topology-webhook.dev/strategy] has no effect"),
         (RACK, ("--gate", "Never"), "With the setting gate=Never pods are placed one by one"),
     ],
 )

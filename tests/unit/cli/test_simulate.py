@@ -13,13 +13,21 @@ import yaml
 from tests.builders.clusters import machine
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import SINGLE, created
+from tests.builders.topologies import topology
 from tests.builders.workloads import template, workload
+from tests.cluster.nodes import RACK_LABEL
 from tests.proof.trace import SYNTHETIC
 from tests.unit.cli.cluster_files import written
 from tests.unit.cli.conftest import EXAMPLES, Outcome, run_command
 from webhook.cli.recorded_cluster import workloads_of
 from webhook.cli.simulate import progress_bar
-from webhook.model.names import NUMA_TOPOLOGY_SPEC, SIMULATE_AT, SIMULATE_RUN_SECONDS
+from webhook.model.names import (
+    KAI_REQUIRED_PLACEMENT,
+    KAI_TOPOLOGY,
+    NUMA_TOPOLOGY_SPEC,
+    SIMULATE_AT,
+    SIMULATE_RUN_SECONDS,
+)
 from webhook.simulation.trace import RecordedPod
 
 DOCS = Path(__file__).parents[3] / "docs" / "simulate.md"
@@ -104,6 +112,29 @@ def test_pods_that_name_a_gang_are_placed_together_and_others_alone(tmp_path: Pa
     without, with_it = runs(*members, cluster=file)
     # One of them has room. With the webhook neither starts, for a gang starts as a whole.
     assert (without["running"], with_it["running"], with_it["waiting"]) == (1, 0, 2)
+
+
+def test_a_rack_kept_for_a_gang_that_waits_long_ends_its_starvation(tmp_path: Path) -> None:
+    # rack: a b, one NUMA node with 16 CPUs each. A pod of 10 CPUs comes every 10 s and runs for 18 s, so the two nodes
+    # are never free together, and the gang, created at 1, needs both.
+    rack = {RACK_LABEL: "r"}
+    nodes = [raw for name in "ab" for raw in machine(name=name, free=(16,), labels=rack)]
+    file = written(tmp_path, *nodes, topology(name="t", labels=(RACK_LABEL, "kubernetes.io/hostname")))
+    stream = [
+        replica_set(10, 1, f"p{at}", **{SIMULATE_AT: str(at), SIMULATE_RUN_SECONDS: "18"}) for at in range(0, 200, 10)
+    ]
+    asks = {KAI_TOPOLOGY: "t", KAI_REQUIRED_PLACEMENT: RACK_LABEL, SIMULATE_AT: "1", SIMULATE_RUN_SECONDS: "20"}
+    spec = replica_set(16)["spec"] | {"parallelism": 2, "completions": 2}
+    gang = workload(kind="Job", api_version="batch/v1", name="gang", annotations=asks, spec=spec)
+
+    def results(*options: object) -> tuple[int, float]:
+        """How many pods of the gang ran, and the longest wait of any pod that ran."""
+        (_, with_it) = runs(*stream, gang, cluster=file, options=("--seconds", 190, *options))
+        return with_it["inDomain"], with_it["p99"]
+
+    assert results() == (0, 0.0)
+    # The rack is kept from second 31 on, and empty at 48. The pods of 40 to 60 come after the gang.
+    assert results("--reserve-after-seconds", 30) == (2, 47.0)
 
 
 def test_what_is_denied_or_left_out_is_named(tmp_path: Path, cluster: Path) -> None:

@@ -94,7 +94,7 @@ class Leader:
         self.cache = cluster_cache(*objects)
         self.api = ApiServer(self.cache)
         events: Any = self.api
-        reporter = StatusReporter(self.api, events, self.cache.gated_pods, metrics())
+        self.reporter = reporter = StatusReporter(self.api, events, self.cache.gated_pods, metrics())
         limits = Limits(assume_ttl=60.0, concurrency=4, ungate_after=ungate_after)
         leadership: Any = self
         self.controller = PlacementController(

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from tests.builders.pods import gated
 from tests.unit.controllers.site import TERM, Site
 from webhook.controllers.placement import controller as controlling
-from webhook.controllers.placement import fence, gated_gang, pod_attempt
+from webhook.controllers.placement import exact_hints, fence, pod_attempt
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.internal_errors import Where, internal_error_counts
@@ -159,7 +159,7 @@ async def test_a_gang_that_fails_gives_back_what_it_was_assumed_and_the_others_a
 ) -> None:
     members = [waiting(f"g-{number}", group="g", members=3) for number in range(3)]
     site = Site(*members, waiting("z"))
-    faulty_for(monkeypatch, gated_gang.GangAssigner, "_exact", "'g-2'")
+    faulty_for(monkeypatch, exact_hints.ExactHints, "of", "'g-2'")
     before = internal_error_counts().get(Where.GANG, 0)
     for _ in range(5):
         site.cycle()

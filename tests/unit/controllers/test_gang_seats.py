@@ -12,7 +12,8 @@ from webhook.controllers.placement.gated_gang import GangAssigner, GatedGang, un
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.snapshot.ledger import Ledger, Reservation
-from webhook.engine.snapshot.single_node import chosen_node
+from webhook.engine.snapshot.node_sums import NodeSums
+from webhook.engine.snapshot.single_node import NodeAlone, node_for
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.policy import NUMAPolicy
 from webhook.model.rules import Rules
@@ -38,8 +39,8 @@ class Cluster:
     def snapshot(self) -> ClusterSnapshot:
         return ClusterSnapshot(Snapshot(self._node_arrays, self._ledger), {})
 
-    def chosen_node(self, name: str, pod: str) -> Snapshot | None:
-        return chosen_node(self._node_arrays, self._ledger, name, pod)
+    def node_for(self, name: str, pod: str) -> tuple[NodeAlone, NodeSums] | None:
+        return node_for(self._node_arrays, self._ledger, name, pod)
 
     def assume(self, assumed_pod: AssumedPod) -> None:
         self._ledger.put(

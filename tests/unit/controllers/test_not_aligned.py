@@ -14,8 +14,8 @@ from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.decide import Decision
 from webhook.engine.snapshot.ledger import Ledger
-from webhook.engine.snapshot.single_node import chosen_node
-from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.engine.snapshot.node_sums import NodeSums
+from webhook.engine.snapshot.single_node import NodeAlone, node_for
 from webhook.model.rules import Rules
 
 DENY = Rules(not_alignable="Deny")
@@ -68,8 +68,8 @@ class Cluster:
     def snapshot(self) -> Any:
         return CLUSTER
 
-    def chosen_node(self, name: str, pod: str) -> Snapshot | None:
-        return chosen_node(CLUSTER.nodes.node_arrays, Ledger(), name, pod)
+    def node_for(self, name: str, pod: str) -> tuple[NodeAlone, NodeSums] | None:
+        return node_for(CLUSTER.nodes.node_arrays, Ledger(), name, pod)
 
     def assume(self, assumed_pod: AssumedPod) -> None:
         del assumed_pod

@@ -12,7 +12,11 @@ WRITTEN_AT = 1_893_463_200
 
 
 def hinted(numa: int, cpus: int) -> dict[str, str]:
-    hint = f'{{"node":"n0","numaNodeResources":[{{"node":{numa},"resources":{{"cpu":"{cpus}"}}}}]}}'
+    return hinted_on("n0", numa, cpus)
+
+
+def hinted_on(node: str, numa: int, cpus: int) -> dict[str, str]:
+    hint = f'{{"node":"{node}","numaNodeResources":[{{"node":{numa},"resources":{{"cpu":"{cpus}"}}}}]}}'
     return {"topology-webhook.dev/numa": hint}
 
 

@@ -14,7 +14,7 @@ and their number to stay the same.
 Source: kubernetes pkg/apis/core/validation (validateNodeAffinityMutation); KEP-3838.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -73,9 +73,16 @@ def assignment_patch(
 
 
 def ungate_patch(
-    raw: Mapping[str, Any], constraint: Constraint, text: str, annotations: Mapping[str, str] | None = None
+    raw: Mapping[str, Any],
+    constraint: Constraint,
+    text: str,
+    annotations: Mapping[str, str] | None = None,
+    without: Iterable[str] = (),
 ) -> tuple[Operation, ...]:
-    """The patch that ungates a pod. Alternatives are omitted if the pod has terms, because their number is fixed."""
+    """The patch that ungates a pod. Alternatives are omitted if the pod has terms, because their number is fixed.
+
+    without: annotations to remove.
+    """
     patch = Patch(raw)
     constraint = kept_by_a_merge(raw, constraint)
     if len(constraint.alternatives) > 1 and required_terms(raw) is not None:
@@ -83,6 +90,9 @@ def ungate_patch(
     _constrain(patch, constraint)
     for name, value in {PLACEMENT: annotated(text), **(annotations or {})}.items():
         patch.put(("metadata", "annotations", name), value)
+    for name in without:
+        if name in (raw["metadata"].get("annotations") or {}):
+            patch.remove(("metadata", "annotations", name))
     set_gate(patch, wanted=False)
     return _at_version(raw, patch)
 

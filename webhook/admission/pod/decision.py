@@ -78,6 +78,8 @@ class PodDecision:
     """What kubelets do not align of the pod; None: nothing."""
     nodes: Decision | None = None
     """The engine's result for each node; None if the decision on an equal pod was reused."""
+    marks: Mapping[str, str] = field(default_factory=dict)
+    """The annotations that record what applies to the pod: see `webhook.cache.management` and `kueue_requests`."""
 
 
 class RecentDecisions:

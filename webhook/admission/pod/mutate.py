@@ -7,16 +7,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from webhook.admission.annotation_warnings import annotation_warnings
+from webhook.admission.annotation_warnings import annotation_warnings, strategy_warnings
+from webhook.admission.kueue_requests import asked_pod
 from webhook.admission.pod.decision import PodDecision, RecentDecisions, Verdict
 from webhook.admission.pod.mutation import denied, mutate_pod
 from webhook.admission.pod.reapply import warnings_of
-from webhook.admission.pod.recent_answers import RecentAnswers, key_of
+from webhook.admission.pod.recent_answers import RecentAnswers, RecentKey, key_of
 from webhook.admission.pod.validate import validate_pod
 from webhook.admission.response import Allowed, Denied, Patched, Response
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.model.admission_review import AdmissionRequest, Operation
 from webhook.model.errors import UserError
+from webhook.model.kueue import asks_kueue
 from webhook.model.rules import Rules
 
 
@@ -33,11 +35,16 @@ class PodMutator:
         """Validate and mutate a created pod. There are no side effects, so a dry run gets the same response."""
         if not _is_creation(request):
             return Allowed()
-        cluster_snapshot, key = self._snapshot(), key_of(request)
+        cluster_snapshot, key = self._snapshot(), self._key_of(request)
         if (answer := self._answers.get(key, cluster_snapshot)) is not None:
             return answer
         answer = _response(decide_creation(request, cluster_snapshot, self._rules, self._recent))
         return self._answers.put(key, cluster_snapshot, answer)
+
+    def _key_of(self, request: AdmissionRequest) -> RecentKey | None:
+        annotations = (request.object.get("metadata") or {}).get("annotations") or {}
+        # Such a pod may be in a gang, which only its answer tells.
+        return None if self._rules.kueue_annotations and asks_kueue(annotations) else key_of(request)
 
 
 def decide_creation(
@@ -48,7 +55,11 @@ def decide_creation(
     recent: earlier decisions with the same rules.
     """
     raw = request.object
-    judged = validate_pod(request, cluster_snapshot.topologies, rules)
+    try:
+        asked = asked_pod(raw, cluster_snapshot.topologies, rules)
+    except UserError as error:
+        return denied(error, raw, "InvalidAnnotation")
+    judged = validate_pod(replace(request, object=asked.raw), cluster_snapshot.topologies, rules)
     if isinstance(judged, Denied):
         return PodDecision(Verdict.DENY, judged.message, raw, reason=judged.reason)
     try:
@@ -58,8 +69,8 @@ def decide_creation(
     if decided.verdict is Verdict.DENY:
         return decided
     if decided.fit_count is None:
-        return _warned(decided, judged.warnings)
-    annotations = annotation_warnings(raw, cluster_snapshot.topologies, rules)
+        return _warned(decided, judged.warnings, strategy_warnings(asked.raw, rules))
+    annotations = annotation_warnings(asked.raw, cluster_snapshot.topologies, rules)
     return _warned(decided, annotations, warnings_of(raw, gated=decided.gated, constraint=decided.constraint))
 
 

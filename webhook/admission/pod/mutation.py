@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from webhook.admission.kueue_requests import asked_pod, left_to_kueue_text
 from webhook.admission.patch import Patch
 from webhook.admission.pod import placement_text
 from webhook.admission.pod.affinity_patch import AFFINITY_PATH, check_only_appended, constrain
@@ -34,7 +35,7 @@ from webhook.model.errors import UserError
 from webhook.model.flag import is_on
 from webhook.model.intent import NUMAIntent, NUMASpec, parse_numa_spec
 from webhook.model.limits import check_annotations, check_size
-from webhook.model.names import INHERIT, INJECT_ENV, MANAGED_FIELDS, NUMA_DEFAULTS, PLACEMENT
+from webhook.model.names import INHERIT, INJECT_ENV, MANAGED_FIELDS, NUMA_DEFAULTS, PLACEMENT, SCHEDULING_GROUP
 from webhook.model.owner_reference import check_owners
 from webhook.model.pod import Pod
 from webhook.model.rules import Rules
@@ -54,27 +55,34 @@ def mutate_pod(
     path: its path in its workload ("spec.template."), for messages. recent: earlier decisions with the same rules.
     namespace: that of the workload. Raises UserError for a pod that is invalid beyond its annotations.
     """
-    management = management_of(raw, cluster_snapshot, rules, namespace)
+    try:
+        asked = asked_pod(raw, cluster_snapshot.topologies, rules, path)
+    except UserError as error:
+        return denied(error, raw, "InvalidAnnotation")
+    management = management_of(asked.raw, cluster_snapshot, rules, namespace)
     if isinstance(management, Unmanaged):
-        return PodDecision(Verdict.ALLOW, f"unmanaged: {management.why}", raw, warnings=management.warnings)
-    annotations = raw["metadata"].get("annotations") or {}
+        why = f"{management.why}{left_to_kueue_text(raw, rules)}"
+        return PodDecision(Verdict.ALLOW, f"unmanaged: {why}", raw, warnings=(*asked.warnings, *management.warnings))
+    annotations = asked.raw["metadata"].get("annotations") or {}
     try:
         spec, warnings = parse_numa_spec(annotations, f"{path}metadata.annotations")
         for switch in (INHERIT, INJECT_ENV):
             is_on(annotations, switch, f"{path}metadata.annotations")
-        marks = management.marks(annotations, spec)
+        marks = {**asked.added, **management.marks(annotations, spec)}
     except UserError as error:
         return denied(error, raw, "InvalidAnnotation")
-    warnings = (*warnings, *management.warnings)
+    warnings = (*asked.warnings, *warnings, *management.warnings)
     intent = spec.intent(NUMASpec.from_json(marks.get(NUMA_DEFAULTS)))
     try:
-        check_owners(raw)
+        check_owners(_marked(raw, marks))
     except UserError as error:
         return denied(error, raw, "InvalidOwnerReference")
-    users = without_ours(raw, ManagedFields.parse(annotations.get(MANAGED_FIELDS)))
+    users = without_ours(asked.raw, ManagedFields.parse(annotations.get(MANAGED_FIELDS)))
     check_size(users.get("spec") or {})
     check_annotations(users["metadata"].get("annotations") or {})
-    decided = _decided(Pod.from_object(users), intent, cluster_snapshot, rules, recent or RecentDecisions())
+    decided = _decided(
+        Pod.from_object(_marked(users, marks)), intent, cluster_snapshot, rules, recent or RecentDecisions()
+    )
     unaligned = decided.not_aligned
     if decided.verdict is Verdict.DENY:
         text = unaligned.sentence(path) if unaligned and decided.reason == NOT_ALIGNABLE else decided.message
@@ -83,7 +91,16 @@ def mutate_pod(
         warnings = (*warnings, unaligned.sentence(path))
     patch = written(raw, decided, cluster_snapshot.topologies, marks)
     operations, warnings = tuple(patch.operations), (*warnings, *decided.warnings)
-    return replace(decided, mutated=patch.document, operations=operations, warnings=warnings)
+    return replace(decided, mutated=patch.document, operations=operations, warnings=warnings, marks=marks)
+
+
+def _marked(raw: Mapping[str, Any], marks: Mapping[str, str]) -> Mapping[str, Any]:
+    """The pod as a member of its PodGroup, if it is marked as one: it gets the gate, and reads its owners."""
+    if SCHEDULING_GROUP not in marks:
+        return raw
+    metadata = raw["metadata"]
+    annotations = {**(metadata.get("annotations") or {}), SCHEDULING_GROUP: marks[SCHEDULING_GROUP]}
+    return {**raw, "metadata": {**metadata, "annotations": annotations}}
 
 
 def denied(error: UserError, raw: Mapping[str, Any], reason: str) -> PodDecision:
@@ -120,7 +137,7 @@ def written(
     set_gate(patch, wanted=decided.gated)
     _annotate(patch, PLACEMENT, placement_text.annotated(_said(decided)))
     _annotate(patch, MANAGED_FIELDS, decided.managed_fields.text() if decided.managed_fields else None)
-    for mark in MARKS:
+    for mark in dict.fromkeys((*MARKS, *marks)):
         _annotate(patch, mark, marks.get(mark))
     inject_environment(patch, topologies)
     check_only_appended(users, patch.document)

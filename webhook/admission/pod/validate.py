@@ -14,12 +14,12 @@ from webhook.cache.unmanaged import why_unmanaged
 from webhook.model.admission_review import AdmissionRequest
 from webhook.model.errors import UserError
 from webhook.model.intent import parse_numa_intent
-from webhook.model.membership import GROUP_ANNOTATIONS
+from webhook.model.membership import GANG_REQUESTS
 from webhook.model.names import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
 from webhook.model.rules import Rules
 from webhook.model.topology import Topology
 
-_ASKS: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC, *GROUP_ANNOTATIONS)
+_ASKS: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC, *GANG_REQUESTS)
 
 
 class PodValidator:

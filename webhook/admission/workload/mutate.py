@@ -4,7 +4,7 @@ The webhook on pods does not read a pod's owners. So a pod template of such a wo
 `topology-webhook.dev/inherit`: its pods stay gated until the leader has read their owners.
 
 1. A template is marked if the annotations of an object above it request something, unless the template itself has
-   annotations of a gang, or sets `inherit` itself.
+   annotations of a gang, or sets `inherit` itself. A strategy alone requests nothing.
 2. Only the mark is written. The request itself stays on the workload and is read from there. It can change even if the
    template cannot, and a request of the whole workload does not become a request of each pod set.
 3. An update keeps an existing mark. A new mark is written if the request changes and the kind allows templates to
@@ -19,7 +19,7 @@ from webhook.admission.response import Allowed, Patched
 from webhook.admission.workload.templates import annotations_on, asked_in, templates_in
 from webhook.model.admission_review import AdmissionRequest, Operation
 from webhook.model.membership import GROUP_ANNOTATIONS
-from webhook.model.names import INHERIT
+from webhook.model.names import INHERIT, STRATEGY
 from webhook.model.rules import Rules
 from webhook.model.workload.common_fields import MAX_POD_SETS
 
@@ -47,7 +47,7 @@ class WorkloadMutator:
             if INHERIT in template.annotations or template.scheduler not in self._rules.scheduler_names:
                 continue
             kept = old is not None and INHERIT in old.annotations and (template.above or not may_change)
-            wanted = template.above and GROUP_ANNOTATIONS.isdisjoint(template.annotations)
+            wanted = bool(template.above.keys() - {STRATEGY}) and GROUP_ANNOTATIONS.isdisjoint(template.annotations)
             news = creates or (may_change and (asks_again or old is None or template.raw != old.raw))
             if kept or (news and wanted):
                 marked.append((*template.path, "metadata", "annotations", INHERIT))

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from webhook.admission.annotation_warnings import annotation_warnings
 from webhook.admission.gang import annotations_in, check_gangs, is_made_by_another, why_unmanaged
+from webhook.admission.kueue_requests import KueueRequest, asked_workload
 from webhook.admission.pod.decision import NOT_ALIGNABLE
 from webhook.admission.reserved_fields import is_output
 from webhook.admission.response import Allowed, Denied
@@ -23,8 +24,9 @@ from webhook.model.admission_review import AdmissionRequest, Operation
 from webhook.model.errors import UserError, sentences
 from webhook.model.flag import is_on
 from webhook.model.intent import parse_numa_intent
+from webhook.model.kueue import KUEUE_ANNOTATIONS
 from webhook.model.limits import TooLarge
-from webhook.model.membership import GROUP_ANNOTATIONS
+from webhook.model.membership import GANG_REQUESTS
 from webhook.model.names import INHERIT, INJECT_ENV, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
 from webhook.model.quoted import quoted
 from webhook.model.rules import Rules
@@ -37,7 +39,7 @@ _SWITCHES: Final = (INHERIT, INJECT_ENV)
 _OWN: Final = "metadata.annotations"
 # Each warning quotes text of the user, and people read only a few.
 _MOST_WARNINGS: Final = 20
-_JUDGED: Final = GROUP_ANNOTATIONS.union(_NUMA, _SWITCHES)
+_JUDGED: Final = GANG_REQUESTS.union(_NUMA, _SWITCHES)
 
 
 class WorkloadValidator:
@@ -53,18 +55,45 @@ class WorkloadValidator:
         if request.sub_resource or not is_written or is_made_by_another(request.object):
             return Allowed()
         cluster_snapshot, rules = self._snapshot(), self._rules
-        judged = _annotations(request.object, request.old_object, cluster_snapshot.topologies, rules)
+        topologies = cluster_snapshot.topologies
+        try:
+            asked = asked_workload(request.object, topologies, rules)
+        except UserError as error:
+            if _of_kueue(request.object) == _of_kueue(request.old_object):
+                return Allowed()
+            return Denied(sentences(error.faults), "InvalidAnnotation")
+        before = _before(request.old_object, topologies, rules)
+        judged = _annotations(asked.raw, before.raw, topologies, rules)
         if isinstance(judged, Denied):
             return judged
         warnings = (
             *judged.warnings,
-            *_new_warnings(request.object, request.old_object, cluster_snapshot.topologies, rules),
+            *(warning for warning in asked.warnings if warning not in before.warnings),
+            *_new_warnings(asked.raw, before.raw, topologies, rules),
         )
         unaligned = list(unaligned_templates(request.object, request.old_object, cluster_snapshot.nodes, rules))
         told = tuple(found.sentence(path) for found, path in unaligned)
         if rules.not_alignable == "Deny" and any(found.everywhere for found, _ in unaligned):
             return Denied(" ".join(told), NOT_ALIGNABLE, warnings[:_MOST_WARNINGS])
         return Allowed((*warnings, *told)[:_MOST_WARNINGS])
+
+
+def _before(raw: Mapping[str, Any], topologies: Mapping[str, Topology], rules: Rules) -> KueueRequest:
+    """The last version with Kueue's annotations read as ours; as it is, if they were invalid."""
+    try:
+        return asked_workload(raw, topologies, rules)
+    except UserError:
+        return KueueRequest(raw, {})
+
+
+def _of_kueue(raw: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """(path, annotations) of Kueue's topology requests."""
+    found = annotations_in(raw)
+    return [
+        (path, {key: annotations[key] for key in KUEUE_ANNOTATIONS if key in annotations})
+        for path, annotations in found
+        if isinstance(annotations, Mapping)
+    ]
 
 
 def _new_warnings(

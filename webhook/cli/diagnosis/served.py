@@ -1,5 +1,6 @@
 """What the API server is and serves: its version, and the kinds that the service reads."""
 
+import re
 from typing import Final
 
 from webhook.cli.diagnosis.finding import Finding, fail, ok, warn
@@ -13,16 +14,23 @@ _OLDEST: Final = (1, 30)
 async def kubernetes(release: Release) -> list[Finding]:
     """Whether the API server is new enough."""
     answer = await release.client.get("/version")
-    return [judge_version(str(answer.get("major")), str(answer.get("minor")), release.client.host)]
+    return [judge_version(str(answer.get("gitVersion")), release.client.host)]
 
 
-def judge_version(major: str, minor: str, host: str) -> Finding:
-    """Providers append to the minor version: 33+."""
-    numbers = [int("".join(filter(str.isdigit, text)) or 0) for text in (major, minor)]
-    if tuple(numbers) < _OLDEST:
-        oldest = ".".join(map(str, _OLDEST))
-        return fail(f"{host} is Kubernetes {major}.{minor}, older than {oldest}", f"upgrade it to {oldest} or newer")
-    return ok(f"{host} is Kubernetes {major}.{minor}")
+def judge_version(version: str, host: str) -> Finding:
+    """What `gitVersion` of /version says, such as v1.33.5-eks-3abbec1.
+
+    Not `major` and `minor`: builds that are not upstream's releases leave them empty, and providers append to them.
+    """
+    oldest = ".".join(map(str, _OLDEST))
+    numbers = re.match(r"v?([0-9]{1,9})\.([0-9]{1,9})", version)
+    if numbers is None:
+        return warn(
+            f"{host} calls its version {version!r}; needed is Kubernetes {oldest} or newer", "compare it by hand"
+        )
+    if tuple(map(int, numbers.groups())) < _OLDEST:
+        return fail(f"{host} is Kubernetes {version}, older than {oldest}", f"upgrade it to {oldest} or newer")
+    return ok(f"{host} is Kubernetes {version}")
 
 
 async def crds(release: Release) -> list[Finding]:

@@ -105,7 +105,8 @@ class PlacementController:
         failures = self._failures = FailureHandler(
             self._pending, ungater, status_reporter, self._delays, self.gang_examined, rules, limits.ungate_after
         )
-        self._ready = ReadyPods(GatedPods(rules, self._delays), self._owner_chains, self._pending, failures)
+        pods = GatedPods(rules, self._delays)
+        self._ready = ReadyPods(cache, pods, self._owner_chains, self._pending, failures)
         self._pods = PodAttempts(cache, self._writer, self._pending, self._failed, failures, status_reporter, rules)
         self._gangs = GangAttempts(
             cache,

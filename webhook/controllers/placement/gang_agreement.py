@@ -8,7 +8,11 @@
 4. The gang has one minimum. If the workload's spec gives the number of its pods, it is the top owner's, bounded by that
    number, else what most members request. Otherwise it is what most members request, assigned ones included; a member
    without a minimum votes for none. On a tie the oldest member's value is used.
-5. A member with another minimum keeps it: it waits until the gang has begun and that many members exist.
+5. A PodGroup of Kubernetes itself defines its gang: any pod of its namespace may name it, and its topology and minimum
+   are those of all members.
+6. A member with another minimum keeps it: it waits until the gang has begun and that many members exist.
+
+A gang whose PodGroup a user wrote asks for what the PodGroup says instead of steps 2 to 5 (see `pod_group_members`).
 
 Assigned members count by their own annotations, too. One that disagrees neither holds the gang to its domain nor counts
 as begun.
@@ -18,21 +22,25 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 from webhook.admission.pod import placement_text
 from webhook.controllers.placement.assignment import NoAssignment
 from webhook.controllers.placement.gated_gang import GatedGang
 from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.controllers.placement.pod_group_members import faults_of
 from webhook.controllers.placement.pod_sets import topology_of
 from webhook.controllers.placement.segments import WorkloadPodSets
 from webhook.controllers.placement.wait_reason import WaitReason
 from webhook.model.errors import UserError
 from webhook.model.json_text import shortened
+from webhook.model.kai_pod_group import KAIPodGroup
 from webhook.model.membership import AssignedMember, Wishes, wishes_of
-from webhook.model.names import KAI_BATCH_MIN_MEMBER, KAI_TOPOLOGY, MIN_MEMBER, POD_GROUP_NAME
+from webhook.model.names import KAI_BATCH_MIN_MEMBER, KAI_SUBGROUP, KAI_TOPOLOGY, MIN_MEMBER, POD_GROUP_NAME
 from webhook.model.topology import Topology
 from webhook.model.workload.common_fields import min_member
+from webhook.model.workload.strategy import strategy_of
 from webhook.model.workload.topology_request import topology_request
 
 _PATH: Final = "metadata.annotations"
@@ -56,10 +64,13 @@ class Agreement:
 
 
 def agree(
-    gang: GatedGang, assigned_members: Mapping[str, AssignedMember], topologies: Mapping[str, Topology]
+    gang: GatedGang,
+    assigned_members: Mapping[str, AssignedMember],
+    topologies: Mapping[str, Topology],
+    pod_groups: Mapping[str, KAIPodGroup] = MappingProxyType({}),
 ) -> Agreement:
-    """What the gated members and the assigned ones agree on."""
-    return _Agreeing(gang, assigned_members, topologies).run()
+    """What the gated members and the assigned ones agree on, or what the PodGroup says that a user wrote for them."""
+    return _Agreeing(gang, assigned_members, topologies, pod_groups).run()
 
 
 def minimum_of(gated: GatedPod) -> int:
@@ -78,17 +89,25 @@ class _Agreeing:
     """The steps for one gang; each removes the members that do not agree."""
 
     def __init__(
-        self, gang: GatedGang, assigned_members: Mapping[str, AssignedMember], topologies: Mapping[str, Topology]
+        self,
+        gang: GatedGang,
+        assigned_members: Mapping[str, AssignedMember],
+        topologies: Mapping[str, Topology],
+        pod_groups: Mapping[str, KAIPodGroup],
     ) -> None:
         self._gang = gang
         self._members = sorted(gang.members, key=lambda gated: (gated.pod.created, gated.key))
         self._assigned_members = dict(assigned_members)
         self._topologies = topologies
+        self._pod_groups = pod_groups
         self._disagreeing: dict[str, NoAssignment] = {}
 
     def run(self) -> Agreement:
-        """Steps 1 to 5."""
+        """Steps 1 to 6."""
         self._leave_out_others()
+        if (group := self._pod_group()) is not None:
+            return self._by_pod_group(group)
+        self._leave_out_without_group()
         self._leave_out_faulty()
         self._settle_topology()
         minimum = self._settle_minimum()
@@ -96,8 +115,15 @@ class _Agreeing:
         members = tuple(gated for gated in self._gang.members if gated.key in left)
         return Agreement(replace(self._gang, members=members), minimum, self._assigned_members, self._disagreeing)
 
+    @property
+    def _is_defined(self) -> bool:
+        """Step 5: whether an object defines the gang, so that its members' earlier requests do not count."""
+        return self._gang.membership.of_object
+
     def _leave_out_others(self) -> None:
         """Step 1: remove the pods of other owners."""
+        if self._gang.membership.of_object:
+            return
         own = [gated for gated in self._members if gated.in_group_of_its_top]
         if not own:
             self._leave_out_strangers()
@@ -112,6 +138,33 @@ class _Agreeing:
         self._assigned_members = {
             key: member for key, member in self._assigned_members.items() if member.assigned or member.owner in owners
         }
+
+    def _pod_group(self) -> KAIPodGroup | None:
+        """The PodGroup that a user wrote for the gang; None for a gang of owners, and if there is none."""
+        if self._is_defined:
+            return None
+        first = next((gated for gated in self._members if not gated.in_group_of_its_top), None)
+        name = None if first is None else first.pod.annotations.get(POD_GROUP_NAME)
+        return self._pod_groups.get(f"{first.pod.namespace}/{name}") if first is not None and name else None
+
+    def _by_pod_group(self, group: KAIPodGroup) -> Agreement:
+        """The members that the PodGroup places."""
+        for gated, text in faults_of(self._members, group, self._topologies):
+            self._waits(gated, "PodGroup", text)
+        members = tuple(gated for gated in self._gang.members if gated.key not in self._disagreeing)
+        gang = replace(self._gang, members=members, pod_group=group)
+        return Agreement(gang, group.whole.minimum, self._assigned_members, self._disagreeing)
+
+    def _leave_out_without_group(self) -> None:
+        """Remove the members that name a subgroup: their PodGroup does not exist yet, or no longer."""
+        for gated in self._members:
+            name = gated.pod.labels.get(KAI_SUBGROUP)
+            of_group = gated.pod.annotations.get(POD_GROUP_NAME) and not gated.in_group_of_its_top
+            if name and of_group and not self._is_defined:
+                path = f"metadata.labels[{KAI_SUBGROUP}]"
+                text = f'{path} is "{shortened(name)}", and the PodGroup does not exist. Create it'
+                self._waits(gated, "no PodGroup", text)
+        self._members = [gated for gated in self._members if gated.key not in self._disagreeing]
 
     def _leave_out_strangers(self) -> None:
         """Step 1 if no pod of the gang's owners exists yet: other pods wait although the gang has no members.
@@ -137,9 +190,9 @@ class _Agreeing:
 
     def _leave_out_faulty(self) -> None:
         """Step 2: remove the members with an invalid request."""
-        faults: dict[tuple[Wishes, int], str] = {}
+        faults: dict[tuple[Wishes, int, str], str] = {}
         for gated in self._members:
-            key = wishes_of(gated.pod.annotations), id(gated.owner_chain)
+            key = wishes_of(gated.pod.annotations), id(gated.owner_chain), gated.group_fault
             if key not in faults:
                 faults[key] = self._fault(gated)
             if faults[key]:
@@ -147,6 +200,8 @@ class _Agreeing:
         self._members = [gated for gated in self._members if gated.key not in self._disagreeing]
 
     def _fault(self, gated: GatedPod) -> str:
+        if gated.group_fault:
+            return gated.group_fault
         asked = gated.pod.annotations, _PATH
         try:
             topology = topology_of(gated.pod.annotations, self._topologies)
@@ -156,6 +211,7 @@ class _Agreeing:
                 request.resolve(topology)
             if segments is not None:
                 segments.resolve(topology)
+            strategy_of(*asked)
             minimum_of(gated)
         except UserError as error:
             return " ".join(map(str, error.faults))
@@ -165,7 +221,7 @@ class _Agreeing:
         """Step 3: remove the members with another topology."""
         said = [dict(member.wishes).get(KAI_TOPOLOGY) or None for member in self._assigned_members.values()]
         # Changes of owners apply while their pods wait: the annotations of assigned members may be an earlier request.
-        of_owners = any(gated.in_group_of_its_top for gated in self._members)
+        of_owners = self._is_defined or any(gated.in_group_of_its_top for gated in self._members)
         own = [gated.pod.annotations.get(KAI_TOPOLOGY) or None for gated in self._members]
         named = [name for name in (own if of_owners else [*said, *own]) if name]
         if len(set(named)) < 2:
@@ -178,7 +234,7 @@ class _Agreeing:
         self._members = [gated for gated in self._members if gated.key not in self._disagreeing]
 
     def _settle_minimum(self) -> int:
-        """Steps 4 and 5: return the minimum, and remove the members with another one that must wait."""
+        """Steps 4 and 6: return the minimum, and remove the members with another one that must wait."""
         members = self._members
         if not members:
             return 1
@@ -190,7 +246,7 @@ class _Agreeing:
                 return owner_chain.minimum(members[0].pod.labels, of_top)
             return _most([minimum_of(gated) for gated in members]) or 1
         there = len(members) + len(self._assigned_members)
-        of_owners = members[0].in_group_of_its_top
+        of_owners = self._is_defined or members[0].in_group_of_its_top
         said = [] if of_owners else [_said(member) for member in self._assigned_members.values()]
         chosen = _most([*said, *(_asked(gated.pod.annotations) for gated in members)])
         if not of_owners:

@@ -2,7 +2,8 @@
 
 1. Skip members that are pending (see `pending_pods`). If the gang failed before and nothing has changed since, it is
    not tried again; the domain reserved for it stays reserved.
-2. The members agree on a topology and a minimum (see `gang_agreement`). Those that do not agree report why.
+2. The members agree on a topology and a minimum (see `gang_agreement`). Those that do not agree report why. If they
+   name a PodGroup that does not exist, a new gang waits a moment for it.
 3. The others are placed and assumed together (see `gated_gang`).
 4. They fit: write their assignments in the background.
    Else: all report why. If the gang has waited long, a domain is reserved for it.
@@ -21,6 +22,7 @@ from webhook.controllers.placement.gang_agreement import agree
 from webhook.controllers.placement.gated_gang import GangAssigner, GatedGang
 from webhook.controllers.placement.pending_pods import PendingPods
 from webhook.model.membership import AssignedMember, controllers_group, wishes_of
+from webhook.model.names import KAI_SUBGROUP, POD_GROUP_NAME
 from webhook.signal import Signal
 
 
@@ -69,13 +71,21 @@ class GangAttempts:
         if any(gated.get(one.key) is not one.raw for one in waiting):
             return 0  # its change triggers another cycle
         began = cycle.work.seconds()
-        agreed = agree(self._without_assumed(gang), self._assigned_members(gang), self._cache.snapshot().topologies)
+        snapshot = self._cache.snapshot()
+        agreed = agree(
+            self._without_assumed(gang), self._assigned_members(gang), snapshot.topologies, snapshot.kai_groups
+        )
         for one in waiting:
             if (why := agreed.disagreeing.get(one.key)) is not None:
                 self._failures.unassigned(one, why, cycle)
         keys = {one.key for one in waiting}
-        together = replace(gang, members=tuple(one for one in agreed.gang.members if one.key in keys))
+        together = replace(agreed.gang, members=tuple(one for one in agreed.gang.members if one.key in keys))
         if not together.members:
+            if gang.membership.of_object and agreed.disagreeing:
+                # Its status reports this; other gangs have none but their pods'.
+                self._examined.emit(gang, next(iter(agreed.disagreeing.values())).text)
+            return 0
+        if self._may_get_a_pod_group(together):
             return 0
         found = await self._assigner.assign(
             together, agreed.minimum, agreed.assigned_members, cycle.reserved_nodes, cycle.work.pause
@@ -89,6 +99,15 @@ class GangAttempts:
         for one, assignment, assumed_pod in found:
             self._pending.assign(one, assignment, assumed_pod)
         return len(found)
+
+    def _may_get_a_pod_group(self, gang: GatedGang) -> bool:
+        """Whether the gang is so new that the PodGroup which its pods name may be on its way."""
+        first = gang.members[0]
+        defined = gang.membership.of_object or first.in_group_of_its_top
+        name = None if defined else first.pod.annotations.get(POD_GROUP_NAME)
+        return (
+            bool(name) and gang.pod_group is None and self._cache.kai_groups.may_come(f"{first.pod.namespace}/{name}")
+        )
 
     def _unassigned(self, gang: GatedGang, found: NoAssignment, cycle: Cycle) -> None:
         """Record the failure, reserve nodes if that is due, and report the reason of every member."""
@@ -104,7 +123,9 @@ class GangAttempts:
     def _assigned_members(self, gang: GatedGang) -> dict[str, AssignedMember]:
         """The members that are assigned or assumed, by namespace/name."""
         assumed = {
-            one.key: AssignedMember(node, None, wishes_of(one.pod.annotations), assigned=True)
+            one.key: AssignedMember(
+                node, None, wishes_of(one.pod.annotations), assigned=True, subgroup=one.pod.labels.get(KAI_SUBGROUP, "")
+            )
             for one in gang.members
             if (node := self._cache.assumed_node(one.key)) is not None
         }

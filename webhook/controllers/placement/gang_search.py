@@ -5,24 +5,31 @@ The leader searches before it assumes the members (see `gated_gang`), and `revie
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
 from webhook.admission.pod import placement_text
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.controllers.placement.assignment import NoAssignment, why_refused
 from webhook.controllers.placement.gang_anchor import Unknown
 from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.controllers.placement.pod_group_assembly import PodGroupAssembly
+from webhook.controllers.placement.pod_group_members import too_few_in
 from webhook.controllers.placement.pod_sets import Assembled, Assembly, topology_of
 from webhook.controllers.placement.wait_reason import WaitReason
 from webhook.engine.gang.backfill_reservation import nodes_of
 from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.result import GangAssignment
+from webhook.engine.gang.workload_gang import NO_TOPOLOGY
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import TopologyTree
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.errors import UserError
+from webhook.model.kai_pod_group import KAIPodGroup
 from webhook.model.membership import AssignedMember, Membership
 from webhook.model.names import KAI_TOPOLOGY
 from webhook.model.rules import Rules
+from webhook.model.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,8 @@ class GatedGang:
 
     membership: Membership
     members: tuple[GatedPod, ...]
+    pod_group: KAIPodGroup | None = None
+    """The PodGroup that a user wrote for it: then it defines the gang, not the members' annotations."""
 
     @property
     def order(self) -> tuple[int, str, str]:
@@ -49,9 +58,10 @@ class GangSearch:
 def why_too_few(gang: GatedGang, minimum: int, assigned_members: Mapping[str, AssignedMember]) -> NoAssignment | None:
     """Why a gang that has not begun waits for more members; None if enough exist."""
     there = len(gang.members) + len(assigned_members)
-    if there >= minimum or assigned_members:
+    few = "" if gang.pod_group is None else too_few_in(gang.pod_group, gang.members)
+    if assigned_members or (there >= minimum and not few):
         return None
-    text = f"{named(gang)}: {there} of the {minimum} pods that must start together are there"
+    text = f"{named(gang)}: {few or f'{there} of the {minimum}'} pods that must start together are there"
     return NoAssignment(frozenset({("members", there)}), placement_text.waiting(text), WaitReason.GANG_INCOMPLETE)
 
 
@@ -71,22 +81,23 @@ def search_gang(
     # A gang that has begun does not wait for missing members: they have ended, or will never come.
     needed = max(1, min(minimum - len(assigned_members), len(gang.members)))
     try:
-        naming = next((gated for gated in gang.members if KAI_TOPOLOGY in gated.pod.annotations), gang.members[0])
-        topology = topology_of(naming.pod.annotations, cache.topologies)
+        topology = _topology_of(gang, cache.topologies)
         tree = trees.tree(topology, snapshot.node_arrays)
-        assembly = Assembly(gang.members, topology, assigned_members, gang.membership.name)
-        assembled = assembly.run(needed, snapshot, tree)
+        assemble = _assembly(gang, topology, assigned_members, needed)
+        assembled = assemble(snapshot, tree)
         if isinstance(assembled, Unknown):
             return NoAssignment(
                 frozenset({"anchor"}),
                 placement_text.waiting(f"{named(gang)}: {assembled.why}"),
                 WaitReason.GANG_DOES_NOT_FIT,
             )
-        placement = _assign_within(snapshot, tree, assembled, rules)
+        placement = assign_within(snapshot, tree, assembled, rules)
         if not placement.assigned and needed < len(gang.members) and not gang.members[0].in_group_of_its_top:
-            turned = assembly.run(needed, snapshot, tree, largest_first=True)
-            if isinstance(turned, Assembled) and (other := _assign_within(snapshot, tree, turned, rules)).assigned:
-                placement = other
+            turned = assemble(snapshot, tree, largest_first=True)
+            # Without sets to turn around, the search would be the same.
+            if isinstance(turned, Assembled) and turned != assembled:
+                other = assign_within(snapshot, tree, turned, rules)
+                placement = other if other.assigned else placement
     except UserError as error:
         return NoAssignment(
             frozenset({"faulty"}), placement_text.waiting(" ".join(map(str, error.faults))), WaitReason.GANG_INVALID
@@ -94,12 +105,35 @@ def search_gang(
     return GangSearch(assembled, placement)
 
 
+def _topology_of(gang: GatedGang, topologies: Mapping[str, Topology]) -> Topology:
+    """The topology of its PodGroup, else the one that a member names. Raises UserError."""
+    if gang.pod_group is not None:
+        return gang.pod_group.topology_in(topologies) or NO_TOPOLOGY
+    naming = next((gated for gated in gang.members if KAI_TOPOLOGY in gated.pod.annotations), gang.members[0])
+    return topology_of(naming.pod.annotations, topologies)
+
+
+class _Assemble(Protocol):
+    def __call__(
+        self, snapshot: Snapshot, tree: TopologyTree, *, largest_first: bool = False
+    ) -> Assembled | Unknown: ...
+
+
+def _assembly(
+    gang: GatedGang, topology: Topology, assigned_members: Mapping[str, AssignedMember], needed: int
+) -> _Assemble:
+    """How the gang is put into the engine's terms. Raises UserError."""
+    if gang.pod_group is not None:
+        return PodGroupAssembly(gang.members, topology, assigned_members, gang.pod_group).run
+    return partial(Assembly(gang.members, topology, assigned_members, gang.membership.name).run, needed)
+
+
 def named(gang: GatedGang) -> str:
     """The start of each text about the gang."""
     return f"group {gang.membership.name}"
 
 
-def _assign_within(snapshot: Snapshot, tree: TopologyTree, assembled: Assembled, rules: Rules) -> GangAssignment:
+def assign_within(snapshot: Snapshot, tree: TopologyTree, assembled: Assembled, rules: Rules) -> GangAssignment:
     """The placement in the domain in which the gang has begun, or in any."""
     if assembled.within is not None:
         snapshot = snapshot.closed(~nodes_of(tree, assembled.within))

@@ -7,8 +7,8 @@
 3. The engine finds a domain, nodes and NUMA nodes. If it finds none with the small pod sets counted first, it is asked
    again with the large ones first: if these reach the minimum alone, one member that fits nowhere blocks no others. In
    a gang that owners define every pod set counts, so this is not tried.
-4. Member by member, in order of rank, the node is asked for the exact amounts, and the member is assumed. If one of
-   them does not fit after all, the others are forgotten.
+4. Member by member, in order of rank, the node is asked for the exact amounts (see `exact_hints`), and the member is
+   assumed. If one of them does not fit after all, the others are forgotten.
 """
 
 import json
@@ -16,30 +16,25 @@ from collections.abc import Awaitable, Callable, Collection, Container, Hashable
 from dataclasses import replace
 from typing import Final
 
-import numpy as np
-
 from webhook.admission.gang_text import missed_text
 from webhook.admission.pod import placement_text
 from webhook.admission.pod.node_names import NodeNames
-from webhook.admission.pod.not_aligned import NotAligned, not_aligned_on
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.placement.assignment import Assignment, NoAssignment, assigned_node, without
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
+from webhook.controllers.placement.exact_hints import ExactHints
 from webhook.controllers.placement.gang_schedulability import GangSchedulability
 from webhook.controllers.placement.gang_search import GangSearch, GatedGang, named, search_gang, why_too_few
 from webhook.controllers.placement.gated_pods import GatedPod, seconds_waited
 from webhook.controllers.placement.wait_reason import WaitReason
 from webhook.engine.assumed.assumed_pod import AssumedPod
-from webhook.engine.decide import decide
 from webhook.engine.gang.backfill_reservation import earliest_domain, nodes_of
-from webhook.engine.gang.result import GangAssignment, Path, PodAssignment
+from webhook.engine.gang.result import GangAssignment, Path
 from webhook.engine.gang.unmet_levels import missed_levels
-from webhook.engine.koordinator import ours_to_place
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.domain_label import labels_of_member
-from webhook.model.hint import NUMAHint
 from webhook.model.membership import AssignedMember, Membership
-from webhook.model.names import DOMAIN, RANK
+from webhook.model.names import DOMAIN, KAI_TOPOLOGY, RANK
 from webhook.model.rules import Rules
 
 __all__ = ["Assumed", "GangAssigner", "GatedGang", "units_of"]
@@ -149,13 +144,13 @@ class GangAssigner:
         by_name = {gated.pod.name: gated for gated in gang.members}
         domain = placement.tree.path(placement.domain) if placement.domain is not None else ()
         pods = sorted(placement.pods(), key=lambda pod: (pod.rank, pod.name))
-        names = NodeNames(placement.snapshot.node_arrays)
+        names, exact_hints = NodeNames(placement.snapshot.node_arrays), ExactHints(self._cache, self._rules)
         # Subgroups have names of pods here, which are not the names of the other members.
         missed = missed_text(replace(one, part="") for one in missed_levels(placement))
         missed = f"; {missed}" if missed else ""
         for turn, pod in enumerate(pods, 1):
             gated = by_name[pod.name]
-            exact = self._exact(gated, pod)
+            exact = exact_hints.of(gated, pod)
             if exact is None:
                 text = f"{named(gang)}: {pod.node} does not take {pod.name} beside the others"
                 return NoAssignment(frozenset({"beside"}), placement_text.waiting(text), WaitReason.GANG_DOES_NOT_FIT)
@@ -165,6 +160,8 @@ class GangAssigner:
                 text += f"; {unaligned.clause}"
             warns = unaligned is not None and unaligned.warns
             outputs = {RANK: str(pod.rank), **({DOMAIN: json.dumps(dict(pod.domain))} if pod.domain else {})}
+            if gang.pod_group is not None and gang.pod_group.topology:
+                outputs[KAI_TOPOLOGY] = gang.pod_group.topology  # for those who read only the pod
             labels = labels_of_member(pod.rank, pod.domain, placement.tree.topology.node_labels)
             hostname = names.named(pod.node).hostname
             assignment = Assignment(hint, text, outputs, labels, hostname=hostname, not_aligned=warns)
@@ -176,24 +173,6 @@ class GangAssigner:
     def _forget(self, assumed: Iterable[Assumed]) -> None:
         for _, _, assumed_pod in assumed:
             self._cache.forget(assumed_pod)
-
-    def _exact(self, gated: GatedPod, pod: PodAssignment) -> tuple[NUMAHint, NotAligned | None] | None:
-        """The hint of the pod with the members assumed so far subtracted, and what the kubelet does not align of it.
-
-        None if the node does not fit.
-
-        Where we choose the NUMA nodes, only those of its assignment are used: others may be another member's.
-        """
-        node = pod.node
-        snapshot = self._cache.chosen_node(node, gated.key)
-        if snapshot is None:
-            return None
-        if pod.numa_nodes and ours_to_place(snapshot.node_arrays)[0]:
-            snapshot = snapshot.without(~np.isin(snapshot.node_arrays.zone_ids, pod.numa_nodes))
-        decision = decide(snapshot, gated.pod, gated.intent, self._rules.engine)
-        if not decision.fits[0]:
-            return None
-        return NUMAHint(node, decision.allocation(0)), not_aligned_on(decision, 0, gated.intent)
 
 
 def _policies(gang: GatedGang) -> list[str]:

@@ -9,10 +9,12 @@ from typing import Any, Final
 from webhook.admission.pod.managed_fields import without_our_preferences
 from webhook.cache.delegated_pods import why_delegated
 from webhook.cache.unmanaged import why_unmanaged
+from webhook.controllers.placement.native_request import GroupBasis, marked_group
 from webhook.controllers.placement.retry_delays import RetryDelays
 from webhook.internal_errors import Where, internal_error
 from webhook.model.errors import UserError
 from webhook.model.intent import NUMAIntent, parse_numa_intent
+from webhook.model.kueue import asks_kueue, left_to_kueue
 from webhook.model.limits import check_annotations
 from webhook.model.membership import Membership, may_be_in_group, membership_of
 from webhook.model.names import MANAGED, NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME, RESOURCE_SPEC
@@ -41,28 +43,52 @@ class GatedPod:
     taken: Mapping[str, str]
     """The annotations that it takes from its owners."""
     owner_chain: OwnerChain | None
+    reads_kueue: bool = False
+    """Whether Kueue's annotations are read as ours at a pod's creation."""
+    scheduling_group: str = ""
+    """The name of the PodGroup of Kubernetes itself that its creation marked it as a member of; else empty."""
+    basis: GroupBasis | None = None
+    """That PodGroup; None until it is looked up."""
+    group_fault: str = ""
+    """Why it cannot be placed by that PodGroup; empty if it can."""
 
     @classmethod
-    def from_object(cls, raw: Mapping[str, Any], owner_chain: OwnerChain | None = None) -> "GatedPod":
-        """Parse the pod; raises UserError."""
-        taken = taken_from_owners(raw, owner_chain) if owner_chain else {}
-        metadata = raw["metadata"]
-        whole = {**raw, "metadata": {**metadata, "annotations": {**taken, **(metadata.get("annotations") or {})}}}
+    def from_object(
+        cls,
+        raw: Mapping[str, Any],
+        owner_chain: OwnerChain | None = None,
+        basis: GroupBasis | None = None,
+        *,
+        reads_kueue: bool = False,
+    ) -> "GatedPod":
+        """Parse the pod; raises UserError. reads_kueue: whether Kueue's annotations are read as ours at creation.
+
+        basis: its PodGroup of Kubernetes itself, for a pod that is marked as a member of one.
+        """
+        own = raw["metadata"].get("annotations") or {}
+        if reads_kueue and owner_chain is not None and owner_chain.why_kueues and asks_kueue(own):
+            own = left_to_kueue(own)
+        asking = {**raw, "metadata": {**raw["metadata"], "annotations": own}}
+        taken = taken_from_owners(asking, owner_chain) if owner_chain else {}
+        annotations, fault = {**taken, **own}, ""
+        if basis is not None:
+            request = basis.request(annotations)
+            annotations, taken, fault = dict(request.annotations), {**taken, **request.taken}, request.fault
+        whole = {**raw, "metadata": {**raw["metadata"], "annotations": annotations}}
         check_annotations(whole["metadata"]["annotations"], with_ours=True)
         pod = Pod.from_object(without_our_preferences(whole))
         membership = membership_of(whole)
         if owner_chain:
             membership = ranked(membership, whole, owner_chain)
-        return cls(raw, pod, parse_numa_intent(pod.annotations)[0], membership, taken, owner_chain)
-
-    def with_owner_chain(self, owner_chain: OwnerChain | None) -> "GatedPod":
-        """The same pod with these owners. Raises UserError."""
-        return self if owner_chain is self.owner_chain else GatedPod.from_object(self.raw, owner_chain)
+        intent, marked = parse_numa_intent(pod.annotations)[0], marked_group(raw)
+        return cls(raw, pod, intent, membership, taken, owner_chain, reads_kueue, marked, basis, fault)
 
     @cached_property
     def owner(self) -> Owner | None:
         """The owner whose annotations it may take; None if it takes none."""
-        return owner_above(self.raw) if may_be_in_group(self.pod.annotations) else None
+        # Its own annotations may be left to Kueue, as long as its owner is Kueue's.
+        own = self.raw["metadata"].get("annotations") or {}
+        return owner_above(self.raw) if may_be_in_group(own) or may_be_in_group(self.pod.annotations) else None
 
     @property
     def in_group_of_its_top(self) -> bool:
@@ -90,14 +116,26 @@ class GatedPod:
         return self.membership is not None or not self.pod.annotations.keys().isdisjoint({*_NUMA, MANAGED})
 
     @property
+    def why_unasked(self) -> str:
+        """Why it is ungated without a place, if it asks for nothing."""
+        kueues = self.owner_chain.why_kueues if self.owner_chain and asks_kueue(self.pod.annotations) else None
+        return (
+            f"its topology annotations are left to Kueue, which manages its owner ({kueues})"
+            if kueues
+            else ASKS_FOR_NOTHING
+        )
+
+    @property
     def key(self) -> str:
         """namespace/name."""
         return self.pod.key
 
     @property
     def order(self) -> tuple[int, str, str]:
-        """Sort key: priority, then age, then name."""
-        return -self.pod.priority, self.pod.created, self.pod.key
+        """Sort key: priority (that of its PodGroup, if it has one), then age, then name."""
+        group = None if self.basis is None else self.basis.group
+        priority = self.pod.priority if group is None or group.priority is None else group.priority
+        return -priority, self.pod.created, self.pod.key
 
     @cached_property
     def delegated_why(self) -> str | None:
@@ -152,14 +190,23 @@ class GatedPods:
         """(namespace, owner) of the pods that may take annotations from their owners."""
         return [(pod.pod.namespace, owner) for _, pod in self._read.values() if pod and (owner := pod.owner)]
 
-    def take(self, owner_chain: Callable[[str, Owner], OwnerChain | None]) -> None:
-        """Parse again the pods whose owners have changed."""
+    def take(
+        self, owner_chain: Callable[[str, Owner], OwnerChain | None], basis: Callable[[str, str], GroupBasis]
+    ) -> None:
+        """Parse again the pods whose owners or PodGroups have changed. basis: of a namespace and a group's name."""
         for key, (raw, pod) in self._read.items():
-            if pod is not None and (owner := pod.owner):
-                known = owner_chain(pod.pod.namespace, owner)
-                if known is not pod.owner_chain or key in self.faults:
-                    self.faults.pop(key, None)
-                    self._read[key] = raw, self._contained(key, raw, partial(pod.with_owner_chain, known)) or pod
+            if pod is None:
+                continue
+            owner, name = pod.owner, pod.scheduling_group
+            known = owner_chain(pod.pod.namespace, owner) if owner else pod.owner_chain
+            # Its owners may request something, so they are read first.
+            group = basis(pod.pod.namespace, name) if name and (known is not None or owner is None) else None
+            same = known is pod.owner_chain and (group is None or group.is_same(pod.basis))
+            if not same or (owner and key in self.faults):
+                self.faults.pop(key, None)
+                kueue = self._rules.kueue_annotations
+                again = partial(GatedPod.from_object, raw, known, group, reads_kueue=kueue)
+                self._read[key] = raw, self._contained(key, raw, again) or pod
 
     def in_order(self) -> Iterable[GatedPod]:
         """The pods to assign, sorted."""

@@ -78,7 +78,7 @@ class PendingPods:
                 self._rejected(gated, self._writes.error)  # nothing was awaited since the rejection
             return outcome in {Outcome.WRITTEN, Outcome.STALE, Outcome.GONE}
 
-        self._assigning.start(gated.key, gated.pod.uid, write)
+        self._assigning.start(gated.key, gated.pod.uid, write, assignment.hint.node)
 
     def ungate(self, key: str, raw: Mapping[str, Any], write: Callable[[], Awaitable[bool]]) -> None:
         """Ungate the pod without an assignment, in the background."""

@@ -29,6 +29,7 @@ from webhook.model.names import (
 )
 from webhook.model.pod import Pod
 from webhook.model.topology import Topology
+from webhook.model.workload.strategy import most_named
 from webhook.model.workload.topology_request import topology_request
 
 _PATH: Final = "metadata.annotations"
@@ -104,12 +105,13 @@ class Assembly:
                 return running
             named = tuple(Member(gated.pod.name, self._ranks[gated.key]) for gated in members)
             first = members[0]
-            preferring = _preferring(members)
+            preferred = preferring(members)
             sets.append(
-                PodSet(first.pod.name, first.pod, first.intent, named, here, asked.segments, running, preferring)
+                PodSet(first.pod.name, first.pod, first.intent, named, here, asked.segments, running, preferred)
             )
         subgroups = tuple(Gang(sets[0].name, constraints[part], tuple(sets)) for part, sets in parts.items())
-        return Assembled(Gang(self._name, whole, tuple(own), subgroups), within)
+        strategy = most_named(gated.pod.annotations for gated in self._members)
+        return Assembled(Gang(self._name, whole, tuple(own), subgroups, strategy), within)
 
     def _shared_out(self, minimum: int, *, largest_first: bool) -> list[tuple["_Asked", list[GatedPod], int]]:
         """Step 1: what each set requests, its members, and its share of the minimum."""
@@ -137,7 +139,7 @@ class Assembly:
         if asked is None:
             return _Asked(wish, None, None, role)
         first = 0 if row is None else row.ranks.start
-        return _Asked(wish, Segments(asked.size, Constraint.of(asked.resolve(self._topology)), first), None, role)
+        return _Asked(wish, Segments.of(asked, self._topology, first), None, role)
 
     def _wish_of_all(self) -> Wishes:
         """Step 2: the request that binds the whole gang.
@@ -174,7 +176,7 @@ class Assembly:
         if asked.head is not None:
             ranks, constraint = asked.head
             assigned_members = [member for member in self._assigned_members if member.rank in ranks]
-            return _in_their_domain(assigned_members, constraint.required, anchors)
+            return in_their_domain(assigned_members, constraint.required, anchors)
         required = self._constraint(asked.wish).required
         assigned_members = [member for member in self._assigned_members if self._required_of(member) == required]
         if asked.role is not None:
@@ -185,7 +187,7 @@ class Assembly:
                 assigned_members if row is None else [member for member in assigned_members if member.rank in row.ranks]
             )
             return self._running_by_segment(here, asked.segments, members, anchors)
-        return _in_their_domain(assigned_members, required, anchors)
+        return in_their_domain(assigned_members, required, anchors)
 
     def _running_by_segment(
         self,
@@ -194,18 +196,23 @@ class Assembly:
         members: Sequence[GatedPod],
         anchors: Anchors,
     ) -> tuple[tuple[int, str], ...] | Unknown:
-        """The same if each segment has its own domain."""
-        waiting = {segments.number_of(self._ranks[gated.key]) for gated in members}
-        begun: dict[int, list[AssignedMember]] = {}
-        for member in assigned_members:
-            begun.setdefault(segments.number_of(member.rank or 0), []).append(member)
+        """The same if each segment has its own domain: the finest ones, else those that they are in."""
         running: list[tuple[int, str]] = []
-        for number, others in begun.items():
-            domain = anchors.of(others, segments.constraint.bound)
-            if not isinstance(domain, Unknown):
-                running += _in(domain, others, anchors)
-            elif number in waiting:
-                return domain
+        left: Sequence[AssignedMember] = assigned_members
+        for layer in reversed(segments.layers()):
+            waiting = {layer.number_of(self._ranks[gated.key]) for gated in members}
+            begun: dict[int, list[AssignedMember]] = {}
+            for member in left:
+                begun.setdefault(layer.number_of(member.rank or 0), []).append(member)
+            left = []
+            for number, others in begun.items():
+                domain = anchors.of(others, layer.constraint.bound)
+                if not isinstance(domain, Unknown):
+                    running += _in(domain, others, anchors)
+                elif number in waiting:
+                    return domain
+                else:
+                    left += others
         return tuple(running)
 
     def _required_of(self, member: AssignedMember) -> int | None:
@@ -220,7 +227,7 @@ class Assembly:
         return Constraint.of(request.resolve(self._topology)) if request.levels else Constraint()
 
 
-def _preferring(members: Sequence[GatedPod]) -> tuple[tuple[Pod, int], ...]:
+def preferring(members: Sequence[GatedPod]) -> tuple[tuple[Pod, int], ...]:
     """One member of each preference, and how many share it; () if the first stands for all."""
     by_preference: dict[str, list[GatedPod]] = {}
     for gated in members:
@@ -250,9 +257,10 @@ def topology_of(annotations: Mapping[str, str], topologies: Mapping[str, Topolog
     return topology_named(name, topologies, _PATH) if name else NO_TOPOLOGY
 
 
-def _in_their_domain(
+def in_their_domain(
     assigned_members: Sequence[AssignedMember], level: int | None, anchors: Anchors
 ) -> tuple[tuple[int, str], ...] | Unknown:
+    """(rank, node) of assigned members; for nodes that are gone, another one of their domain of this level."""
     domain = anchors.of(assigned_members, level) if level else None
     return domain if isinstance(domain, Unknown) else _in(domain, assigned_members, anchors)
 

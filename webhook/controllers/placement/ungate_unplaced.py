@@ -25,6 +25,7 @@ from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.engine.decide import Decision, decide
 from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.model.names import SCHEDULING_GROUP
 from webhook.model.rules import Rules
 
 log = structlog.get_logger(__name__)
@@ -77,7 +78,7 @@ class UnplacedUngater:
     async def unasked(self, key: str, raw: Mapping[str, Any], why: str) -> bool:
         """Ungate a pod that we do not manage; why: the reason to report."""
         note = f"ungated: {why}"
-        return await self._ungate(key, raw, ungate_patch(raw, Constraint(), note), note)
+        return await self._ungate(key, raw, ungate_patch(raw, Constraint(), note, without=[SCHEDULING_GROUP]), note)
 
     async def _ungate(self, key: str, raw: Mapping[str, Any], patch: Sequence[Operation], note: str) -> bool:
         if not self._may_write() or await self._writes.patch(key, patch) is not Outcome.WRITTEN:

@@ -6,6 +6,7 @@ from webhook.model.json_text import shortened
 from webhook.model.names import KAI_SEGMENT_PREFERRED_PLACEMENT, KAI_SEGMENT_REQUIRED_PLACEMENT
 from webhook.model.topology import Topology
 from webhook.model.workload.record import WorkloadGang
+from webhook.model.workload.topology_request import SegmentRequest
 
 Bound = tuple[int, str]
 """The finest level required so far: its index and the user's name for it."""
@@ -22,15 +23,21 @@ def coarser_levels(gang: WorkloadGang, topology: Topology, bound: Bound | None =
     for pod_set in gang.pod_sets:
         if pod_set.segments is None or bound is None:
             continue
-        levels = pod_set.segments.resolve(topology)
-        for key, name, level in (
-            (KAI_SEGMENT_REQUIRED_PLACEMENT, pod_set.segments.required, levels.required),
-            (KAI_SEGMENT_PREFERRED_PLACEMENT, pod_set.segments.preferred, levels.preferred),
-        ):
-            if name is not None and level is not None and level < bound[0]:
-                yield _sentence(pod_set.segments.path, key, name, bound, topology)
+        yield from _coarser_segments(pod_set.segments, topology, bound)
     for part in gang.gangs:
         yield from coarser_levels(part, topology, bound)
+
+
+def _coarser_segments(segments: SegmentRequest, topology: Topology, bound: Bound) -> Iterator[str]:
+    levels = segments.resolve(topology)
+    for key, name, level in (
+        (KAI_SEGMENT_REQUIRED_PLACEMENT, segments.required, levels.required),
+        (KAI_SEGMENT_PREFERRED_PLACEMENT, segments.preferred, levels.preferred),
+    ):
+        if name is not None and level is not None and level < bound[0]:
+            yield _sentence(segments.path, key, name, bound, topology)
+    if segments.inner is not None:
+        yield from _coarser_segments(segments.inner, topology, bound)
 
 
 def _sentence(path: str, key: str, name: str, bound: Bound, topology: Topology) -> str:

@@ -101,6 +101,12 @@ def _in_segments(gang: WorkloadGang, segments: SegmentRequest, size: int, exclud
     (follow,) = (pod_set for pod_set in pod_sets if pod_set.name == "workers")
     if excluded:
         return _with_worker(gang, replace(follow, segments=segments), lead)
+    if segments.inner is not None:
+        raise UserError(
+            f"{segments.path}[{KAI_SEGMENT_REQUIRED_PLACEMENT}]",
+            "The leader is in the first segment, which then consists of no smaller ones. Write one size and one level, "
+            "or exclude the leader: subGroupPolicyType: LeaderExcluded.",
+        )
     beside = segments.size if (size - 1) % segments.size == 0 else segments.size - 1
     first, others = (
         replace(follow, pods=pods, minimum=minimum, late=len(pods) if follow.late else 0)

@@ -4,12 +4,14 @@
     kai.scheduler/topology-preferred-placement: rack kai.scheduler/segment-size: "4"
     kai.scheduler/segment-topology-required-placement: rack
 
+Lists of sizes and required levels, such as "48,16,2" and "zone,rack,host", request segments inside segments.
 A level is a node label of the topology, its alias, or an unambiguous last segment. Faults that need no cluster (a
 level without a topology, an invalid size) are found here; `resolve` checks levels against the topology.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from webhook.model.errors import UserError
@@ -24,6 +26,11 @@ from webhook.model.names import (
     KAI_TOPOLOGY,
 )
 from webhook.model.topology import Topology
+
+MAX_LAYERS: Final = 3
+"""How many layers of segments there may be, as in Kueue."""
+# How far a fault searches for a size that divides another.
+_FAR: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +77,25 @@ class SegmentRequest:
     required: str | None
     preferred: str | None
     path: str = ""
+    inner: "SegmentRequest | None" = None
+    """The segments inside each of these; their size divides this one."""
 
     def resolve(self, topology: Topology) -> Levels:
-        """The levels in a topology; raises UserError."""
-        return _resolved(
+        """The levels of these segments in a topology. Raises UserError, also for those inside them."""
+        levels = _resolved(
             topology,
             (self.required, KAI_SEGMENT_REQUIRED_PLACEMENT),
             (self.preferred, KAI_SEGMENT_PREFERRED_PLACEMENT),
             self.path,
         )
+        finer = None if self.inner is None else self.inner.resolve(topology).required
+        if self.inner is not None and (levels.required is None or finer is None or finer <= levels.required):
+            raise UserError(
+                f"{self.path}[{KAI_SEGMENT_REQUIRED_PLACEMENT}]",
+                f'"{self.inner.required}" is not finer than "{self.required}" in topology {topology.name}. '
+                "Name the levels from coarse to fine, each only once.",
+            )
+        return levels
 
 
 def topology_request(*annotations: tuple[Mapping[str, str], str]) -> TopologyRequest:
@@ -108,16 +125,63 @@ def segment_request(*annotations: tuple[Mapping[str, str], str]) -> SegmentReque
                 f"Segments need a size. Write it in the annotation {KAI_SEGMENT_SIZE} beside this one.",
             )
         return None
-    size = whole_number(text)
-    if not size:
-        raise UserError(
-            f"{path}[{KAI_SEGMENT_SIZE}]",
-            f'"{shortened(text)}" is not a size. Write a whole number of pods, such as 4.',
-        )
+    sizes = _sizes(text, f"{path}[{KAI_SEGMENT_SIZE}]")
     if required is None and preferred is None:
         # Without a level, a segment has no domain to be within.
         return None
-    return SegmentRequest(size, required, preferred, required_path or preferred_path)
+    levels: list[str | None] = [required]
+    if len(sizes) > 1 or (required is not None and "," in required):
+        levels = [*_levels(required, len(sizes), text, required_path or preferred_path)]
+        if preferred is not None:
+            raise UserError(
+                f"{preferred_path}[{KAI_SEGMENT_PREFERRED_PLACEMENT}]",
+                "Segments inside segments have required levels only. Remove this annotation.",
+            )
+    found: SegmentRequest | None = None
+    for size, level in zip(reversed(sizes), reversed(levels), strict=True):
+        found = SegmentRequest(size, level, preferred, required_path or preferred_path, found)
+    return found
+
+
+def _sizes(text: str, path: str) -> list[int]:
+    """The sizes of segments, each of which divides the one before. Raises UserError. path: the annotation's."""
+    parts = [part.strip() for part in text.split(",", MAX_LAYERS)]
+    if len(parts) > MAX_LAYERS:
+        raise UserError(path, f'"{shortened(text)}" has too many sizes. Write {MAX_LAYERS} at most.')
+    sizes = []
+    for part in parts:
+        size = whole_number(part)
+        if not size:
+            more = f', or up to {MAX_LAYERS} of them, such as "48,16,2"' if len(parts) > 1 else ""
+            raise UserError(path, f'"{shortened(part)}" is not a size. Write a whole number of pods, such as 4{more}.')
+        sizes.append(size)
+    for coarse, fine in pairwise(sizes):
+        if fine >= coarse or coarse % fine:
+            raise UserError(
+                path,
+                f"Segments of {fine} pods do not divide those of {coarse} before them. Write the sizes from large to "
+                f"small, each a part of the one before{_nearest_part(coarse, fine)}.",
+            )
+    return sizes
+
+
+def _nearest_part(of: int, size: int) -> str:
+    """A size near `size` that divides `of`, in words; empty if none is found quickly."""
+    near = (each for each in range(min(size, of - 1), max(size - _FAR, 0), -1) if of % each == 0)
+    found = next(near, None)
+    return "" if found is None else f", such as {found}"
+
+
+def _levels(text: str | None, number: int, sizes: str, path: str) -> list[str]:
+    """The required levels of a number of layers. Raises UserError."""
+    levels = [] if text is None else [part.strip() for part in text.split(",", MAX_LAYERS)]
+    if len(levels) != number or not all(levels):
+        raise UserError(
+            f"{path}[{KAI_SEGMENT_REQUIRED_PLACEMENT}]",
+            f'"{shortened(text or "")}" does not name one level for each of the sizes "{shortened(sizes)}". '
+            "Write as many levels as sizes, from coarse to fine, with commas between them.",
+        )
+    return levels
 
 
 def names_segment_level(*annotations: tuple[Mapping[str, str], str]) -> bool:

@@ -9,7 +9,7 @@ from tests.unit.admission.workloads import RACK, SPEC, deployment, job, template
 from webhook.admission.patch import apply
 from webhook.admission.response import Allowed, Patched
 from webhook.admission.workload.mutate import WorkloadMutator
-from webhook.model.names import INHERIT
+from webhook.model.names import INHERIT, STRATEGY
 from webhook.model.rules import Rules
 
 NUMA = {"scheduling.koordinator.sh/numa-topology-spec": "{}"}
@@ -40,6 +40,8 @@ def on_template(raw: Mapping[str, Any]) -> dict[str, str]:
         (job(RACK, {INHERIT: "false"}), {INHERIT: "false"}),
         (job({"note": "x"}), {}),
         (job(None, RACK), RACK),
+        (job({STRATEGY: "Balanced"}), {}),
+        (job(RACK, {STRATEGY: "Balanced"}), {STRATEGY: "Balanced", **MARK}),
     ],
 )
 def test_a_template_is_marked_when_the_workload_asks_and_the_template_makes_no_group(

@@ -18,6 +18,7 @@ from webhook.model.names import (
     KAI_TOPOLOGY,
     MIN_MEMBER,
     POD_GROUP_NAME,
+    STRATEGY,
 )
 from webhook.model.owner_chain import OwnerChain
 from webhook.model.topology import Level, Topology, TopologySource
@@ -122,6 +123,7 @@ def test_of_minimums_that_as_many_say_the_oldest_members_holds() -> None:
         ({KAI_TOPOLOGY: "nowhere"}, 'topology]: There is no topology "nowhere"'),
         ({KAI_REQUIRED_PLACEMENT: "shelf"}, '"shelf" is no level of topology racks'),
         ({KAI_SEGMENT_SIZE: "0", KAI_SEGMENT_REQUIRED_PLACEMENT: "rack"}, '"0" is not a size'),
+        ({STRATEGY: "Even"}, 'strategy]: "Even" is not a strategy'),
         ({KAI_TOPOLOGY: "others"}, 'topology] is "others" and that of the other members is "racks"'),
     ],
 )

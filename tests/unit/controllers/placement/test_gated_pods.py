@@ -11,6 +11,7 @@ from webhook.admission.pod.affinity_patch import Constraint
 from webhook.admission.pod.managed_fields import ManagedFields
 from webhook.controllers.placement.gated_gang import GatedGang, units_of
 from webhook.controllers.placement.gated_pods import GatedPod, GatedPods
+from webhook.controllers.placement.native_request import GroupBasis
 from webhook.controllers.placement.retry_delays import RetryDelays
 from webhook.model.names import (
     INHERIT,
@@ -27,6 +28,10 @@ from webhook.model.rules import Rules
 
 def all_pods() -> GatedPods:
     return GatedPods(Rules(), RetryDelays(lambda _: None))
+
+
+def no_group(namespace: str, name: str) -> GroupBasis:
+    return GroupBasis(None, {}, is_served=False)
 
 
 def by_key(*raws: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -134,7 +139,7 @@ def test_what_owners_say_is_taken_in_and_a_pod_without_a_wish_asks_for_nothing()
     assert [(namespace, owner.uid) for namespace, owner in pods.owners()] == [("default", "uid-Job")]
     for annotations, asks in (({}, False), ({KAI_TOPOLOGY: "t"}, True), ({NUMA_TOPOLOGY_SPEC: "{}"}, True)):
         owner_chain = of(job(**annotations))
-        pods.take(partial(_first, owner_chain))
+        pods.take(partial(_first, owner_chain), no_group)
         (pod,) = pods.in_order()
         assert pod.asks is asks
         assert (pod.membership is not None) is (KAI_TOPOLOGY in annotations)
@@ -147,9 +152,9 @@ def test_owners_that_say_something_wrong_are_a_fault_of_the_pod_until_they_do_no
     raw["metadata"] |= {"ownerReferences": [owner], "annotations": {INHERIT: "true"}}
     pods = all_pods()
     pods.update(by_key(raw))
-    pods.take(lambda *_: of(job(**{NUMA_TOPOLOGY_SPEC: "{"})))
+    pods.take(lambda *_: of(job(**{NUMA_TOPOLOGY_SPEC: "{"})), no_group)
     assert list(pods.faults) == ["default/a"]
-    pods.take(lambda *_: of(job(**{NUMA_TOPOLOGY_SPEC: "{}"})))
+    pods.take(lambda *_: of(job(**{NUMA_TOPOLOGY_SPEC: "{}"})), no_group)
     assert pods.faults == {}
 
 
