@@ -24,6 +24,7 @@ from webhook.controllers.placement.assignment_writer import AssignmentWriter
 from webhook.controllers.placement.gang_agreement import agree
 from webhook.controllers.placement.gated_gang import GangAssigner, GatedGang, units_of
 from webhook.controllers.placement.gated_pods import GatedPods
+from webhook.controllers.placement.kept_domain import KeptDomains
 from webhook.controllers.placement.retry_delays import RetryDelays
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.model.names import (
@@ -58,7 +59,7 @@ class Cluster:
             self.put_node(name, *where)
         no_writes: Any = None
         writer = AssignmentWriter(self.cache, no_writes, lambda: True, 60.0)
-        self.placer = GangAssigner(self.cache, writer, Rules(), 0.0)
+        self.placer = GangAssigner(self.cache, writer, Rules(), KeptDomains(self.cache, 0.0, float))
         self.gated = GatedPods(Rules(), RetryDelays(lambda seconds: None))
         self._version = 0
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from webhook.engine.gang.result import GangAssignment, Shortfall
+from webhook.engine.gang.result import GangAssignment, Path, Shortfall
 from webhook.engine.gang.unmet_levels import Missed
 from webhook.model.resources import PODS, format_amount
 
@@ -51,3 +51,8 @@ def _missed(one: Missed) -> str:
         names = ["/".join(value for _, value in path) or "none" for path in one.domains]
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return f"preferred {kind}{of} missed: in {len(names)} {kind}s ({', '.join(names[:_MOST_NAMED])}{more})"
+
+
+def spoken_path(domain: Path) -> str:
+    """`rack rack-1`; the whole cluster has no name."""
+    return f"{domain[-1][0].rpartition('/')[2]} {domain[-1][1]}" if domain else "the cluster"

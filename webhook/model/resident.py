@@ -75,6 +75,8 @@ class ResidentPod:
     """When the last container of a terminal pod ended, likewise; None if none ran, so the kubelet never admitted it."""
     unhinted: bool = False
     """Whether it is managed and was bound without a hint."""
+    lasts: bool = False
+    """Whether it ends only when somebody deletes it: its containers are always restarted."""
 
     @property
     def namespace(self) -> str:
@@ -132,6 +134,7 @@ class ResidentPod:
             started=bool(status.get("containerStatuses")),
             started_at=epoch_seconds(status.get("startTime")) if node else None,
             ended_at=_ended_at(status) if terminal else None,
+            lasts=spec.get("restartPolicy", "Always") == "Always",  # the API server's default
         )
 
 

@@ -137,7 +137,7 @@ class WebhookPlacement(Placement):
             if assignment.assigned:
                 continue
             snapshot, tree = assignment.snapshot, assignment.tree
-            domain = earliest_domain(snapshot, tree, assignment.gang)
+            domain = earliest_domain(snapshot, tree, assignment.gang, lasting_on=self._room.lasting_on)
             if domain is not None:
                 names = snapshot.node_arrays.names
                 kept.update(names[n] for n in nodes_of(tree, domain).nonzero()[0].tolist())

@@ -204,14 +204,15 @@ class _Run:
     def _keep_nodes(self, gang: WantedGang) -> None:
         """Keep the nodes that can hold the gang soonest, if it has waited long enough; release those it had."""
         waited = self._now - next(iter(gang.members.values())).workload.at
-        is_due = gang.waiting() and 0 < self._scenario.reserve_after <= waited
+        is_due = gang.waiting() and 0 < self._scenario.reserve_after <= waited and self._kept.may_keep(gang)
         closed = self._kept.closed_to(gang)
         self._kept.keep(gang, self._placement.earliest_nodes(gang, closed) if is_due else frozenset())
 
     def _start(self, pod: WantedPod, placed: Placed) -> None:
         """The pod runs."""
         policy = pod.kind.intent.policy if self._webhook and pod.kind.intent is not None else None
-        self._room.hold(pod.key, placed.node, pod.kind.pod, dict(placed.numa), policy)
+        lasts = pod.workload.run_seconds is None
+        self._room.hold(pod.key, placed.node, pod.kind.pod, dict(placed.numa), policy, lasts=lasts)
         pod.node, pod.running = placed.node, self._now
         self._running += pod.kind.millicores
         self._not_running -= 1

@@ -47,6 +47,11 @@ class WantedGang:
         """The order of its first member."""
         return min(member.order for member in self.members.values())
 
+    @property
+    def namespace(self) -> str:
+        """The namespace of its members."""
+        return next(iter(self.members.values())).kind.pod.namespace
+
     def begun(self) -> dict[str, str]:
         """Member -> node, of those that have or had one."""
         return {name: member.node for name, member in self.members.items() if member.node}

@@ -10,6 +10,7 @@ from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
 from webhook.controllers.placement.gated_gang import GangAssigner, GatedGang, units_of
 from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.controllers.placement.kept_domain import KeptDomains
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.engine.snapshot.node_sums import NodeSums
@@ -61,7 +62,9 @@ async def test_a_small_member_leaves_the_numa_node_that_only_suits_another() -> 
     (gang,) = units_of([member("first", "4", "1Gi"), member("second", "2", "10Gi")])
     assert isinstance(gang, GatedGang)
     cluster: Any = Cluster()
-    placer = GangAssigner(cluster, AssignmentWriter(cluster, cluster, lambda: True, 60.0), Rules(), 0)
+    placer = GangAssigner(
+        cluster, AssignmentWriter(cluster, cluster, lambda: True, 60.0), Rules(), KeptDomains(cluster, 0, float)
+    )
     found = await placer.assign(gang, 2, {}, (), partial(asyncio.sleep, 0))
     assert isinstance(found, list), found
     assert {one.pod.name: [numa for numa, _ in assignment.hint.numa_nodes] for one, assignment, _ in found} == {

@@ -11,6 +11,7 @@ from webhook.controllers.placement.assignment import Assignment, NoAssignment, f
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
 from webhook.controllers.placement.gated_gang import GangAssigner, GatedGang, units_of
 from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.controllers.placement.kept_domain import KeptDomains
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.decide import Decision
 from webhook.engine.snapshot.ledger import Ledger
@@ -80,7 +81,9 @@ async def placed_together(rules: Rules, *, inherits: bool) -> Any:
     members = (burstable(name, inherits=inherits, group="g", cpu="1") for name in ("g-0", "g-1"))
     (gang,) = units_of(members)
     assert isinstance(gang, GatedGang)
-    placer = GangAssigner(cluster, AssignmentWriter(cluster, cluster, lambda: True, 60.0), rules, 0)
+    placer = GangAssigner(
+        cluster, AssignmentWriter(cluster, cluster, lambda: True, 60.0), rules, KeptDomains(cluster, 0, float)
+    )
     return await placer.assign(gang, 2, {}, (), partial(asyncio.sleep, 0))
 
 

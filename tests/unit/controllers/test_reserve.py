@@ -1,26 +1,33 @@
 """What is kept for a group that has waited long, and from whom."""
 
 import asyncio
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import pytest
 
+from tests.builders.clusters import cluster_cache, machine, put
 from tests.builders.gangs import TOPOLOGY
-from tests.builders.pods import gated
+from tests.builders.pods import bound, gated
+from tests.builders.topologies import topology
 from tests.unit.controllers.placement.peers import nobody
 from tests.unit.engine.gang.reserved import snapshot
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.controllers.placement.assignment import Assignment, NoAssignment, find_assignment, why_unassigned, without
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
+from webhook.controllers.placement.cycle import Cycle
 from webhook.controllers.placement.gated_gang import GangAssigner, GatedGang, units_of
 from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.controllers.placement.kept_domain import KeptDomains
+from webhook.controllers.placement.work_clock import WorkClock
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.decide import Decision
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.membership import AssignedMember
-from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY
+from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, NUMA_HINT
 from webhook.model.rules import Rules
 
 # The cluster of test_soonest: of its racks rack-2 (n2, n3) holds most of a group that needs whole NUMA nodes.
@@ -37,6 +44,10 @@ class Cluster:
         del group
         return {}
 
+    def pods_on(self, node: str) -> tuple[()]:
+        del node
+        return ()
+
     def chosen_node(self, node: str, pod: str) -> Snapshot | None:
         raise AssertionError((node, pod))
 
@@ -47,21 +58,46 @@ class Cluster:
         raise AssertionError(assumed_pod)
 
 
-def member(name: str, created: str) -> GatedPod:
-    raw = gated(name=name, group="g")
+def member(name: str, created: str, cpu: int = 8, *, namespace: str = "default", group: str = "g") -> GatedPod:
+    raw = gated(name=name, namespace=namespace, group=group, cpu=cpu)
     raw["metadata"]["creationTimestamp"] = created
     raw["metadata"]["annotations"] |= {KAI_TOPOLOGY: TOPOLOGY.name, KAI_REQUIRED_PLACEMENT: "rack"}
     return GatedPod.from_object(raw)
 
 
-async def waits(reserve_after: float, created: str = "2020-01-01T00:00:00Z", *, members: int = MEMBERS) -> NoAssignment:
+def holder(name: str, node: str, restarts: str, metadata: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """A pod that holds the first NUMA node of a node."""
+    amounts = {"cpu": "16", "memory": str(1 << 30)}
+    hint = json.dumps({"node": node, "numaNodeResources": [{"node": 0, "resources": amounts}]})
+    annotations = {NUMA_HINT: hint}
+    return bound(node=node, name=name, cpu=16, annotations=annotations, metadata=metadata, restartPolicy=restarts)
+
+
+def gang_of(namespace: str, group: str) -> GatedGang:
+    (gang,) = units_of([member("w", "2020-01-01T00:00:00Z", namespace=namespace, group=group)])
+    assert isinstance(gang, GatedGang)
+    return gang
+
+
+async def waits(
+    reserve_after: float,
+    created: str = "2020-01-01T00:00:00Z",
+    *,
+    members: int = MEMBERS,
+    minimum: int = MEMBERS,
+    cpu: int = 8,
+    may_reserve: bool = True,
+    cluster: Any = None,
+    wake_in: Callable[[float], object] = float,
+) -> NoAssignment:
     """Why a group has no place."""
-    pods = [member(f"w-{number}", created) for number in range(members)]
+    pods = [member(f"w-{number}", created, cpu) for number in range(members)]
     (gang,) = units_of(pods)
     assert isinstance(gang, GatedGang)
-    cluster: Any = Cluster()
-    placer = GangAssigner(cluster, AssignmentWriter(cluster, cluster, lambda: True, 60.0), Rules(), reserve_after)
-    found = await placer.assign(gang, MEMBERS, {}, (), partial(asyncio.sleep, 0))
+    cluster = cluster or Cluster()
+    writer = AssignmentWriter(cluster, cluster, lambda: True, 60.0)
+    placer = GangAssigner(cluster, writer, Rules(), KeptDomains(cluster, reserve_after, wake_in, lambda: 1000.0))
+    found = await placer.assign(gang, minimum, {}, (), partial(asyncio.sleep, 0), may_reserve=may_reserve)
     assert isinstance(found, NoAssignment)
     return found
 
@@ -83,6 +119,53 @@ async def test_the_nodes_of_the_domain_are_kept_for_a_group_that_has_waited_so_l
 )
 async def test_else_nothing_is_kept(reserve_after: float, created: str, members: int) -> None:
     assert (await waits(reserve_after, created, members=members)).reserved_nodes == frozenset()
+
+
+async def test_of_a_namespace_one_group_has_a_domain_kept_and_the_others_are_told() -> None:
+    found = await waits(60, may_reserve=False)
+    assert found.reserved_nodes == frozenset()
+    assert found.text.endswith("; a domain is kept for another group of its namespace first")
+
+
+def test_of_two_groups_of_a_namespace_the_first_has_its_domain_kept_and_one_of_another_namespace_too() -> None:
+    cycle = Cycle(WorkClock(float), 0, 0)
+    first, second, other = (gang_of(namespace, name) for namespace, name in (("a", "1"), ("a", "2"), ("b", "1")))
+    for gang, node in ((first, "n0"), (second, "n1"), (other, "n2"), (first, "n3")):
+        cycle.reserve(gang, [node])
+    assert cycle.reserved_nodes == {"n0", "n2", "n3"}
+    assert [cycle.may_reserve(gang) for gang in (first, second, other)] == [True, False, True]
+
+
+async def test_a_group_is_tried_again_when_it_has_waited_long_enough_and_once_for_those_of_one_second() -> None:
+    woken: list[float] = []
+    created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    found = await waits(3600, created, wake_in=woken.append)
+    assert found.reserved_nodes == frozenset()
+    assert [3590 < seconds <= 3601 for seconds in woken] == [True]
+    await waits(60, wake_in=woken.append)
+    assert len(woken) == 1
+
+
+async def test_pods_that_never_end_keep_their_room_and_the_group_is_told_if_no_domain_is_left() -> None:
+    # rack-0 ── n0 [16 16]   rack-1 ── n1 [16 16], all in use; the group needs both NUMA nodes of one
+    labels = [{"example.com/zone": "z", "example.com/rack": f"rack-{number}"} for number in range(2)]
+    nodes = (raw for number in range(2) for raw in machine(name=f"n{number}", free=(0, 0), labels=labels[number]))
+    levels = topology(name=TOPOLOGY.name, labels=("example.com/zone", "example.com/rack"))
+    cache = cluster_cache(levels, *nodes, holder("job", "n0", "Never"), holder("other-job", "n1", "OnFailure"))
+
+    async def kept() -> NoAssignment:
+        return await waits(60, members=2, minimum=2, cpu=16, cluster=cache)
+
+    assert (await kept()).reserved_nodes == {"n0"}
+    put(cache, holder("service", "n0", "Always"))
+    assert (await kept()).reserved_nodes == {"n1"}
+    put(cache, holder("service-too", "n1", "Always"))
+    found = await kept()
+    assert found.reserved_nodes == frozenset()
+    assert found.text.endswith("; no domain is kept for it, because pods that never end hold too much of each")
+    # It ends now: somebody has deleted it.
+    put(cache, holder("service-too", "n1", "Always", metadata={"deletionTimestamp": "2030-01-01T00:00:00Z"}))
+    assert (await kept()).reserved_nodes == {"n1"}
 
 
 async def test_whoever_leads_keeps_the_same() -> None:

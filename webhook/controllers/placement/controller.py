@@ -37,6 +37,7 @@ from webhook.controllers.placement.fence import fence
 from webhook.controllers.placement.gang_attempt import GangAttempts
 from webhook.controllers.placement.gated_gang import GangAssigner, GatedGang, units_of
 from webhook.controllers.placement.gated_pods import GatedPods
+from webhook.controllers.placement.kept_domain import KeptDomains
 from webhook.controllers.placement.limits import Limits
 from webhook.controllers.placement.pending_pods import PendingPods
 from webhook.controllers.placement.pod_attempt import PodAttempts
@@ -110,7 +111,7 @@ class PlacementController:
         self._pods = PodAttempts(cache, self._writer, self._pending, self._failed, failures, status_reporter, rules)
         self._gangs = GangAttempts(
             cache,
-            GangAssigner(cache, self._writer, rules, limits.reserve_after),
+            GangAssigner(cache, self._writer, rules, KeptDomains(cache, limits.reserve_after, self._wake_in)),
             self._pending,
             self._failed,
             failures,
@@ -137,7 +138,7 @@ class PlacementController:
         yield self.run
         yield self._status_reporter.run
         yield self._owner_chains.run
-        if self._limits.ungate_after or self._limits.reserve_after:
+        if self._limits.ungate_after:
             yield self._wake_regularly
 
     async def run(self) -> NoReturn:

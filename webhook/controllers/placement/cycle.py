@@ -25,6 +25,10 @@ class Cycle:
     """Seconds of work that led to no assignment."""
     reserved_nodes: frozenset[str] = frozenset()
     """Nodes reserved for gangs that have waited long: later units get nothing there."""
+    reserving: dict[str, str] = field(default_factory=dict)
+    """Namespace -> its gang that has nodes reserved. One of each: a tenant cannot close the cluster to the others by
+    creating gangs (and EASY backfilling, too, reserves for the first of a queue alone).
+    """
     unassigned: dict[Hashable, Decision | NoAssignment] = field(default_factory=dict)
     """Request signature -> why no pod of it was assigned: no other one is tried."""
 
@@ -32,6 +36,13 @@ class Cycle:
         """What the result depends on. For a gang that is more than nodes and assumed pods, so any change counts."""
         return self.changes if isinstance(unit, GatedGang) else (self.version, self.reserved_nodes)
 
-    def reserve(self, nodes: Iterable[str]) -> None:
-        """Keep later units off these nodes."""
-        self.reserved_nodes |= frozenset(nodes)
+    def may_reserve(self, gang: GatedGang) -> bool:
+        """Whether no other gang of its namespace has nodes reserved."""
+        return self.reserving.get(gang.namespace, gang.membership.group) == gang.membership.group
+
+    def reserve(self, gang: GatedGang, nodes: Iterable[str]) -> None:
+        """Keep later units off the nodes that are reserved for a gang."""
+        nodes = frozenset(nodes)
+        if nodes and self.may_reserve(gang):
+            self.reserving[gang.namespace] = gang.membership.group
+            self.reserved_nodes |= nodes

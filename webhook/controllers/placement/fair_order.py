@@ -93,4 +93,4 @@ def name_of(unit: Unit) -> Hashable:
 
 
 def _namespace(unit: Unit) -> str:
-    return (unit.members[0] if isinstance(unit, GatedGang) else unit).pod.namespace
+    return unit.namespace if isinstance(unit, GatedGang) else unit.pod.namespace

@@ -55,7 +55,7 @@ class GangAttempts:
         """Whether an attempt would cost a decision. The nodes reserved for a postponed gang stay reserved."""
         failed = self._failed.of(gang)
         if failed is not None:
-            cycle.reserve(failed.reserved_nodes)
+            cycle.reserve(gang, failed.reserved_nodes)
         return failed is None or failed.basis != cycle.basis_of(gang)
 
     async def attempt(self, gang: GatedGang, cycle: Cycle) -> int:
@@ -65,7 +65,7 @@ class GangAttempts:
             return 0
         failed = self._failed.of(gang)
         if failed is not None and failed.basis == cycle.basis_of(gang):
-            cycle.reserve(failed.reserved_nodes)
+            cycle.reserve(gang, failed.reserved_nodes)
             return 0
         gated = self._cache.gated_pods()
         if any(gated.get(one.key) is not one.raw for one in waiting):
@@ -88,7 +88,12 @@ class GangAttempts:
         if self._may_get_a_pod_group(together):
             return 0
         found = await self._assigner.assign(
-            together, agreed.minimum, agreed.assigned_members, cycle.reserved_nodes, cycle.work.pause
+            together,
+            agreed.minimum,
+            agreed.assigned_members,
+            cycle.reserved_nodes,
+            cycle.work.pause,
+            may_reserve=cycle.may_reserve(gang),
         )
         self._failures.no_error(gang)
         self._metrics.decided("gang", cycle.work.seconds() - began)
@@ -112,7 +117,7 @@ class GangAttempts:
     def _unassigned(self, gang: GatedGang, found: NoAssignment, cycle: Cycle) -> None:
         """Record the failure, reserve nodes if that is due, and report the reason of every member."""
         self._failed.record(gang, cycle.basis_of(gang), found.kind, found.reserved_nodes)
-        cycle.reserve(found.reserved_nodes)
+        cycle.reserve(gang, found.reserved_nodes)
         for one in gang.members:
             self._failures.unassigned(one, found, cycle, of_gang=True)
 

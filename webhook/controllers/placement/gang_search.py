@@ -46,6 +46,11 @@ class GatedGang:
         """The order of its first member."""
         return self.members[0].order
 
+    @property
+    def namespace(self) -> str:
+        """The namespace of its members."""
+        return self.members[0].pod.namespace
+
 
 @dataclass(frozen=True, slots=True)
 class GangSearch:

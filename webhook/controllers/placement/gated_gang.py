@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Collection, Container, Hashable
 from dataclasses import replace
 from typing import Final
 
-from webhook.admission.gang_text import missed_text
+from webhook.admission.gang_text import missed_text, spoken_path
 from webhook.admission.pod import placement_text
 from webhook.admission.pod.node_names import NodeNames
 from webhook.cache.cluster_cache import ClusterCache
@@ -25,11 +25,11 @@ from webhook.controllers.placement.assignment_writer import AssignmentWriter
 from webhook.controllers.placement.exact_hints import ExactHints
 from webhook.controllers.placement.gang_schedulability import GangSchedulability
 from webhook.controllers.placement.gang_search import GangSearch, GatedGang, named, search_gang, why_too_few
-from webhook.controllers.placement.gated_pods import GatedPod, seconds_waited
+from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.controllers.placement.kept_domain import NOTHING, KeptDomains
 from webhook.controllers.placement.wait_reason import WaitReason
 from webhook.engine.assumed.assumed_pod import AssumedPod
-from webhook.engine.gang.backfill_reservation import earliest_domain, nodes_of
-from webhook.engine.gang.result import GangAssignment, Path
+from webhook.engine.gang.result import GangAssignment
 from webhook.engine.gang.unmet_levels import missed_levels
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.domain_label import labels_of_member
@@ -65,9 +65,9 @@ Pause = Callable[[], Awaitable[None]]
 class GangAssigner:
     """Finds the assignments of gangs and assumes their pods."""
 
-    def __init__(self, cache: ClusterCache, writer: AssignmentWriter, rules: Rules, reserve_after: float) -> None:
+    def __init__(self, cache: ClusterCache, writer: AssignmentWriter, rules: Rules, kept: KeptDomains) -> None:
         self._cache = cache
-        self._reserve_after = reserve_after
+        self._kept = kept
         self._writer = writer
         self._rules = rules
         self._trees = TopologyTrees()
@@ -84,11 +84,13 @@ class GangAssigner:
         assigned_members: Mapping[str, AssignedMember],
         reserved_nodes: Collection[str],
         pause: Pause,
+        *,
+        may_reserve: bool = True,
     ) -> list[Assumed] | NoAssignment:
         """The assumed members with their assignments, or why they wait.
 
         assigned_members: members that have an assignment, by namespace/name; reserved_nodes: nodes that are reserved
-        for other gangs; pause: lets other tasks run.
+        for other gangs; pause: lets other tasks run; may_reserve: whether its namespace has none reserved.
         """
         if too_few := why_too_few(gang, minimum, assigned_members):
             return too_few
@@ -98,32 +100,26 @@ class GangAssigner:
         if isinstance(found, NoAssignment):
             return found
         if not found.placement.assigned:
-            return self._waits(gang, found, len(gang.members) + len(assigned_members))
+            there = len(gang.members) + len(assigned_members)
+            return self._waits(gang, found, there, may_reserve=may_reserve)
         return await self._assume(gang, found.placement, pause)
 
-    def _waits(self, gang: GatedGang, found: GangSearch, there: int) -> NoAssignment:
+    def _waits(self, gang: GatedGang, found: GangSearch, there: int, *, may_reserve: bool) -> NoAssignment:
         """What is missing, and the nodes to reserve if the gang has waited long."""
         assembled, placement = found.assembled, found.placement
         why, tree, within = placement.why, placement.tree, assembled.within
         kind: frozenset[Hashable] = frozenset((short.level, short.resource) for short in why)
-        begun = "" if within is None else f" its running pods hold it to {_spoken(tree.path(within))};"
+        begun = "" if within is None else f" its running pods hold it to {spoken_path(tree.path(within))};"
         policies = "".join(f", {policy}" for policy in _policies(gang))
         text = f"{named(gang)}, {there} pods{policies}:{begun} {'; '.join(map(str, why))}"
         if never := self._schedulability.text(gang.membership.group, placement, assembled.gang, within):
             kind |= {"Never"}
             text += f"; {never}"
-        has_waited = 0 < self._reserve_after <= max(seconds_waited(gated.raw) for gated in gang.members)
-        domain = earliest_domain(placement.snapshot, tree, assembled.gang, within) if has_waited else None
-        if domain is None:
-            return NoAssignment(kind, placement_text.waiting(text), WaitReason.GANG_DOES_NOT_FIT)
-        path, names = tree.path(domain), placement.snapshot.node_arrays.names
-        reserved_nodes = frozenset(names[node] for node in nodes_of(tree, domain).nonzero()[0].tolist())
-        return NoAssignment(
-            kind | {path},
-            placement_text.waiting(f"{text}; {_spoken(path)} is kept for it"),
-            WaitReason.GANG_DOES_NOT_FIT,
-            reserved_nodes=reserved_nodes,
-        )
+        kept = NOTHING if never else self._kept.of(gang, found, may_reserve=may_reserve)
+        if kept.text:
+            kind |= {kept.path or kept.text}
+            text += f"; {kept.text}"
+        return NoAssignment(kind, placement_text.waiting(text), WaitReason.GANG_DOES_NOT_FIT, reserved_nodes=kept.nodes)
 
     async def _assume(self, gang: GatedGang, placement: GangAssignment, pause: Pause) -> list[Assumed] | NoAssignment:
         """Assume all members, or none."""
@@ -155,7 +151,7 @@ class GangAssigner:
                 text = f"{named(gang)}: {pod.node} does not take {pod.name} beside the others"
                 return NoAssignment(frozenset({"beside"}), placement_text.waiting(text), WaitReason.GANG_DOES_NOT_FIT)
             hint, unaligned = exact
-            text = f"{assigned_node(hint)}; {named(gang)}: {len(pods)} pods in {_spoken(domain)}{missed}"
+            text = f"{assigned_node(hint)}; {named(gang)}: {len(pods)} pods in {spoken_path(domain)}{missed}"
             if unaligned is not None:
                 text += f"; {unaligned.clause}"
             warns = unaligned is not None and unaligned.warns
@@ -178,8 +174,3 @@ class GangAssigner:
 def _policies(gang: GatedGang) -> list[str]:
     """The NUMA policies that its members request, or take from their owners."""
     return sorted({policy.koordinator for one in gang.members if (policy := one.intent.policy)})
-
-
-def _spoken(domain: Path) -> str:
-    """`rack rack-1`; the whole cluster has no name."""
-    return f"{domain[-1][0].rpartition('/')[2]} {domain[-1][1]}" if domain else "the cluster"

@@ -1,8 +1,8 @@
 """The domain that can hold a gang earliest: the one to reserve for a gang that has waited long.
 
 1. Candidates: domains of the level that the gang requires. Without one, the only domain is the whole cluster.
-2. Only those that would hold the gang if no other pod ran there: counted first, then tried. Reserving another one
-   would be useless.
+2. Only those that would hold the gang if no other pod ran there but those that never end (see `lasting_pods`): counted
+   first without any pod, then tried. Reserving another one would be useless.
 3. Of these the one that holds most of the gang now; of equal ones the first in tree order.
 
 While a domain is reserved, only pods that end change its capacity. So the maximum over all domains never falls, and
@@ -18,33 +18,41 @@ import numpy as np
 from webhook.engine.arrays import Amounts, Bools
 from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.gang_spec import Gang
+from webhook.engine.gang.lasting_pods import EmptiedCluster, LastingOn, none_lasts
 from webhook.engine.gang.remaining import Caps, Remaining
 from webhook.engine.gang.slices import pods_by_class, slice_gang
 from webhook.engine.request import named_resources
-from webhook.engine.snapshot.empty_cluster import empty_cluster
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
 
-# Trials of domains that have enough capacity by count but still do not hold the gang, because its pods conflict.
+# Trials of domains that have enough capacity by count but still do not hold the gang: its pods conflict, or pods that
+# never end run there. Each costs a search, about a millisecond.
 _TRIALS: Final = 8
 
 
-def earliest_domain(snapshot: Snapshot, tree: TopologyTree, gang: Gang, within: Domain | None = None) -> Domain | None:
+def earliest_domain(
+    snapshot: Snapshot,
+    tree: TopologyTree,
+    gang: Gang,
+    within: Domain | None = None,
+    lasting_on: LastingOn = none_lasts,
+) -> Domain | None:
     """The domain; None if there is none to reserve, or none that could ever hold the gang.
 
-    within: the domain in which the gang has begun; no other is reserved.
+    within: the domain in which the gang has begun; no other is reserved. lasting_on: the pods that never end.
     """
     level = gang.constraint.bound
     if level == ROOT:
         return None
     snapshot = snapshot.covering(name for podset in gang.all_sets() for name in named_resources(podset.pod))
-    empty = Snapshot(empty_cluster(snapshot.node_arrays))
-    able = able_domains(empty, snapshot, tree, gang)
+    emptied = EmptiedCluster(snapshot.node_arrays, lasting_on)
+    able = able_domains(emptied.snapshot(), snapshot, tree, gang)
     if within is not None:
         able = [number for number in able if number == tree.ancestor(within, level).number]
     for number in able[:_TRIALS]:
         domain = Domain(level, number)
-        if assign_gang(empty.closed(~nodes_of(tree, domain)), tree, gang).assigned:
+        inside = nodes_of(tree, domain)
+        if assign_gang(emptied.snapshot(inside.nonzero()[0].tolist()).closed(~inside), tree, gang).assigned:
             return domain
     return None
 
