@@ -2,7 +2,7 @@
 
 1. A gang that has not waited long enough is tried again once it has, though nothing else changes until then.
 2. Of each namespace one gang has a domain kept (see `cycle`).
-3. The domain is the one that can hold the gang soonest (see `backfill_reservation`). Pods that never end stay.
+3. The domain is the one that can hold the gang soonest (see `backfill_reservation`).
 """
 
 from collections.abc import Callable, Iterator
@@ -70,7 +70,7 @@ class KeptDomains:
             placement.snapshot, tree, assembled.gang, assembled.within, _LastingPods(self._cache).on
         )
         if domain is None:
-            return Kept(text="no domain is kept for it, because pods that never end hold too much of each")
+            return NOTHING
         path, names = tree.path(domain), placement.snapshot.node_arrays.names
         nodes = frozenset(names[node] for node in nodes_of(tree, domain).nonzero()[0].tolist())
         return Kept(path, nodes, f"{spoken_path(path)} is kept for it")

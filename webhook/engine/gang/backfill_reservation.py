@@ -1,9 +1,11 @@
 """The domain that can hold a gang earliest: the one to reserve for a gang that has waited long.
 
 1. Candidates: domains of the level that the gang requires. Without one, the only domain is the whole cluster.
-2. Only those that would hold the gang if no other pod ran there but those that never end (see `lasting_pods`): counted
-   first without any pod, then tried. Reserving another one would be useless.
-3. Of these the one that holds most of the gang now; of equal ones the first in tree order.
+2. Only those that would hold the gang if no other pod ran there: counted first, then tried. Reserving another one
+   would be useless.
+3. Of these, those that would hold it beside the pods that end only when somebody deletes them (see `lasting_pods`); if
+   there are none, all: such pods, too, come and go.
+4. Of these the one that holds most of the gang now; of equal ones the first in tree order.
 
 While a domain is reserved, only pods that end change its capacity. So the maximum over all domains never falls, and
 another domain is chosen only when it holds more: every pod that ends there brings the gang closer to its start.
@@ -46,15 +48,21 @@ def earliest_domain(
         return None
     snapshot = snapshot.covering(name for podset in gang.all_sets() for name in named_resources(podset.pod))
     emptied = EmptiedCluster(snapshot.node_arrays, lasting_on)
-    able = able_domains(emptied.snapshot(), snapshot, tree, gang)
+    empty = emptied.empty
+    able = able_domains(empty, snapshot, tree, gang)
     if within is not None:
         able = [number for number in able if number == tree.ancestor(within, level).number]
+    soonest: Domain | None = None
     for number in able[:_TRIALS]:
         domain = Domain(level, number)
-        inside = nodes_of(tree, domain)
-        if assign_gang(emptied.snapshot(inside.nonzero()[0].tolist()).closed(~inside), tree, gang).assigned:
+        outside = ~nodes_of(tree, domain)
+        if not assign_gang(empty.closed(outside), tree, gang).assigned:
+            continue
+        beside = emptied.snapshot((~outside).nonzero()[0].tolist())
+        if beside is None or assign_gang(beside.closed(outside), tree, gang).assigned:
             return domain
-    return None
+        soonest = soonest or domain
+    return soonest
 
 
 def nodes_of(tree: TopologyTree, domain: Domain) -> Bools:

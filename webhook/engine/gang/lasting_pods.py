@@ -24,16 +24,26 @@ class EmptiedCluster:
 
     def __init__(self, node_arrays: NodeArrays, lasting_on: LastingOn) -> None:
         empty = empty_cluster(node_arrays)
-        # Its free amounts are the real cluster's allocatable ones.
-        self._arrays = replace(empty, available=empty.available.copy(), node_free=empty.node_free.copy())
+        self.empty = Snapshot(empty)
+        # What is written here: the free amounts of the empty cluster are the real one's allocatable ones.
+        self._arrays = replace(
+            empty,
+            available=empty.available.copy(),
+            node_free=empty.node_free.copy(),
+            single_residents=empty.single_residents.copy(),
+            multi_residents=empty.multi_residents.copy(),
+        )
         self._lasting_on = lasting_on
 
-    def snapshot(self, nodes: Iterable[int] = ()) -> Snapshot:
-        """The cluster, with the lasting pods of these nodes (indexes), none of which was named before."""
-        for node in nodes:
-            for pod in self._lasting_on(self._arrays.names[node]):
-                self._put(node, pod)
-        return Snapshot(replace(self._arrays))  # what is known of the arrays belongs to the object
+    def snapshot(self, nodes: Iterable[int]) -> Snapshot | None:
+        """The cluster with the lasting pods of these nodes (indexes), none of which was named before; None without any.
+
+        For a search among these nodes only: those of earlier calls have their lasting pods, others none.
+        """
+        lasting = [(node, pod) for node in nodes for pod in self._lasting_on(self._arrays.names[node])]
+        for node, pod in lasting:
+            self._put(node, pod)
+        return Snapshot(replace(self._arrays)) if lasting else None  # what is known of arrays belongs to the object
 
     def _put(self, node: int, pod: HeldPod) -> None:
         arrays = self._arrays
