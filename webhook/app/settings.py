@@ -169,8 +169,8 @@ class Settings(BaseSettings):
     """Time after which a waiting pod is ungated without a place, so that a cluster autoscaler sees it. It still
     avoids nodes that can never take it. 0: never."""
     reserve_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 600.0
-    """Time that a gang's oldest member waits until the domain that will hold the gang soonest is kept for it. Pods
-    and gangs whose turn comes later get no place there. At most one gang of each namespace has a domain. 0: never."""
+    """Time that a gang's oldest member waits until the domain that will hold the gang soonest is kept for it,
+    one gang of each namespace at a time. 0: never."""
     warn_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 300.0
     """Time that a gang's oldest member waits until the Event on its owner is a Warning. 0: never."""
     stuck_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 60.0

@@ -76,7 +76,7 @@ class ResidentPod:
     unhinted: bool = False
     """Whether it is managed and was bound without a hint."""
     lasts: bool = False
-    """Whether it ends only when somebody deletes it: its containers are always restarted."""
+    """Whether it ends only when it is deleted: its containers are always restarted."""
 
     @property
     def namespace(self) -> str:

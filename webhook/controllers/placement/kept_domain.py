@@ -84,7 +84,7 @@ class KeptDomains:
 
 
 class _LastingPods:
-    """The bound pods that end only when somebody deletes them, with what they hold."""
+    """The bound pods that end only when they are deleted, with what they hold."""
 
     def __init__(self, cache: ClusterCache) -> None:
         self._cache = cache

@@ -3,7 +3,7 @@
 1. Candidates: domains of the level that the gang requires. Without one, the only domain is the whole cluster.
 2. Only those that would hold the gang if no other pod ran there: counted first, then tried. Reserving another one
    would be useless.
-3. Of these, those that would hold it beside the pods that end only when somebody deletes them (see `lasting_pods`); if
+3. Of these, those that would hold it beside the pods that end only when they are deleted (see `lasting_pods`); if
    there are none, all: such pods, too, come and go.
 4. Of these the one that holds most of the gang now; of equal ones the first in tree order.
 
@@ -20,7 +20,7 @@ import numpy as np
 from webhook.engine.arrays import Amounts, Bools
 from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.gang_spec import Gang
-from webhook.engine.gang.lasting_pods import EmptiedCluster, LastingOn, none_lasts
+from webhook.engine.gang.lasting_pods import LastingCluster, LastingOn, none_lasts
 from webhook.engine.gang.remaining import Caps, Remaining
 from webhook.engine.gang.slices import pods_by_class, slice_gang
 from webhook.engine.request import named_resources
@@ -47,22 +47,22 @@ def earliest_domain(
     if level == ROOT:
         return None
     snapshot = snapshot.covering(name for podset in gang.all_sets() for name in named_resources(podset.pod))
-    emptied = EmptiedCluster(snapshot.node_arrays, lasting_on)
-    empty = emptied.empty
+    lasting = LastingCluster(snapshot.node_arrays, lasting_on)
+    empty = lasting.empty
     able = able_domains(empty, snapshot, tree, gang)
     if within is not None:
         able = [number for number in able if number == tree.ancestor(within, level).number]
-    soonest: Domain | None = None
+    earliest: Domain | None = None
     for number in able[:_TRIALS]:
         domain = Domain(level, number)
         outside = ~nodes_of(tree, domain)
         if not assign_gang(empty.closed(outside), tree, gang).assigned:
             continue
-        beside = emptied.snapshot((~outside).nonzero()[0].tolist())
+        beside = lasting.snapshot((~outside).nonzero()[0].tolist())
         if beside is None or assign_gang(beside.closed(outside), tree, gang).assigned:
             return domain
-        soonest = soonest or domain
-    return soonest
+        earliest = earliest or domain
+    return earliest
 
 
 def nodes_of(tree: TopologyTree, domain: Domain) -> Bools:

@@ -10,7 +10,7 @@ from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.snapshot import Snapshot
 
 LastingOn = Callable[[str], Iterable[HeldPod]]
-"""The pods of a node (by name) that end only when somebody deletes them."""
+"""The pods of a node (by name) that end only when they are deleted."""
 
 
 def none_lasts(node: str) -> Iterable[HeldPod]:
@@ -19,8 +19,8 @@ def none_lasts(node: str) -> Iterable[HeldPod]:
     return ()
 
 
-class EmptiedCluster:
-    """The empty cluster; lasting pods are put on the nodes that somebody looks at."""
+class LastingCluster:
+    """The empty cluster; lasting pods are put on nodes when these are searched."""
 
     def __init__(self, node_arrays: NodeArrays, lasting_on: LastingOn) -> None:
         empty = empty_cluster(node_arrays)
