@@ -81,9 +81,24 @@ def watch_cluster(
     pods_status, failed_status: the status of the informers of live and of failed pods, which the cache reads.
     """
 
-    def always(plural: str, feed: Feed[Any], selector: str = "", status: InformerStatus | None = None) -> Watched:
+    def always(
+        plural: str,
+        feed: Feed[Any],
+        selector: str = "",
+        status: InformerStatus | None = None,
+        *,
+        managed_fields: bool = False,
+    ) -> Watched:
         resource = Resource("", "v1", plural)
-        informer = Informer(client, resource, feed, field_selector=selector, page_size=page_size, status=status)
+        informer = Informer(
+            client,
+            resource,
+            feed,
+            field_selector=selector,
+            page_size=page_size,
+            status=status,
+            managed_fields=managed_fields,
+        )
         return Watched(informer, feed, informer.run)
 
     native_groups = _when_served(client, NATIVE_POD_GROUPS, cache.native_groups.feed, page_size)
@@ -93,7 +108,8 @@ def watch_cluster(
         always("namespaces", cache.namespaces),
         always("nodes", cache.nodes),
         always(PODS, cache.pods, LIVE_PODS, pods_status),
-        always(PODS, cache.failed_pods, _FAILED, failed_status),
+        # The managed fields show when a kubelet rejected it, by the clock that dates NodeResourceTopologies.
+        always(PODS, cache.failed_pods, _FAILED, failed_status, managed_fields=True),
         # The managed fields show when the zones were last written, and so which pods they cannot have reported.
         _when_served(
             client,

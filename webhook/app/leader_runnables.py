@@ -13,6 +13,7 @@ from webhook.app.rules_of_settings import rules_of
 from webhook.app.settings import Settings
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers import stuck_pods
+from webhook.controllers.avoided_node_reports import AvoidedNodeReports
 from webhook.controllers.gang_events import GangEvents
 from webhook.controllers.gate_removal import GateRemoval
 from webhook.controllers.hint_backfill import HintBackfiller
@@ -74,6 +75,7 @@ class LeaderRunnables:
         rejections = RejectionCounter(metrics, is_leader, clock)
         cache.rejections.seen.subscribe(rejections.saw)
         leadership.began.subscribe(rejections.started)
+        cache.avoided.began.subscribe(AvoidedNodeReports(events, metrics, is_leader).began)
         keeper = PodGroupKeeper(cache, pod_groups, reading, writes.read, is_leader, pod_groups_are_served)
         controller.gang_examined.subscribe(keeper.saw)
         self._pod_groups = keeper

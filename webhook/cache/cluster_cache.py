@@ -13,6 +13,7 @@ from dataclasses import replace
 from time import time
 from typing import Any
 
+from webhook.cache.avoided_nodes import AvoidedNodes
 from webhook.cache.bound_pods import BoundPods
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cache.delegated_pods import is_unschedulable
@@ -97,6 +98,9 @@ class ClusterCache(PodAssumptions):
         self._predictions = KubeletPredictions(self._assumed_pods, self._ledger, self._unbound.waiting)
         self.rejections = KubeletRejections(self._rules, failed_in_order)
         """Pods that their kubelets rejected."""
+        self.avoided = AvoidedNodes(clock, times.age, self._written_at, self.changed)
+        """The nodes that the next pods of a rejected pod's controller or gang avoid."""
+        self.rejections.found.subscribe(self.avoided.saw)
         self.gangs = GangMembers()
         """The members of gangs that have a node."""
         self.bound_pods = BoundPods(is_enabled=preempts)
@@ -152,6 +156,7 @@ class ClusterCache(PodAssumptions):
             self.changed.emit()
         self._announce_hints()
         self.kai_groups.advance()
+        self.avoided.advance()
 
     def sign(self, uid: str, hint: str) -> str:
         """The signature that proves to every replica that we gave this hint to the pod with this uid."""
@@ -165,6 +170,7 @@ class ClusterCache(PodAssumptions):
             self._namespaces,
             self.native_groups.by_key(),
             self.kai_groups.by_key(),
+            self.avoided.by_key(),
         )
 
     def topologies_by_name(self) -> Mapping[str, Topology]:
@@ -260,6 +266,7 @@ class ClusterCache(PodAssumptions):
 
     def _drop_node(self, name: str) -> None:
         self._state.delete_node(name)
+        self.avoided.gone(name)
         self.policies.changed(name)
         self.changed.emit()
 
@@ -315,6 +322,11 @@ class ClusterCache(PodAssumptions):
             self.policies.changed(topology.node)
         if self._assumed_pods.put_topology(topology) or differs:
             self.changed.emit()
+        self.avoided.reported(topology.node)
+
+    def _written_at(self, node: str) -> int | None:
+        topology = self._state.topologies.get(node)
+        return None if topology is None else topology.written_at
 
     def _read_rest(self, raw: Mapping[str, Any]) -> NodeTopology | None:
         """The NRT of an object without its zones, which are those of the last one."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.model.avoided_node import Avoided
 from webhook.model.kai_pod_group import KAIPodGroup
 from webhook.model.namespace import Namespace
 from webhook.model.native_pod_group import NativePodGroup
@@ -25,3 +26,5 @@ class ClusterSnapshot:
     """Kubernetes' own PodGroups by namespace/name; None where the API server does not serve them."""
     kai_groups: Mapping[str, KAIPodGroup] = field(default_factory=lambda: MappingProxyType({}))
     """The PodGroups that users wrote for KAI-Scheduler, by namespace/name."""
+    avoided: Avoided = field(default_factory=lambda: MappingProxyType({}))
+    """The nodes that pods avoid after a rejection, by key of their controller's pods or of their gang."""

@@ -8,50 +8,21 @@ Source: kubernetes pkg/kubelet/cm/topologymanager (ErrorTopologyAffinity) and pk
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from typing import Any
 
 from webhook.cache.feed import Feed
-from webhook.cache.unmanaged import why_unmanaged
+from webhook.cache.unmanaged import why_not_scheduled_by_ours, why_unmanaged
+from webhook.model.rejected_pod import KubeletRejection, RejectedPod, rejected_pod, rejection_reason
 from webhook.model.rules import Rules
 from webhook.signal import Signal
-
-
-class RejectionReason(StrEnum):
-    """The kubelet's reason."""
-
-    TOPOLOGY_AFFINITY = "TopologyAffinityError"
-    """The Topology Manager found no NUMA nodes that its policy allows."""
-    UNEXPECTED_ADMISSION = "UnexpectedAdmissionError"
-    """A manager failed to allocate, such as CPUs that are no longer free."""
-
-
-_REASONS: Mapping[str, RejectionReason] = {reason.value: reason for reason in RejectionReason}
-
-
-@dataclass(frozen=True, slots=True)
-class KubeletRejection:
-    """One rejected pod. managed: whether the service decides about it."""
-
-    reason: RejectionReason
-    managed: bool
-
-
-def rejection_reason(raw: Mapping[str, Any]) -> RejectionReason | None:
-    """Why a kubelet rejected the pod; None if none did."""
-    status = raw.get("status") or {}
-    if status.get("phase") != "Failed":
-        return None
-    reason = status.get("reason")
-    return _REASONS.get(reason) if isinstance(reason, str) else None
 
 
 @dataclass(frozen=True, slots=True)
 class _FailedPod:
     key: str
-    uid: str
-    rejection: KubeletRejection | None
+    rejected: RejectedPod | None
+    """None if it failed for another reason."""
 
 
 class KubeletRejections:
@@ -60,25 +31,40 @@ class KubeletRejections:
     def __init__(self, rules: Rules, in_order: Callable[[], bool]) -> None:
         self.seen = Signal[[KubeletRejection]]()
         """Emitted for each pod that was rejected since we know the cluster."""
+        self.found = Signal[[RejectedPod, bool]]()
+        """Emitted for each rejected pod, also one of a list; the flag: whether it was rejected just now."""
         self.feed = Feed("Pod", self._read, self._put, self._drop)
         """Takes the failed pods."""
         self._rules = rules
         self._in_order = in_order
-        self._known: dict[str, str] = {}
+        self._known: dict[str, RejectedPod] = {}
+
+    @property
+    def pods(self) -> Mapping[str, RejectedPod]:
+        """The rejected pods that exist, by namespace/name. The result must not be changed."""
+        return self._known
 
     def _read(self, raw: Mapping[str, Any]) -> _FailedPod:
         metadata = raw["metadata"]
         reason = rejection_reason(raw)
-        rejection = None if reason is None else KubeletRejection(reason, why_unmanaged(raw, self._rules) is None)
-        return _FailedPod(f"{metadata.get('namespace', '')}/{metadata['name']}", metadata.get("uid", ""), rejection)
+        rejected = None
+        if reason is not None:
+            rejected = rejected_pod(raw, reason, managed=why_unmanaged(raw, self._rules) is None)
+            if why_not_scheduled_by_ours(raw, self._rules):
+                rejected = replace(rejected, groups=())  # we do not choose the next pod's node
+        return _FailedPod(f"{metadata.get('namespace', '')}/{metadata['name']}", rejected)
 
     def _put(self, pod: _FailedPod) -> None:
-        if pod.rejection is None:
+        known, rejected = self._known.get(pod.key), pod.rejected
+        if rejected is None:
             self._known.pop(pod.key, None)
-        elif self._known.get(pod.key) != pod.uid:
-            self._known[pod.key] = pod.uid
-            if self._in_order():
-                self.seen.emit(pod.rejection)
+            return
+        self._known[pod.key] = rejected
+        if known is None or known.uid != rejected.uid:
+            in_order = self._in_order()
+            if in_order:
+                self.seen.emit(rejected.rejection)
+            self.found.emit(rejected, in_order)
 
     def _drop(self, key: str) -> None:
         self._known.pop(key, None)

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from webhook.app.rules_of_settings import rules_of
 from webhook.app.settings import Settings
-from webhook.cache.kubelet_rejections import RejectionReason
 from webhook.cache.management import DEFAULT_NAMESPACE
 from webhook.cli.command import (
     CLUSTER_SETTINGS,
@@ -27,6 +26,7 @@ from webhook.cli.setting_flags import with_setting_flags
 from webhook.kube.api_errors import APIError, ClusterError
 from webhook.kube.resource import Resource
 from webhook.model.errors import UserError
+from webhook.model.rejected_pod import RejectionReason
 from webhook.views.as_json import as_json
 from webhook.views.audit.auditor import Auditor
 

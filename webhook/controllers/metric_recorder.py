@@ -47,3 +47,6 @@ class ControllerMetrics(Protocol):
 
     def kubelet_rejected(self, reason: str, *, managed: bool) -> None:
         """A kubelet rejected a pod; managed: whether the service decides about it."""
+
+    def node_avoided(self, reason: str) -> None:
+        """The next pods of a controller or gang avoid a node; reason: that of the kubelet's rejection."""

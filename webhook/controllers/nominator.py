@@ -26,6 +26,7 @@ import structlog
 
 from webhook.admission.binding.decision import assigned_node
 from webhook.admission.pod.managed_fields import without_our_preferences
+from webhook.cache.avoided_nodes import avoiding
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.placement.assignment import without
 from webhook.engine.decide import decide
@@ -133,7 +134,7 @@ class Nominator:
         if raw is None or assigned_node(raw) is not None:
             return None
         try:
-            pod = Pod.from_object(without_our_preferences(raw))
+            pod = avoiding(Pod.from_object(without_our_preferences(raw)), raw, self._cache.avoided.by_key())
             intent = parse_numa_intent(pod.annotations)[0]
         except UserError:
             return None

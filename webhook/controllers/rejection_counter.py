@@ -10,9 +10,9 @@ from collections.abc import Callable
 from math import isfinite
 from typing import Final
 
-from webhook.cache.kubelet_rejections import KubeletRejection
 from webhook.controllers.metric_recorder import ControllerMetrics
 from webhook.kube.election import Term
+from webhook.model.rejected_pod import KubeletRejection
 
 # More than a cluster's kubelets reject between two leaders. Older ones were counted by the last leader.
 _REMEMBERED: Final = 4096

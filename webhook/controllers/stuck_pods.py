@@ -11,7 +11,7 @@ At intervals the leader checks each pod that has had neither gate nor node for a
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, Final, NoReturn
 
@@ -19,6 +19,7 @@ import structlog
 
 from webhook.admission.binding.decision import assigned_node
 from webhook.admission.pod.managed_fields import ManagedFields, without_ours
+from webhook.cache.avoided_nodes import avoiding
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.cache.unmanaged import why_not_mutated
 from webhook.controllers.metric_recorder import ControllerMetrics
@@ -137,8 +138,9 @@ def why_stuck(key: str, raw: Mapping[str, Any], cache: ClusterCache, rules: Rule
         return None
     annotations: Mapping[str, str] = raw["metadata"].get("annotations") or {}
     try:
-        pod = Pod.from_object(raw)
-        free_pod = Pod.from_object(without_ours(raw, ManagedFields.parse(annotations.get(MANAGED_FIELDS))))
+        pod = avoiding(Pod.from_object(raw), raw, cache.avoided.by_key())
+        users = without_ours(raw, ManagedFields.parse(annotations.get(MANAGED_FIELDS)))
+        free_pod = replace(Pod.from_object(users), avoided=pod.avoided)
         intent = parse_numa_intent(annotations)[0]
     except UserError:
         return None

@@ -5,7 +5,8 @@
 3. Its NUMA nodes: the kubelet's admission predicted, or the scheduler plugin's filter.
 4. Exclusivity. If we choose the NUMA nodes, others are tried first. An assignment that still intrudes is excluded
    (Required) or ranked last (Preferred).
-5. The score, and from it the rank. Equal scores are ordered by the pod's preference
+5. Nodes that the pod avoids because their kubelets rejected another pod of its controller or gang.
+6. The score, and from it the rank. Equal scores are ordered by the pod's preference
    (webhook.engine.filter.node_preference), then by name.
 
 A node's reason is the first that applies. Allocations and explanations are computed on request.
@@ -21,6 +22,7 @@ import numpy as np
 
 from webhook.engine import kubelet, plugin
 from webhook.engine.arrays import Bools, Bytes, Nodes
+from webhook.engine.filter.avoided_nodes import avoided_nodes
 from webhook.engine.filter.node_fit import node_fit
 from webhook.engine.filter.node_preference import PER_POINT, Preference
 from webhook.engine.koordinator import (
@@ -145,6 +147,9 @@ def decide(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, options: Options | 
     numa_fits = numa.fits
     if request.exclusive is Exclusive.REQUIRED and intruding is not None:
         _then(reasons, intruding.astype(np.uint8) * np.uint8(Reason.NUMA_NODE_EXCLUSIVE))
+        numa_fits = reasons == FITS
+    if (avoided := avoided_nodes(node_arrays, pod)) is not None:
+        _then(reasons, avoided.astype(np.uint8) * np.uint8(Reason.REJECTED_BEFORE))
         numa_fits = reasons == FITS
     fits &= numa_fits
     fit_count = int(np.count_nonzero(fits))

@@ -11,9 +11,11 @@ from webhook.engine.kubelet.demand import Demand
 from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.model.avoided_node import used_again_text
 from webhook.model.pod import Pod
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import PODS, format_amount, format_list, is_host_level
+from webhook.model.timestamps import utc
 
 
 def explain(snapshot: Snapshot, pod: Pod, request: PodRequest, reason: Reason, node: int) -> str:
@@ -49,7 +51,15 @@ def explain(snapshot: Snapshot, pod: Pod, request: PodRequest, reason: Reason, n
         case Reason.NUMA_NODE_EXCLUSIVE:
             return f"NUMA nodes held exclusively: {_residents(snapshot, request, node)}"
         case _:
-            return reason.phrase
+            before = reason is Reason.REJECTED_BEFORE
+            return _rejection(pod, node_arrays.names[node]) if before else reason.phrase
+
+
+def _rejection(pod: Pod, node: str) -> str:
+    """The rejection because of which the pod avoids the node."""
+    avoided = [one for one in pod.avoided if one.node == node]
+    rejected = f"its kubelet rejected a pod of the same controller or group, {avoided[0].reason}"
+    return f"{rejected} at {utc(avoided[0].rejected_at)}; {used_again_text(avoided)}"
 
 
 def _unmet_labels(snapshot: Snapshot, pod: Pod, node: int) -> str:

@@ -40,6 +40,7 @@ class Reason(IntEnum):
     ALLOCATION_FAILS = 13, "AllocationFails", "NUMA nodes cannot provide what the alignment needs"
     TOO_MANY_NUMA_NODES = 14, "TooManyNUMANodes", "more NUMA nodes than the kubelet's topology manager takes"
     NUMA_NODE_EXCLUSIVE = 15, "NUMANodeExclusive", "NUMA nodes held exclusively"
+    REJECTED_BEFORE = 16, "RejectedBefore", "avoided after a rejection"
 
 
 REASONS: Final = tuple(Reason)

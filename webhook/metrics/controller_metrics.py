@@ -69,6 +69,15 @@ class PlacementMetrics:
         for reason in _REJECTIONS:  # from 0, so that an alert on an increase sees the first one, too
             for managed in ("true", "false"):
                 self.kubelet_rejections.labels(reason, managed)
+        self.nodes_avoided: Final = Counter(
+            "nodes_avoided",
+            "Rejections after which the next pods of the same controller or gang avoid the node, by reason.",
+            ["reason"],
+            namespace=namespace,
+            registry=registry,
+        )
+        for reason in _REJECTIONS:
+            self.nodes_avoided.labels(reason)
 
     def cycle(self) -> None:
         """Count the start of a cycle."""
@@ -102,3 +111,7 @@ class PlacementMetrics:
     def kubelet_rejected(self, reason: str, *, managed: bool) -> None:
         """Count a pod that a kubelet rejected."""
         self.kubelet_rejections.labels(reason, str(managed).lower()).inc()
+
+    def node_avoided(self, reason: str) -> None:
+        """Count a node that the next pods of a controller or gang avoid."""
+        self.nodes_avoided.labels(reason).inc()

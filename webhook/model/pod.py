@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from webhook.model.avoided_node import AvoidedNode
 from webhook.model.containers import Container, ContainerKind, PodLevelResources, parse_containers
 from webhook.model.errors import UserError
 from webhook.model.fields import mapping, mappings
@@ -75,6 +76,8 @@ class Pod:
     """metadata.creationTimestamp, unparsed (RFC 3339); empty before creation."""
     preferred_terms: tuple[PreferredTerm, ...] = ()
     """Preferred node affinity."""
+    avoided: tuple[AvoidedNode, ...] = ()
+    """Nodes that it avoids for a while. Not a part of its object."""
 
     @property
     def key(self) -> str:

@@ -32,6 +32,7 @@ def pod_signature(pod: Pod, intent: NUMAIntent) -> Hashable:
         # Nested as the user wrote them; as text they can be compared.
         repr(pod.required_terms),
         repr(pod.tolerations),
+        pod.avoided,
     )
 
 

@@ -2,6 +2,7 @@
 
 import re
 from calendar import timegm
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
 
@@ -15,6 +16,11 @@ _LONGEST: Final = len("2006-01-02T15:04:05.000000000Z")
 def epoch_seconds(text: object) -> int | None:
     """Whole seconds since the epoch; None for anything that is not a timestamp."""
     return _epoch_seconds(text) if isinstance(text, str) and len(text) <= _LONGEST else None
+
+
+def utc(seconds: int) -> str:
+    """Seconds since the epoch as such a timestamp."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 # The objects of one moment have equal times: those of a rollout, and all that exporters write in a second.

@@ -6,8 +6,8 @@ import pytest
 
 from tests.builders.pods import pod
 from webhook.cache.cluster_cache import ClusterCache
-from webhook.cache.kubelet_rejections import KubeletRejection
 from webhook.model.names import NUMA_TOPOLOGY_SPEC
+from webhook.model.rejected_pod import KubeletRejection
 
 ASKS = {NUMA_TOPOLOGY_SPEC: "{}"}
 

@@ -5,9 +5,9 @@ from math import inf
 import pytest
 
 from tests.unit.controllers.site import metrics
-from webhook.cache.kubelet_rejections import KubeletRejection, RejectionReason
 from webhook.controllers.rejection_counter import RejectionCounter
 from webhook.kube.election import Term
+from webhook.model.rejected_pod import KubeletRejection, RejectionReason
 
 REJECTION = KubeletRejection(RejectionReason.TOPOLOGY_AFFINITY, managed=True)
 

@@ -20,13 +20,15 @@ Source: kubernetes pkg/registry/core/pod/storage (assignPod); koordinator apis/e
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from webhook.admission.binding.recent_bindings import Recent, RecentBindings
 from webhook.admission.binding.shortage import shortage
 from webhook.admission.patch import Operation, Patch
 from webhook.admission.pod import placement_text
 from webhook.admission.pod.placement_text import FOR_A_NODE, annotated
+from webhook.cache.avoided_nodes import avoiding
 from webhook.cache.delegated_pods import delegation_text, why_delegated
 from webhook.cache.hint_certainty import CERTAIN, HintCertainty, hint_certainty, of_pod
 from webhook.cache.kubelet_admission import KubeletAdmission
@@ -35,6 +37,7 @@ from webhook.engine.decide import Decision, decide
 from webhook.engine.koordinator import ours_to_place
 from webhook.engine.reason import Reason
 from webhook.engine.snapshot.single_node import as_chosen, is_free
+from webhook.model.avoided_node import Avoided, used_again_text
 from webhook.model.errors import UserError
 from webhook.model.gates import has_gate
 from webhook.model.hint import NUMAHint, NUMANodeAmounts, resource_status_to_json
@@ -44,6 +47,8 @@ from webhook.model.pod import Pod
 from webhook.model.pod_signature import pod_signature
 from webhook.model.policy import NUMAPolicy
 from webhook.model.rules import Rules
+
+_NONE_AVOIDED: Final[Avoided] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +149,13 @@ def guard(
     rules: Rules,
     assumed: NUMANodeAmounts | None = None,
     recent: RecentBindings | None = None,
+    avoided: Avoided = _NONE_AVOIDED,
 ) -> Given | Refusal | Pass:
     """Decide on the binding of a pod to `node`.
 
     kubelet_admission: the node as the pod will find it; None if the node is not known. assumed: what is already assumed
-    for this pod there, if that is newer than the pod's hint. recent: earlier results with the same rules.
+    for this pod there, if that is newer than the pod's hint. recent: earlier results with the same rules. avoided:
+    nodes that pods avoid after a rejection.
     """
     if reason := why_unmanaged(raw, rules):
         return Pass(f"unmanaged: {reason}")
@@ -163,6 +170,9 @@ def guard(
         if hint.node != node:
             return Refusal(f"this pod was placed on node {hint.node}, not on {node}", "AssignedElsewhere")
         assumed = hint.numa_nodes if hint.reserved else None
+    if rejection := next((one for one in avoiding(pod, raw, avoided).avoided if one.node == node), None):
+        message = f"its kubelet rejected a pod of the same controller or group ({rejection})"
+        return Refusal(f"node {node}: {message}; {used_again_text((rejection,))}", Reason.REJECTED_BEFORE.code)
     if kubelet_admission is None:
         return _on_unknown_node(node, intent)
     unknowing = _was_assigned_unknowing(hint, intent)

@@ -175,7 +175,8 @@ class BindingGuard:
         key, uid = f"{request.namespace}/{pod['metadata']['name']}", pod["metadata"].get("uid", "")
         kubelet_admission = self._cache.kubelet_admission(node, key)
         assumed = self._cache.assumed(key, uid, node)
-        verdict = guard(pod, node, kubelet_admission, self._rules, assumed, self._recent)
+        avoided = self._cache.avoided.by_key()
+        verdict = guard(pod, node, kubelet_admission, self._rules, assumed, self._recent, avoided)
         by_scheduler = request.user.username in self._rules.scheduler_users | self._rules.trusted_users
         if in_progress and not (isinstance(verdict, Given) and in_any_order(verdict, in_progress)):
             return _wait(in_progress)

@@ -29,6 +29,7 @@ from webhook.admission.pod.environment import inject_environment
 from webhook.admission.pod.gate import set_gate
 from webhook.admission.pod.managed_fields import ManagedFields, without_ours
 from webhook.admission.pod.reapply import NODE_SELECTOR_PATH
+from webhook.cache.avoided_nodes import avoiding
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cache.management import MARKS, Unmanaged, management_of
 from webhook.model.errors import UserError
@@ -80,9 +81,9 @@ def mutate_pod(
     users = without_ours(asked.raw, ManagedFields.parse(annotations.get(MANAGED_FIELDS)))
     check_size(users.get("spec") or {})
     check_annotations(users["metadata"].get("annotations") or {})
-    decided = _decided(
-        Pod.from_object(_marked(users, marks)), intent, cluster_snapshot, rules, recent or RecentDecisions()
-    )
+    marked = _marked(users, marks)
+    pod = avoiding(Pod.from_object(marked), marked, cluster_snapshot.avoided, namespace)
+    decided = _decided(pod, intent, cluster_snapshot, rules, recent or RecentDecisions())
     unaligned = decided.not_aligned
     if decided.verdict is Verdict.DENY:
         text = unaligned.sentence(path) if unaligned and decided.reason == NOT_ALIGNABLE else decided.message

@@ -12,6 +12,7 @@ from webhook.engine.arrays import Bools
 from webhook.engine.decide import Candidate, Decision
 from webhook.engine.reason import Reason
 from webhook.engine.snapshot.node_arrays import NodeArrays
+from webhook.model.avoided_node import AvoidedNode, rejections_text, used_again_text
 from webhook.model.intent import NUMAIntent
 from webhook.model.pod import Pod
 from webhook.model.resources import EPHEMERAL_STORAGE, STORAGE, format_list
@@ -44,6 +45,9 @@ def fitting(pod: Pod, intent: NUMAIntent, decision: Decision, best: Sequence[Can
 
 def nowhere(pod: Pod, intent: NUMAIntent, decision: Decision, unschedulable: str, note: str = "") -> str:
     """That no node fits now, whether one can fit later, and why each does not. note: as for `fitting`."""
+    if avoided := _avoided(decision):
+        would = "node would fit but is" if len(avoided) == 1 else "nodes would fit but are"
+        unschedulable = f"{len(avoided)} {would} avoided for now: {used_again_text(avoided)}"
     text = f"{subject(intent)}: none of {len(decision.fits)} nodes fits now; {unschedulable}{_noted(note)}"
     return shortened(text + excluded(pod, decision, "; excluded: "))
 
@@ -92,10 +96,24 @@ def excluded(pod: Pod, decision: Decision, prefix: str = "") -> str:
 
 
 def _example(reason: Reason, decision: Decision) -> str:
-    """For a fault that an operator must fix: one node that has it, with the invalid value."""
+    """The avoided nodes. For a fault that an operator must fix: one node that has it, with the invalid value."""
+    if reason is Reason.REJECTED_BEFORE:
+        return f" ({rejections_text(_avoided(decision))})"
     if reason is not Reason.UNKNOWN_POLICY:
         return ""
     return f" ({unknown_policy(decision.snapshot.node_arrays, decision.reason == reason)})"
+
+
+def _avoided(decision: Decision) -> tuple[AvoidedNode, ...]:
+    """The nodes that would fit if the pod did not avoid them."""
+    if not decision.pod.avoided:
+        return ()
+    index, reasons = decision.snapshot.node_arrays.index, decision.reason
+    return tuple(
+        one
+        for one in decision.pod.avoided
+        if (at := index.get(one.node)) is not None and reasons[at] == Reason.REJECTED_BEFORE
+    )
 
 
 def unknown_policy(node_arrays: NodeArrays, where: Bools) -> str:

@@ -3,7 +3,7 @@
 An answer is given again if all that it depends on is the same:
 - the pod, without its name and the names that the API server generates (of the pod, of its volume with the token);
 - the user, the namespace and its settings, the topologies;
-- the nodes: as for `RecentDecisions`, nothing has changed.
+- the nodes: as for `RecentDecisions`, nothing has changed, and the same ones are avoided after rejections.
 
 Gang members are left out, because their names may be ranks. So are denials: they are rare, and quote their users.
 """
@@ -17,6 +17,7 @@ from webhook.admission.response import Denied, Patched, Response
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.codec import dumps
 from webhook.model.admission_review import AdmissionRequest
+from webhook.model.avoided_node import Avoided
 from webhook.model.membership import may_be_in_group
 from webhook.model.namespace import Namespace
 from webhook.model.native_pod_group import scheduling_group_of
@@ -32,8 +33,8 @@ _TOKEN: Final = re.compile(r"kube-api-access-[a-z0-9]{5}")
 
 RecentKey = tuple[str, str, bytes]
 """What makes two reviews equal: namespace, user, pod."""
-_Basis = tuple[tuple[int, int], Mapping[str, Topology]]
-"""Version of the nodes, topologies."""
+_Basis = tuple[tuple[int, int], Mapping[str, Topology], Avoided]
+"""Version of the nodes, topologies, avoided nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,4 +117,4 @@ def _renamed(named: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _basis_of(cluster_snapshot: ClusterSnapshot) -> _Basis:
-    return cluster_snapshot.nodes.version, cluster_snapshot.topologies
+    return cluster_snapshot.nodes.version, cluster_snapshot.topologies, cluster_snapshot.avoided

@@ -1,6 +1,6 @@
 """Whether a pod that fits nowhere now can fit later.
 
-1. The pod is decided on again with every node empty, ready and not cordoned.
+1. The pod is decided on again with every node empty, ready, not cordoned and not avoided.
 2. If a node fits then, the pod can wait for it.
 3. Otherwise, if a node with a compatible policy is large enough as a whole but could never align the pod, waiting is
    useless: the scheduler would bind the pod there one day, and the kubelet would reject it again and again.
@@ -10,7 +10,7 @@
    be added, as it would without this service. Nodes that are not eligible say nothing about future ones.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -73,6 +73,7 @@ class Unschedulable:
 def look_ahead(node_arrays: NodeArrays, pod: Pod, intent: NUMAIntent, options: Options) -> Unschedulable:
     """The schedulability of a pod that fits nowhere now."""
     empty = empty_cluster(with_rows(node_arrays, named_resources(pod)))
+    pod = replace(pod, avoided=())  # nodes are avoided for minutes only
     decision = decide(Snapshot(empty), pod, intent, options)
     reasons = decision.excluded.keys()
     if decision.fit_count:

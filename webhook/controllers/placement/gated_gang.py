@@ -32,6 +32,7 @@ from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.gang.result import GangAssignment
 from webhook.engine.gang.unmet_levels import missed_levels
 from webhook.engine.topology.tree_cache import TopologyTrees
+from webhook.model.avoided_node import rejections_text, used_again_text
 from webhook.model.domain_label import labels_of_member
 from webhook.model.membership import AssignedMember, Membership
 from webhook.model.names import DOMAIN, KAI_TOPOLOGY, RANK
@@ -112,6 +113,9 @@ class GangAssigner:
         begun = "" if within is None else f" its running pods hold it to {spoken_path(tree.path(within))};"
         policies = "".join(f", {policy}" for policy in _policies(gang))
         text = f"{named(gang)}, {there} pods{policies}:{begun} {'; '.join(map(str, why))}"
+        if avoided := sorted({one for gated in gang.members for one in gated.pod.avoided}):
+            kind |= {one.node for one in avoided}
+            text += f"; avoided after a rejection: {rejections_text(avoided)}, {used_again_text(avoided)}"
         if never := self._schedulability.text(gang.membership.group, placement, assembled.gang, within):
             kind |= {"Never"}
             text += f"; {never}"
@@ -152,6 +156,8 @@ class GangAssigner:
                 return NoAssignment(frozenset({"beside"}), placement_text.waiting(text), WaitReason.GANG_DOES_NOT_FIT)
             hint, unaligned = exact
             text = f"{assigned_node(hint)}; {named(gang)}: {len(pods)} pods in {spoken_path(domain)}{missed}"
+            if gated.pod.avoided:
+                text += f"; avoided after a rejection: {rejections_text(gated.pod.avoided)}"
             if unaligned is not None:
                 text += f"; {unaligned.clause}"
             warns = unaligned is not None and unaligned.warns

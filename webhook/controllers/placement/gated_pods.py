@@ -1,7 +1,7 @@
 """Gated pods, each parsed once, with their order and the signature that makes two of them equal."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from time import time
 from typing import Any, Final
@@ -12,6 +12,7 @@ from webhook.cache.unmanaged import why_unmanaged
 from webhook.controllers.placement.native_request import GroupBasis, marked_group
 from webhook.controllers.placement.retry_delays import RetryDelays
 from webhook.internal_errors import Where, internal_error
+from webhook.model.avoided_node import Avoided, AvoidedNode, avoided_by
 from webhook.model.errors import UserError
 from webhook.model.intent import NUMAIntent, parse_numa_intent
 from webhook.model.kueue import asks_kueue, left_to_kueue
@@ -82,6 +83,16 @@ class GatedPod:
             membership = ranked(membership, whole, owner_chain)
         intent, marked = parse_numa_intent(pod.annotations)[0], marked_group(raw)
         return cls(raw, pod, intent, membership, taken, owner_chain, reads_kueue, marked, basis, fault)
+
+    def avoiding(self, avoided: Avoided) -> "GatedPod":
+        """The same with the nodes that it avoids after a rejection."""
+        controller, membership = self.pod.controller, self.membership
+        uid, group = "" if controller is None else controller.uid, "" if membership is None else membership.group
+        return self.avoiding_these(avoided_by(avoided, self.pod.namespace, uid, group))
+
+    def avoiding_these(self, nodes: tuple[AvoidedNode, ...]) -> "GatedPod":
+        """The same with these avoided nodes."""
+        return self if nodes == self.pod.avoided else replace(self, pod=replace(self.pod, avoided=nodes))
 
     @cached_property
     def owner(self) -> Owner | None:

@@ -57,11 +57,11 @@ class ReadyPods:
             with contained(Where.POD, pod=key):
                 if not self._pending.has(key, raw["metadata"].get("uid", "")) or why.startswith(INTERNAL):
                     self._failures.unreadable(key, raw, why)
-        ready = []
+        ready, avoided = [], self._cache.avoided.by_key()
         for pod in self._pods.in_order():
             with contained(Where.POD, pod=pod.key):
                 if self._is_ready(pod, cycle):
-                    ready.append(pod)
+                    ready.append(pod.avoiding(avoided))
         return ready
 
     def _is_ready(self, gated: GatedPod, cycle: Cycle) -> bool:

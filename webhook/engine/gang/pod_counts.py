@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from webhook.engine.arrays import NO_ZONE, Amounts, Bools
+from webhook.engine.filter.avoided_nodes import avoided_nodes
 from webhook.engine.filter.node_fit import closed
 from webhook.engine.gang.pod_class import Bound, PodClass
 from webhook.engine.gang.pods_per_node import UNBOUNDED, slots
@@ -46,6 +47,9 @@ def count(snapshot: Snapshot, pod_class: PodClass) -> Count:
     shut = closed(snapshot.node_arrays, pod_class.pod)
     if shut is not None:
         nodes[shut] = 0
+    avoided = avoided_nodes(snapshot.node_arrays, pod_class.pod)
+    if avoided is not None:
+        nodes[avoided] = 0
     policies = policy_fit(snapshot.node_arrays, pod_class.request)
     if policies is not None:
         nodes[policies != Reason.FITS] = 0

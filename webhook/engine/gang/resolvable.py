@@ -1,11 +1,12 @@
 """Placement of a gang as if no other pod ran: separates gangs that can never fit from those that wait for capacity.
 
-1. Every node counts as empty, ready and not cordoned; reservations are ignored.
+1. Every node counts as empty, ready, not cordoned and not avoided; reservations are ignored.
 2. Running members of the gang keep their nodes and resources.
 3. The gang is placed there.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from webhook.engine.gang.admission_replay import settled
 from webhook.engine.gang.backfill_reservation import nodes_of
@@ -31,7 +32,18 @@ def assign_when_empty(
     empty = empty_but_for(snapshot, [gang])
     if within is not None:
         empty = empty.closed(~nodes_of(tree, within))
-    return assign_gang(empty, tree, gang, strategy)
+    return assign_gang(empty, tree, _avoiding_none(gang), strategy)
+
+
+def _avoiding_none(gang: Gang) -> Gang:
+    """Nodes are avoided for minutes only."""
+    if not any(podset.pod.avoided for podset in gang.all_sets()):
+        return gang
+    return replace(
+        gang,
+        sets=tuple(replace(podset, pod=replace(podset.pod, avoided=())) for podset in gang.sets),
+        subgroups=tuple(map(_avoiding_none, gang.subgroups)),
+    )
 
 
 def empty_but_for(snapshot: Snapshot, gangs: Iterable[Gang]) -> Snapshot:

@@ -13,6 +13,7 @@ from operator import attrgetter
 import numpy as np
 
 from webhook.engine.arrays import Amounts
+from webhook.engine.filter.avoided_nodes import avoided_nodes
 from webhook.engine.filter.node_fit import node_fit
 from webhook.engine.gang.distribution import Share, SubDomains, distribute
 from webhook.engine.gang.exact_search import pinned
@@ -100,6 +101,9 @@ def _short_resource(snapshot: Snapshot, tree: TopologyTree, domain: Domain, pod_
     here = np.zeros(node_arrays.n, dtype=np.bool_)
     here[tree.order[tree.span(domain)]] = True
     here &= usable
+    avoided = avoided_nodes(node_arrays, pod_class.pod)
+    if avoided is not None:
+        here &= ~avoided
     if not here.any():
         return ""
     allowed: dict[str, int] = {}

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from webhook.cache.kubelet_rejections import RejectionReason, rejection_reason
 from webhook.model.manage import Manage
+from webhook.model.rejected_pod import RejectionReason, rejection_reason
 from webhook.views.audit.managed_pods import ManagedPods
 from webhook.views.audit.workload import Workload, workload_of
 
