@@ -97,7 +97,7 @@ class Kubelets:
         self.process = process
 
     def journal(self) -> list[dict[str, Any]]:
-        """All events so far: ready, admitted, rejected, ended, error, summary."""
+        """All events so far: ready, admitted, rejected, static, ended, error, summary."""
         whole_lines = self.process.log.read_bytes().split(b"\n")[:-1]
         return [json.loads(line) for line in whole_lines if line.startswith(b"{")]
 
@@ -119,13 +119,15 @@ def kubelets(
     seed: int = 0,
     publisher: str = "rte",
     state: Path | None = None,
+    manifests: Path | None = None,
 ) -> Iterator[Kubelets]:
     """Run the kubelets of these machines.
 
     lag: average seconds from a change on a machine to the NodeResourceTopology that shows it; each one is between 0.5
     and 1.5 times that. publisher: the form of the NodeResourceTopology, `rte`, `nfd` or `koordlet`;
     `none` leaves it to an exporter. state: a folder in which each machine gets one, with its kubelet's files and the
-    socket of its pod resources API.
+    socket of its pod resources API. manifests: a folder in which each machine may have one with its static pods (see
+    `static_pod`); nothing in the API server shows them before the NodeResourceTopology does.
     """
     number = sum(name.startswith("kubelets") for name in plane.guests)
     name = f"kubelets-{number}" if number else "kubelets"
@@ -140,6 +142,8 @@ def kubelets(
     }
     if state is not None:
         flags["state"] = state
+    if manifests is not None:
+        flags["manifests"] = manifests
     log = plane.folder / f"{name}.log"
     log.unlink(missing_ok=True)
     arguments = [f"--{flag}={value}" for flag, value in flags.items()]
@@ -153,3 +157,15 @@ def kubelets(
         process.stop()
         del plane.guests[name]
         delete_nodes(plane.api, [machine.name for machine in machines])
+
+
+def static_pod(folder: Path, machine: str, name: str, cpu: int) -> Path:
+    """Start a static pod with so many exclusive CPUs on a machine; it ends when the returned file is deleted."""
+    amounts = {"cpu": str(cpu), "memory": "64Mi"}
+    container = {"name": "main", "image": "none", "resources": {"limits": amounts, "requests": amounts}}
+    pod = {"metadata": {"name": name, "namespace": "default"}, "spec": {"containers": [container]}}
+    (folder / machine).mkdir(parents=True, exist_ok=True)
+    partial, file = folder / machine / f"{name}.partial", folder / machine / f"{name}.json"
+    partial.write_text(json.dumps(pod))
+    partial.rename(file)  # whole or not at all
+    return file

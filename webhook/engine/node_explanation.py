@@ -15,7 +15,6 @@ from webhook.model.avoided_node import used_again_text
 from webhook.model.pod import Pod
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import PODS, format_amount, format_list, is_host_level
-from webhook.model.timestamps import utc
 
 
 def explain(snapshot: Snapshot, pod: Pod, request: PodRequest, reason: Reason, node: int) -> str:
@@ -58,8 +57,8 @@ def explain(snapshot: Snapshot, pod: Pod, request: PodRequest, reason: Reason, n
 def _rejection(pod: Pod, node: str) -> str:
     """The rejection because of which the pod avoids the node."""
     avoided = [one for one in pod.avoided if one.node == node]
-    rejected = f"its kubelet rejected a pod of the same controller or group, {avoided[0].reason}"
-    return f"{rejected} at {utc(avoided[0].rejected_at)}; {used_again_text(avoided)}"
+    rejected = f"its kubelet rejected a pod of the same controller or group ({avoided[0].what})"
+    return f"{rejected}; {used_again_text(avoided)}"
 
 
 def _unmet_labels(snapshot: Snapshot, pod: Pod, node: int) -> str:

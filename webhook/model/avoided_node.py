@@ -27,8 +27,13 @@ class AvoidedNode:
     until: int
     """Until then it is avoided if its NodeResourceTopology does not become newer than the rejection; likewise."""
 
+    @property
+    def what(self) -> str:
+        """The rejection: reason and time."""
+        return f"{self.reason} at {utc(self.rejected_at)}"
+
     def __str__(self) -> str:
-        return f"{self.node}: {self.reason} at {utc(self.rejected_at)}"
+        return f"{self.node}: {self.what}"
 
 
 Avoided = Mapping[str, tuple[AvoidedNode, ...]]

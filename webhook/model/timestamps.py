@@ -2,7 +2,6 @@
 
 import re
 from calendar import timegm
-from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
 
@@ -20,7 +19,16 @@ def epoch_seconds(text: object) -> int | None:
 
 def utc(seconds: int) -> str:
     """Seconds since the epoch as such a timestamp."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    days, second = divmod(seconds, 86_400)
+    # The era of 400 years since 0000-03-01, with the leap day at a year's end. Source: Howard Hinnant,
+    # chrono-Compatible Low-Level Date Algorithms (civil_from_days).
+    era, day_of_era = divmod(days + 719_468, 146_097)
+    year = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
+    day_of_year = day_of_era - (365 * year + year // 4 - year // 100)
+    months = (5 * day_of_year + 2) // 153  # since March
+    day, month = day_of_year - (153 * months + 2) // 5 + 1, (months + 2) % 12 + 1
+    year += era * 400 + (month <= 2)
+    return f"{year:04}-{month:02}-{day:02}T{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}Z"
 
 
 # The objects of one moment have equal times: those of a rollout, and all that exporters write in a second.

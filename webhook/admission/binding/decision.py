@@ -20,15 +20,13 @@ Source: kubernetes pkg/registry/core/pod/storage (assignPod); koordinator apis/e
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from webhook.admission.binding.recent_bindings import Recent, RecentBindings
 from webhook.admission.binding.shortage import shortage
 from webhook.admission.patch import Operation, Patch
 from webhook.admission.pod import placement_text
 from webhook.admission.pod.placement_text import FOR_A_NODE, annotated
-from webhook.cache.avoided_nodes import avoiding
 from webhook.cache.delegated_pods import delegation_text, why_delegated
 from webhook.cache.hint_certainty import CERTAIN, HintCertainty, hint_certainty, of_pod
 from webhook.cache.kubelet_admission import KubeletAdmission
@@ -37,18 +35,17 @@ from webhook.engine.decide import Decision, decide
 from webhook.engine.koordinator import ours_to_place
 from webhook.engine.reason import Reason
 from webhook.engine.snapshot.single_node import as_chosen, is_free
-from webhook.model.avoided_node import Avoided, used_again_text
+from webhook.model.avoided_node import Avoided, avoided_by, used_again_text
 from webhook.model.errors import UserError
 from webhook.model.gates import has_gate
 from webhook.model.hint import NUMAHint, NUMANodeAmounts, resource_status_to_json
 from webhook.model.intent import NO_INTENT, NUMAIntent, parse_numa_intent
+from webhook.model.membership import controller_uid, membership_of
 from webhook.model.names import NUMA_HINT, PLACEMENT, RESOURCE_STATUS
 from webhook.model.pod import Pod
 from webhook.model.pod_signature import pod_signature
 from webhook.model.policy import NUMAPolicy
 from webhook.model.rules import Rules
-
-_NONE_AVOIDED: Final[Avoided] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +139,20 @@ def assigned_node(raw: Mapping[str, Any]) -> NUMAHint | None:
         return None
 
 
+def rejected_before(raw: Mapping[str, Any], node: str, avoided: Avoided) -> Refusal | None:
+    """The refusal of a node that the pod avoids after a rejection; None if it does not avoid it."""
+    if not avoided:
+        return None
+    metadata, membership = raw["metadata"], membership_of(raw)
+    group = "" if membership is None else membership.group
+    avoids = avoided_by(avoided, metadata.get("namespace", ""), controller_uid(metadata), group)
+    rejection = next((one for one in avoids if one.node == node), None)
+    if rejection is None:
+        return None
+    why = f"its kubelet rejected a pod of the same controller or group ({rejection.what})"
+    return Refusal(f"node {node} is avoided: {why}; {used_again_text((rejection,))}", Reason.REJECTED_BEFORE.code)
+
+
 def guard(
     raw: Mapping[str, Any],
     node: str,
@@ -149,13 +160,11 @@ def guard(
     rules: Rules,
     assumed: NUMANodeAmounts | None = None,
     recent: RecentBindings | None = None,
-    avoided: Avoided = _NONE_AVOIDED,
 ) -> Given | Refusal | Pass:
     """Decide on the binding of a pod to `node`.
 
     kubelet_admission: the node as the pod will find it; None if the node is not known. assumed: what is already assumed
-    for this pod there, if that is newer than the pod's hint. recent: earlier results with the same rules. avoided:
-    nodes that pods avoid after a rejection.
+    for this pod there, if that is newer than the pod's hint. recent: earlier results with the same rules.
     """
     if reason := why_unmanaged(raw, rules):
         return Pass(f"unmanaged: {reason}")
@@ -170,9 +179,6 @@ def guard(
         if hint.node != node:
             return Refusal(f"this pod was placed on node {hint.node}, not on {node}", "AssignedElsewhere")
         assumed = hint.numa_nodes if hint.reserved else None
-    if rejection := next((one for one in avoiding(pod, raw, avoided).avoided if one.node == node), None):
-        message = f"its kubelet rejected a pod of the same controller or group ({rejection})"
-        return Refusal(f"node {node}: {message}; {used_again_text((rejection,))}", Reason.REJECTED_BEFORE.code)
     if kubelet_admission is None:
         return _on_unknown_node(node, intent)
     unknowing = _was_assigned_unknowing(hint, intent)

@@ -17,7 +17,8 @@
 5. A Binding also waits if it would take the NUMA nodes of a pod that was assigned there earlier, until that one is
    bound.
    Only bindings of schedulers reserve anything. The pod of another user's binding gets its hint once it is bound.
-6. If the node cannot take the pod, another node may: the nominator is notified (see `controllers.nominator`).
+6. A node that the pod avoids after a rejection is refused (see `cache.avoided_nodes`), on any replica.
+7. If the node cannot take the pod, another node may: the nominator is notified (see `controllers.nominator`).
 
 Without client certificates a review may be forged. It is answered, and what it reserves is kept only briefly (see
 `review_trust`).
@@ -31,7 +32,7 @@ from time import monotonic
 from typing import Any, Final
 
 from webhook.admission.binding.arrival_order import in_any_order, may_be_joined
-from webhook.admission.binding.decision import Given, Pass, Refusal, assigned_node, guard, into_binding
+from webhook.admission.binding.decision import Given, Pass, Refusal, assigned_node, guard, into_binding, rejected_before
 from webhook.admission.binding.pod_lookup import Fetch, PodLookup
 from webhook.admission.binding.recent_bindings import RecentBindings
 from webhook.admission.binding.review_trust import FIRST_SECONDS, Doubts
@@ -170,13 +171,15 @@ class BindingGuard:
             if leader_state is LeaderState.NONE:
                 raise NotNowError("this replica is not the leader, and only the leader reserves NUMA nodes")
             return _refused(_NOT_LEADER) if leader_state is LeaderState.ELSEWHERE else _refused(_LEADER_CHANGED)
+        refusal = rejected_before(pod, node, self._cache.avoided.by_key())
         if leader_state in {LeaderState.NONE, LeaderState.ELSEWHERE}:
+            if refusal is not None:
+                return _refused(refusal)
             return Allowed(decided=True, message=f"placed on {node} before")
         key, uid = f"{request.namespace}/{pod['metadata']['name']}", pod["metadata"].get("uid", "")
         kubelet_admission = self._cache.kubelet_admission(node, key)
         assumed = self._cache.assumed(key, uid, node)
-        avoided = self._cache.avoided.by_key()
-        verdict = guard(pod, node, kubelet_admission, self._rules, assumed, self._recent, avoided)
+        verdict = refusal or guard(pod, node, kubelet_admission, self._rules, assumed, self._recent)
         by_scheduler = request.user.username in self._rules.scheduler_users | self._rules.trusted_users
         if in_progress and not (isinstance(verdict, Given) and in_any_order(verdict, in_progress)):
             return _wait(in_progress)

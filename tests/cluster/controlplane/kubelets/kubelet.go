@@ -36,6 +36,8 @@ type kubelet struct {
 	seen map[types.UID]bool
 	// ending holds those whose deletion was confirmed.
 	ending map[types.UID]bool
+	// static holds the static pods by file.
+	static map[string]*staticPod
 	// scanDue: the exporter will look soon, and will see every change until then.
 	scanDue bool
 }
@@ -52,7 +54,7 @@ func newKubelet(ctx context.Context, api *api, machine Machine, options *options
 	k := &kubelet{
 		ctx: ctx, api: api, admission: admission, journal: api.journal, random: rand.New(rand.NewSource(seed)),
 		publisher: options.publisher, lag: options.lag,
-		seen: map[types.UID]bool{}, ending: map[types.UID]bool{},
+		seen: map[types.UID]bool{}, ending: map[types.UID]bool{}, static: map[string]*staticPod{},
 	}
 	if options.state != "" {
 		if err := k.servePodResources(ctx, filepath.Join(options.state, machine.Name)); err != nil {
@@ -62,7 +64,13 @@ func newKubelet(ctx context.Context, api *api, machine Machine, options *options
 	if k.publisher != None {
 		api.publish(ctx, admission.Topology(k.publisher, k.random))
 	}
-	return k, api.register(ctx, node)
+	if err := api.register(ctx, node); err != nil {
+		return nil, err
+	}
+	if options.manifests != "" {
+		go k.readManifests(filepath.Join(options.manifests, machine.Name))
+	}
+	return k, nil
 }
 
 // newNode is the Node that the kubelet registers: ready, without taints.
@@ -95,6 +103,7 @@ func newNode(machine Machine) (*corev1.Node, error) {
 // sync takes in a pod of this node as it is now.
 func (k *kubelet) sync(pod *corev1.Pod) {
 	switch {
+	case isMirror(pod) && pod.DeletionTimestamp == nil: // the static pod runs already
 	case pod.DeletionTimestamp != nil:
 		k.end(pod)
 		if !k.ending[pod.UID] {
@@ -174,6 +183,7 @@ func (k *kubelet) changed() {
 			k.scanDue = false
 			topology := k.admission.Topology(k.publisher, k.random)
 			k.writes.add(func() { k.api.publish(k.ctx, topology) })
+			k.mirrorStatic()
 		})
 	})
 }

@@ -24,6 +24,7 @@ type options struct {
 	kubeconfig string
 	machines   string
 	state      string
+	manifests  string
 	publisher  Publisher
 	lag        time.Duration
 	seed       int64
@@ -71,6 +72,7 @@ func parse(flags *flag.FlagSet, arguments []string) (*options, error) {
 	flags.StringVar(&options.kubeconfig, "kubeconfig", "", "how to reach the API server")
 	flags.StringVar(&options.machines, "machines", "", "file with a JSON list of machines")
 	flags.StringVar(&options.state, "state", "", "folder in which each machine has one with its kubelet's files and sockets")
+	flags.StringVar(&options.manifests, "manifests", "", "folder in which each machine has one with its static pods, as JSON")
 	flags.Int64Var(&options.seed, "seed", 0, "of what is random: each lag, NFD's order of zones")
 	if err := flags.Parse(arguments); err != nil {
 		return nil, err

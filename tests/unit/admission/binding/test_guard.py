@@ -20,13 +20,16 @@ from webhook.admission.binding.review_trust import Doubts
 from webhook.admission.handler import NotNowError
 from webhook.admission.patch import apply
 from webhook.admission.response import Allowed, Denied, Patched, Response, Unreserved
+from webhook.cache.avoided_nodes import AvoidedNodes
 from webhook.cache.kubelet_admission import KubeletAdmission
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.assumed.assumed_pods import AssumedPods
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.model.admission_review import AdmissionRequest
 from webhook.model.hint import NUMAHint, NUMANodeAmounts
+from webhook.model.membership import controllers_group
 from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE
+from webhook.model.rejected_pod import KubeletRejection, RejectedPod, RejectionReason
 from webhook.model.rules import Rules
 from webhook.signal import Signal
 
@@ -46,6 +49,8 @@ class OneNode:
         self.refused: list[tuple[str, str, str]] = []
         self.doubts: Doubts | None = None
         self.bound_or_gone = Signal[[str]]()
+        self.now = 1000.0
+        self.avoided = AvoidedNodes(lambda: self.now, 120.0, lambda _: None, Signal())
 
     def waiting_pod(self, key: str, uid: str) -> Raw | None:
         known = self.waiting.get(key.partition("/")[2])
@@ -446,3 +451,32 @@ async def test_a_pod_whose_reviews_came_to_nothing_is_answered_and_stands_in_nob
     assert (numa_of(answer), answer.unreserved) == ([0], Unreserved.DOUBTED)
     assert cluster_snapshot.keeper.assumed_count == 0
     assert numa_of(await cluster_snapshot.bind("b")) == [0]
+
+
+def rejected_on_n3(node: OneNode) -> None:
+    """A kubelet rejects a pod of the ReplicaSet."""
+    groups = (controllers_group("default", "rs"),)
+    rejection = KubeletRejection(RejectionReason.TOPOLOGY_AFFINITY, managed=True)
+    node.avoided.saw(RejectedPod("default", "first", "u", "1", rejection, "n3", 1000, None, groups, False), True)
+
+
+def of_the_replica_set(raw: Raw) -> Raw:
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "rs", "controller": True}
+    return {**raw, "metadata": {**raw["metadata"], "ownerReferences": [owner]}}
+
+
+@pytest.mark.parametrize("state", [LeaderState.ALL, LeaderState.ELSEWHERE])
+async def test_a_node_that_rejected_a_pod_of_the_same_controller_is_refused_until_its_time_has_passed(
+    state: LeaderState,
+) -> None:
+    node = OneNode(of_the_replica_set(assigned("a")), assigned("b", numa_id=0))
+    rejected_on_n3(node)
+    answer = await node.bind("a", leader_state=state)
+    assert isinstance(answer, Denied)
+    assert answer.message.startswith("node n3 is avoided: its kubelet rejected a pod of the same controller or group")
+    assert isinstance(await node.bind("b", leader_state=state), Allowed | Patched)
+    if state is LeaderState.ALL:
+        node.show_bound("b")
+    node.now += 120
+    node.avoided.advance()
+    assert isinstance(await node.bind("a", leader_state=state), Allowed | Patched)
