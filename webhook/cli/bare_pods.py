@@ -98,7 +98,8 @@ def gated_in(raw: Raw, cluster_snapshot: ClusterSnapshot, around: JudgementConte
     """A gated pod of the cluster, with what it takes from its owners and its PodGroup. Raises UserError."""
     owner_chain, _ = owner_chain_in(raw, around)
     basis = group_basis(raw, cluster_snapshot)
-    return GatedPod.from_object(raw, owner_chain, basis, reads_kueue=around.rules.kueue_annotations)
+    gated = GatedPod.from_object(raw, owner_chain, basis, reads_kueue=around.rules.kueue_annotations)
+    return gated.avoiding(cluster_snapshot.avoided)
 
 
 def waiting_beside(

@@ -3,7 +3,7 @@
 1. Without --kubeconfig and --context, the cluster is that of kubectl: the current context of its kubeconfig, else the
    cluster that the command runs in.
 2. Namespaces come first, because they determine which pods are managed. All other kinds are listed at the same time,
-   each in pages. Pods that have ended are left out, as by the service.
+   each in pages. Pods that have succeeded are left out, as by the service.
 3. The owners of the call's objects are read, and what else the command needs.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from pathlib import Path
 from typing import Any, Final
 
-from webhook.app.informers import LIVE_PODS, PODS
+from webhook.app.informers import PODS
 from webhook.app.rules_of_settings import rules_of, times_of
 from webhook.app.settings import Settings
 from webhook.cli.documents import InputError, Item
@@ -33,9 +33,11 @@ _Take = Callable[[Cluster, Mapping[str, Any]], tuple[str, ...]]
 
 _FORBIDDEN: Final = 403
 _NAMESPACES: Final = Resource("", "v1", "namespaces")
+# Failed pods show which nodes rejected some.
+_NOT_SUCCEEDED: Final = "status.phase!=Succeeded"
 _ALWAYS: Final = (
     (Resource("", "v1", "nodes"), "", Cluster.add_node),
-    (Resource("", "v1", PODS), LIVE_PODS, Cluster.add_pod),
+    (Resource("", "v1", PODS), _NOT_SUCCEEDED, Cluster.add_pod),
 )
 _WHEN_SERVED: Final = (
     (NODE_RESOURCE_TOPOLOGIES, Cluster.add_node_topology),

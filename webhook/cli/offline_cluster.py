@@ -78,10 +78,13 @@ class Cluster:
         return self.cache.node_topologies.add(raw).problems
 
     def add_pod(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
-        """Add a Pod. One that has ended holds nothing; the service does not watch these."""
+        """Add a Pod. One that has ended holds nothing; if a kubelet rejected it, others avoid its node."""
         if not raw["metadata"].get("namespace"):
             raw = {**raw, "metadata": {**raw["metadata"], "namespace": DEFAULT_NAMESPACE}}
-        if (raw.get("status") or {}).get("phase") in TERMINAL_PHASES:
+        phase = (raw.get("status") or {}).get("phase")
+        if phase in TERMINAL_PHASES:
+            if phase == "Failed":
+                self.cache.failed_pods.add(raw)
             return ()
         resident = self.cache.pods.add(raw).record
         if (running := RunningPod.from_object(raw, resident.node or resident.assigned_node)) is not None:

@@ -1,5 +1,7 @@
 """The whole decision: order of reasons, rank, explanations with numbers, both fidelities."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.builders.records import GI, SINGLE, cpus, node, pod, state, topology
@@ -7,6 +9,7 @@ from tests.unit.engine.decisions import decision, reasons
 from webhook.engine.decide import ScoreStrategy
 from webhook.engine.reason import REASONS, Reason
 from webhook.engine.snapshot.cluster_state import ClusterState
+from webhook.model.avoided_node import AvoidedNode
 from webhook.model.node import Taint
 from webhook.model.options import Options
 from webhook.model.policy import NUMAPolicy, Scope
@@ -129,6 +132,8 @@ def test_more_numa_nodes_than_the_kubelet_takes() -> None:
 
 def test_every_reason_has_an_explanation() -> None:
     decided = decision(fleet((4, 2)), pod(FIVE))
+    avoids = replace(decided.pod, avoided=(AvoidedNode("n0", "TopologyAffinityError", 0, 120),))
+    decided = replace(decided, pod=avoids)
     for reason in set(Reason) - {Reason.UNKNOWN_POLICY}:  # its sentence is the node's own (see test_unknown_policy)
         decided.reason[0] = reason
         found, sentence = decided.explain(0)
