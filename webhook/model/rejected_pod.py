@@ -55,7 +55,7 @@ class RejectedPod:
     rejected_at: int | None
     """Seconds since the epoch, by the API server's clock; None = not known."""
     controller: Owner | None
-    """As its pod names it: whoever created the pod wrote this. None if it can be no real object."""
+    """As its pod names it: the user who created the pod wrote this. None if it can be no real object."""
     groups: tuple[str, ...]
     """The keys of its controller's pods and of its gang: the next pod has one of them, too."""
     deleting: bool

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.builders.clusters import machine as fleet_machine
 from tests.builders.pods import bound, created, gated
 from tests.builders.workloads import workload
 from tests.unit.cli.cluster_files import fields_of, written
@@ -38,6 +39,19 @@ FREE = "NUMA 0: 15 cpu, 64Gi memory free; NUMA 1: 16 cpu, 64Gi memory free"
 def owned(kind: str, name: str, group: str = "batch", **metadata: Any) -> dict[str, Any]:
     reference = {"apiVersion": f"{group}/v1", "kind": kind, "name": name, "uid": f"uid-{name}", "controller": True}
     return {"ownerReferences": [reference], **metadata}
+
+
+def test_a_node_that_rejected_a_pod_of_the_same_controller_is_avoided(tmp_path: Path) -> None:
+    # n0 ── NUMA 0 [8]      [free cpus]
+    status = {"phase": "Failed", "reason": "TopologyAffinityError", "startTime": "2030-01-01T00:00:00Z"}
+    path = written(
+        tmp_path,
+        *fleet_machine(name="n0", free=(8,)),
+        bound(name="first", node="n0", status=status, metadata=owned("ReplicaSet", "web", "apps")),
+        gated(name="next", metadata=owned("ReplicaSet", "web", "apps")),
+    )
+    out = run_command("explain", "pod/next", cluster=path).stdout
+    assert "1 node would fit but is avoided for now: it is used again once its NodeResourceTopology is newer" in out
 
 
 def index(rank: int) -> dict[str, str]:
