@@ -25,6 +25,7 @@ from webhook.controllers.placed_conditions import PlacedConditions
 from webhook.controllers.placement.controller import Background, PlacementController
 from webhook.controllers.placement.limits import Limits
 from webhook.controllers.pod_groups import PodGroupKeeper
+from webhook.controllers.rejected_pod_deletion import RejectedPodDeletion
 from webhook.controllers.rejection_counter import RejectionCounter
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.controllers.unbindable_pods import UnbindablePods
@@ -91,6 +92,8 @@ class LeaderRunnables:
         self._gate_removal = GateRemoval(cache, PodWrites(client), events, settings.mode, is_leader, metrics, slots)
         self._delegated = DelegatedPods(cache, PodWrites(client), events, rules, is_leader)
         self._unbindable = UnbindablePods(cache, PodWrites(client), events, rules, is_leader, slots)
+        after = settings.delete_rejected_after_seconds
+        self._rejected = RejectedPodDeletion(cache, PodWrites(client), after, is_leader, metrics) if after else None
         patience = stuck_pods.Limits(settings.stuck_after_seconds, settings.evict_stuck)
         self.stuck = stuck_pods.StuckPods(cache, PodWrites(client), events, rules, patience, is_leader, metrics)
 
@@ -115,6 +118,8 @@ class LeaderRunnables:
         yield self._delegated.run
         yield self._unbindable.run
         yield self.stuck.run
+        if self._rejected is not None:
+            yield self._rejected.run
 
 
 def _with_kueue(read: ReadOwner, cache: ClusterCache, rules: Rules) -> ReadOwner:

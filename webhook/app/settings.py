@@ -9,43 +9,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from webhook.app.setting_values import Names, Port, Weights
 from webhook.model.manage import Manage
 from webhook.model.options import Fidelity, GangStrategy, ScoreStrategy
 from webhook.model.policy import Exclusive
 from webhook.model.rules import GateMode, Mode, NoCapacity, NotAlignable
 
 PREFIX: Final = "TOPOLOGY_WEBHOOK_"
-
-
-def _split(value: object) -> object:
-    """`a, b` -> ("a", "b"). The validation handles values that are not text."""
-    if not isinstance(value, str):
-        return value
-    return tuple(part.strip() for part in value.split(",") if part.strip())
-
-
-def _split_weights(value: object) -> object:
-    """`cpu=1, memory=2` -> {"cpu": "1", "memory": "2"}."""
-    if not isinstance(value, str):
-        return value
-    weights = {}
-    for part in value.split(","):
-        if part.strip():
-            name, equals, weight = part.partition("=")
-            if not equals:
-                msg = f"{part.strip()!r} is not of the form resource=weight"
-                raise ValueError(msg)
-            weights[name.strip()] = weight.strip()
-    return weights
-
-
-# NoDecode: otherwise pydantic-settings expects JSON in the environment for all types other than scalars.
-Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
-Weights = Annotated[dict[str, Annotated[int, Field(ge=1)]], NoDecode, BeforeValidator(_split_weights)]
-Port = Annotated[int, Field(ge=0, le=65535)]
 
 
 class SettingsError(Exception):
@@ -178,6 +151,9 @@ class Settings(BaseSettings):
     others do, an event is emitted."""
     evict_stuck: bool = False
     """Whether such a pod is evicted if a controller recreates it. The new pod is then placed again."""
+    delete_rejected_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 0.0
+    """Time after which a managed pod with a controller is deleted if its kubelet rejected it because of NUMA nodes,
+    CPUs, memory or devices. 0: never."""
     scheduler_names: Annotated[Names, Field(min_length=1)] = ("default-scheduler",)
     """Only pods with one of these as `schedulerName` are managed. Add further profiles of your kube-scheduler, but
     no scheduler that places by NUMA nodes or gangs itself."""

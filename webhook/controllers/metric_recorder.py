@@ -48,5 +48,8 @@ class ControllerMetrics(Protocol):
     def kubelet_rejected(self, reason: str, *, managed: bool) -> None:
         """A kubelet rejected a pod; managed: whether the service decides about it."""
 
+    def rejected_deleted(self) -> None:
+        """A rejected pod was deleted."""
+
     def node_avoided(self, reason: str) -> None:
         """The next pods of a controller or gang avoid a node; reason: that of the kubelet's rejection."""

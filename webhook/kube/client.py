@@ -104,9 +104,9 @@ class Client:
         """Create `body` in the collection at `path`; 409 (APIError) if it exists."""
         return await self._call("POST", path, query, body)
 
-    async def delete(self, path: str) -> Raw:
-        """Delete the object at `path`; 404 (APIError) if it does not exist."""
-        return await self._call("DELETE", path)
+    async def delete(self, path: str, options: Raw | None = None) -> Raw:
+        """Delete the object at `path`; 404 (APIError) if it does not exist. options: its DeleteOptions."""
+        return await self._call("DELETE", path, body=options)
 
     async def patch(self, path: str, body: Raw | list[Raw]) -> Raw:
         """Patch the object at `path`: a list is a JSON patch, a mapping a merge patch."""

@@ -73,6 +73,11 @@ class PodWrites:
                 return None
             raise
 
+    async def delete_version(self, key: str, uid: str, resource_version: str) -> Outcome:
+        """Delete a pod if it is still as it was last seen."""
+        options: Raw = {"preconditions": {"uid": uid, "resourceVersion": resource_version}}
+        return await self._outcome(self._client.delete(_path(key), options))
+
     async def _outcome(self, call: Any) -> Outcome:
         try:
             await call

@@ -76,6 +76,9 @@ class PlacementMetrics:
             namespace=namespace,
             registry=registry,
         )
+        self.rejected_pods_deleted: Final = Counter(
+            "rejected_pods_deleted", "Rejected pods that were deleted.", namespace=namespace, registry=registry
+        )
         for reason in _REJECTIONS:
             self.nodes_avoided.labels(reason)
 
@@ -111,6 +114,10 @@ class PlacementMetrics:
     def kubelet_rejected(self, reason: str, *, managed: bool) -> None:
         """Count a pod that a kubelet rejected."""
         self.kubelet_rejections.labels(reason, str(managed).lower()).inc()
+
+    def rejected_deleted(self) -> None:
+        """Count a rejected pod that was deleted."""
+        self.rejected_pods_deleted.inc()
 
     def node_avoided(self, reason: str) -> None:
         """Count a node that the next pods of a controller or gang avoid."""

@@ -39,6 +39,7 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "WARN_AFTER_SECONDS" .Values.settings.warnAfterSeconds
   "STUCK_AFTER_SECONDS" .Values.settings.stuckAfterSeconds
   "EVICT_STUCK" .Values.settings.evictStuck
+  "DELETE_REJECTED_AFTER_SECONDS" .Values.settings.deleteRejectedAfterSeconds
   "MAX_AFFINITY_VALUES" .Values.settings.maxAffinityValues
   "PREFERRED_NODES" .Values.settings.preferredNodes
   "TRUSTED_USERS" (include "topology-webhook.otherTrustedUsers" . | fromJsonArray | join ",")
