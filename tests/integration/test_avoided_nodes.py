@@ -7,14 +7,14 @@ NRTs.
 from __future__ import annotations
 
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cluster.gated import Pods, is_gated, pod
-from tests.cluster.kubelets import Kubelets, SimulatedMachine, kubelets, static_pod
-from tests.cluster.nodes import TOPOLOGIES, Machine, publish
+from tests.cluster.nodes import Machine, publish
 from tests.cluster.webhook_process import QUICK_LEASE, LocalWebhook, local_webhook
+from tests.integration.static_pods import Site, create_replica_set, create_topology, in_phase, surprising_machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,76 +36,34 @@ def pods(control_plane: ControlPlane, namespace: str) -> Pods:
     return Pods(control_plane, namespace)
 
 
-def create_topology(plane: ControlPlane, name: str) -> None:
-    """The machine's NRT from before the static pods came."""
-    plane.api.create(TOPOLOGIES, Machine(name, free=(8, 8), cpus=8).topology())
-
-
 @pytest.fixture
-def with_static_pods(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> Iterator[Site]:
-    # k0 ── NUMA 0 [3]  NUMA 1 [3]      [free cpus]; its NRT still shows 8 and 8
-    # k1 ── NUMA 0 [8]  NUMA 1 [8]      without an NRT at first
-    machines = [SimulatedMachine(name, cpus=8) for name in ("k0", "k1")]
-    with kubelets(control_plane, machines, publisher="none", manifests=tmp_path) as running:
-        files = [static_pod(tmp_path, "k0", name, cpu=5) for name in ("s0", "s1")]
-        control_plane.wait_for("the static pods", lambda: len(running.events("static")) == len(files))
-        create_topology(control_plane, "k0")
-        yield Site(running, files)
+def site(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> Iterator[Site]:
+    with surprising_machine(control_plane, tmp_path) as site:
+        yield site
         control_plane.delete_namespace(namespace)
 
 
-class Site:
-    """The kubelets, and the files of k0's static pods."""
-
-    def __init__(self, running: Kubelets, files: list[Path]) -> None:
-        self._running = running
-        self._files = files
-
-    def rejected(self) -> list[str]:
-        """The nodes that rejected a pod, in order."""
-        return [event["node"] for event in self._running.events("rejected")]
-
-    def end_static_pods(self) -> None:
-        for file in self._files:
-            file.unlink()
-
-
-def create_replica_set(pods: Pods) -> None:
-    """One replica of 5 CPUs."""
-    raw: dict[str, Any] = pod("", cpu=5)
-    labels = {"app": "a"}
-    template = {"metadata": {"annotations": raw["metadata"]["annotations"], "labels": labels}, "spec": raw["spec"]}
-    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
-    pods.plane.api.create(
-        f"/apis/apps/v1/namespaces/{pods.namespace}/replicasets", {"metadata": {"name": "a"}, "spec": spec}
-    )
-
-
-def in_phase(pods: Pods, phase: str) -> list[str]:
-    return [name for name, raw in pods.all().items() if raw["status"]["phase"] == phase]
-
-
 def test_the_next_pod_goes_elsewhere_and_its_text_and_an_event_say_why(
-    control_plane: ControlPlane, webhook: LocalWebhook, pods: Pods, with_static_pods: Site
+    control_plane: ControlPlane, webhook: LocalWebhook, pods: Pods, site: Site
 ) -> None:
     create_replica_set(pods)
-    control_plane.wait_for("k0 to reject the first pod", with_static_pods.rejected)
+    control_plane.wait_for("k0 to reject the first pod", site.rejected)
     (second,) = control_plane.wait_for("the second", lambda: [name for name in pods.all() if is_gated(pods.get(name))])
     create_topology(control_plane, "k1")
     control_plane.wait_for("the next pod to run", lambda: in_phase(pods, "Running") == [second])
     assert pods.bound()[second] == "k1"
     pods.wait_until_says(second, "1 avoided after a rejection (k0: TopologyAffinityError at ")
     pods.wait_until_told("a", "NodeAvoided", "this ReplicaSet's next pods avoid node k0: its kubelet rejected pod a-")
-    assert with_static_pods.rejected() == ["k0"]
+    assert site.rejected() == ["k0"]
     (replica,) = webhook.replicas
     assert replica.metrics()[AVOIDED] == 1.0
 
 
 def test_without_another_node_it_waits_for_a_newer_nrt_even_across_a_restart(
-    control_plane: ControlPlane, webhook: LocalWebhook, pods: Pods, with_static_pods: Site
+    control_plane: ControlPlane, webhook: LocalWebhook, pods: Pods, site: Site
 ) -> None:
     create_replica_set(pods)
-    control_plane.wait_for("k0 to reject the first pod", with_static_pods.rejected)
+    control_plane.wait_for("k0 to reject the first pod", site.rejected)
     (second,) = control_plane.wait_for("the second", lambda: [name for name in pods.all() if is_gated(pods.get(name))])
     pods.wait_until_says(second, "1 node would fit but is avoided for now: it is used again once its")
     (replica,) = webhook.replicas
@@ -116,7 +74,7 @@ def test_without_another_node_it_waits_for_a_newer_nrt_even_across_a_restart(
     pods.create(pod("other", cpu=5, nodeSelector={"kubernetes.io/hostname": "k1"}))
     pods.wait_until_told("other", "WaitingForPlacement")
     assert is_gated(pods.get(second))
-    with_static_pods.end_static_pods()
+    site.end_static_pods()
     frees = cycle([(8, 7), (8, 8)])
 
     def runs() -> bool:
@@ -126,4 +84,4 @@ def test_without_another_node_it_waits_for_a_newer_nrt_even_across_a_restart(
 
     control_plane.wait_for("it to run on k0", runs)
     assert pods.bound()[second] == "k0"
-    assert with_static_pods.rejected() == ["k0"]
+    assert site.rejected() == ["k0"]

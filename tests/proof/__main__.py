@@ -22,6 +22,7 @@ from tests.cluster.process import ProcessEndedError
 from tests.cluster.up import leave_on_signals, tell
 from tests.neighbours.exporters import EXPORTERS
 from tests.proof.beside import BESIDE_SCENARIOS
+from tests.proof.repair import repair
 from tests.proof.run import run
 from tests.proof.scenarios import SCENARIOS
 from tests.proof.table import markdown, table, with_table
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from tests.proof.scenario import Scenario
 
 LETTERS = dict(zip("abcdefg", [*SCENARIOS, "trace"], strict=True))
+WITHOUT_LETTER = {**BESIDE_SCENARIOS, "repair": repair}
+"""Run only when they are named."""
 
 
 def main() -> int:
@@ -64,7 +67,7 @@ def _wanted(options: argparse.Namespace) -> Sequence[Scenario]:
     return [
         replayed(options.trace, seed=options.seed, nodes=options.trace_nodes, seconds=options.trace_seconds)
         if name == "trace"
-        else {**SCENARIOS, **BESIDE_SCENARIOS}[name](options.seed)
+        else {**SCENARIOS, **WITHOUT_LETTER}[name](options.seed)
         for name in names
     ]
 
@@ -95,10 +98,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--scenario",
         action="append",
-        choices=[*LETTERS, *LETTERS.values(), *BESIDE_SCENARIOS],
+        choices=[*LETTERS, *LETTERS.values(), *WITHOUT_LETTER],
         metavar="NAME",
         help="one of "
-        + ", ".join([*(f"{letter} {name}" for letter, name in LETTERS.items()), *BESIDE_SCENARIOS])
+        + ", ".join([*(f"{letter} {name}" for letter, name in LETTERS.items()), *WITHOUT_LETTER])
         + "; may be repeated. Without it, all that have a letter",
     )
     made.add_argument("--seed", type=int, default=0, help="of everything that is drawn")

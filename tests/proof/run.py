@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kubelets import kubelets
+from tests.cluster.kubelets import kubelets, static_pod
 from tests.cluster.nodes import RACK_LABEL
 from tests.cluster.webhook_process import local_webhook
 from tests.neighbours.beside import running_beside
@@ -27,7 +27,7 @@ from tests.proof.beside import tell_touched
 from tests.proof.hints import choices
 from tests.proof.measure import measure
 from tests.proof.observe import Observer
-from tests.proof.workload import TOPOLOGY
+from tests.proof.workload import TOPOLOGY, Workload
 from webhook.model.names import PLACEMENT
 
 if TYPE_CHECKING:
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from tests.proof.hints import Choice
     from tests.proof.measure import Row
     from tests.proof.observe import History
-    from tests.proof.scenario import Scenario
-    from tests.proof.workload import Workload
+    from tests.proof.scenario import PlantedPod, Scenario
 
 NAMESPACE = "proof"
 CORRECTED_SECONDS = 2.0
@@ -72,8 +71,17 @@ def run(
         plane.api.create("/apis/kai.scheduler/v1alpha1/topologies", _racks())
         state = Path(stack.enter_context(TemporaryDirectory())) if exporter else None
         form = "none" if exporter else publisher
+        manifests = Path(stack.enter_context(TemporaryDirectory())) if scenario.planted else None
         fleet = stack.enter_context(
-            kubelets(plane, scenario.machines, lag=scenario.lag, seed=seed, publisher=form, state=state)
+            kubelets(
+                plane,
+                scenario.machines,
+                lag=scenario.lag,
+                seed=seed,
+                publisher=form,
+                state=state,
+                manifests=manifests,
+            )
         )
         if state is not None:
             stack.enter_context(EXPORTERS[exporter](plane, scenario.machines, state, tell))
@@ -83,7 +91,7 @@ def run(
         if scenario.beside:
             stack.enter_context(running_beside(plane, scenario.beside, NAMESPACE, tell))
         observer = stack.enter_context(Observer.observing(plane.api, NAMESPACE))
-        _submit(plane, observer, scenario.workloads)
+        _submit(plane, observer, scenario, manifests)
         time.sleep(max(0.0, scenario.seconds - observer.now))
         histories, admissions = observer.histories(), fleet.events("admitted")
         refused = refused_binds(plane.api.get("/metrics"))
@@ -116,13 +124,21 @@ def _racks() -> dict[str, Any]:
     }
 
 
-def _submit(plane: ControlPlane, observer: Observer, workloads: Sequence[Workload]) -> None:
-    """Create each workload at its time; those of the same time in parallel."""
-    waiting = sorted(workloads, key=lambda workload: workload.at)
+def _submit(plane: ControlPlane, observer: Observer, scenario: Scenario, manifests: Path | None) -> None:
+    """Create each workload and plant each static pod at its time; those of the same time in parallel."""
+
+    def create(one: Workload | PlantedPod) -> None:
+        if isinstance(one, Workload):
+            plane.api.create(one.path(NAMESPACE), one.body())
+        elif manifests is not None:
+            static_pod(manifests, one.machine, one.name, one.cpu)
+
+    waiting: list[Workload | PlantedPod] = [*scenario.workloads, *scenario.planted]
+    waiting.sort(key=lambda one: one.at)
     while waiting:
-        due = [workload for workload in waiting if workload.at <= observer.now]
+        due = [one for one in waiting if one.at <= observer.now]
         waiting = waiting[len(due) :]
-        plane.api.in_parallel(partial(plane.api.create, one.path(NAMESPACE), one.body()) for one in due)
+        plane.api.in_parallel(partial(create, one) for one in due)
         if waiting:
             time.sleep(max(0.0, waiting[0].at - observer.now))
 

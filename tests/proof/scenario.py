@@ -24,6 +24,18 @@ def drawing(seed: int) -> Random:
 
 
 @dataclass(frozen=True)
+class PlantedPod:
+    """A static pod that comes during a run. Nothing in the API server shows it before the machine's exporter does."""
+
+    machine: str
+    name: str
+    cpu: int
+    """Exclusive CPUs of one NUMA node."""
+    at: float
+    """Seconds after the start of the run."""
+
+
+@dataclass(frozen=True)
 class Scenario:
     """One line of the table, run twice: without and with the webhook."""
 
@@ -38,6 +50,8 @@ class Scenario:
     """Seconds, on average, from a change on a node to the NodeResourceTopology that shows it."""
     beside: str = ""
     """The component of another project that runs, too (tests/neighbours/beside.py); empty: none."""
+    planted: Sequence[PlantedPod] = ()
+    """Static pods of the machines."""
 
     @property
     def millicores(self) -> int:
