@@ -5,6 +5,7 @@ from typing import Any
 
 from tests.bench.worst_cluster import NODES, ZONES, Raw, cluster
 from tests.handlers import HandlerOf
+from webhook.admission.binding.binding_pod import BindingPod
 from webhook.admission.binding.decision import Given, guard, into_binding
 from webhook.admission.response import Allowed, Denied, Patched, Response
 from webhook.app.webhooks import handlers_of
@@ -98,7 +99,7 @@ class Site:
         """Let the guard decide on a Binding to a node whose kubelet tries sets of NUMA nodes."""
         raw = loads(body)
         kubelet_admission = self.cache.kubelet_admission(node, _key(raw))
-        verdict = guard(raw, node, kubelet_admission, self.rules)
+        verdict = guard(BindingPod.from_object(raw, self.rules), node, kubelet_admission, self.rules)
         if isinstance(verdict, Given):
             into_binding({"metadata": {"name": "p"}}, verdict)
 

@@ -11,6 +11,7 @@ from tests.builders.nodes import node, nrt
 from tests.builders.pods import GATES, SINGLE, plain
 from tests.fingerprints import pod_fingerprint
 from webhook.admission.binding.arrival_order import in_any_order, may_be_joined
+from webhook.admission.binding.binding_pod import BindingPod
 from webhook.admission.binding.decision import Given, guard
 from webhook.admission.binding.guard import assumed_pod_of
 from webhook.cache.cluster_cache import ClusterCache
@@ -125,11 +126,22 @@ class Machine:
         if sum(self.cpus_of(other) for other in self.given) + self.cpus_of(name) > CPUS * len(self.free):
             return  # the scheduler sees that
         in_progress = self.cache.bindings_in_progress(NODE, key, 0)
-        verdict = guard(raw, NODE, self.cache.kubelet_admission(NODE, key), RULES, self.cache.assumed(key, name, NODE))
+        binding_pod = BindingPod.from_object(raw, RULES)
+        verdict = guard(
+            binding_pod,
+            NODE,
+            self.cache.kubelet_admission(NODE, key),
+            RULES,
+            self.cache.assumed(key, name, NODE),
+        )
         if not isinstance(verdict, Given) or not in_any_order(verdict, in_progress):
             return
         if in_progress:
-            assert may_be_joined(in_progress)
+            if not may_be_joined(in_progress, binding_pod):
+                # It is assigned other NUMA nodes, and gets these only because of what happened since.
+                assert binding_pod.hint is not None
+                assert dict(binding_pod.hint.numa_nodes).keys() != in_progress[0].numa.keys()
+                return
             self.joined += 1
         self.cache.assume(assumed_pod_of(verdict, key, name, 1e9))
         self.allowed[name] = dict(verdict.annotations)

@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 
 import structlog
 
-from webhook.admission.binding.decision import assigned_node
+from webhook.admission.binding.binding_pod import assigned_node
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.internal_errors import Where, contained

@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 
 import structlog
 
-from webhook.admission.binding.decision import assigned_node
+from webhook.admission.binding.binding_pod import assigned_node
 from webhook.admission.pod.controller_patches import correcting
 from webhook.admission.pod.placement_text import where
 from webhook.cache.cluster_cache import ClusterCache

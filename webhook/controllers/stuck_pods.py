@@ -17,7 +17,7 @@ from typing import Any, Final, NoReturn
 
 import structlog
 
-from webhook.admission.binding.decision import assigned_node
+from webhook.admission.binding.binding_pod import assigned_node
 from webhook.admission.pod.managed_fields import ManagedFields, without_ours
 from webhook.cache.avoided_nodes import avoiding
 from webhook.cache.cluster_cache import ClusterCache

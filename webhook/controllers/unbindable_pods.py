@@ -33,7 +33,7 @@ from typing import Any, Final, NoReturn
 
 import structlog
 
-from webhook.admission.binding.decision import assigned_node
+from webhook.admission.binding.binding_pod import assigned_node
 from webhook.admission.pod.controller_patches import forget_patch
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.cache.delegated_pods import is_unschedulable, why_untold

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any, Final, NoReturn
 
-from webhook.admission.binding.decision import assigned_node
+from webhook.admission.binding.binding_pod import assigned_node
 from webhook.admission.pod.controller_patches import status_patch
 from webhook.admission.pod.placement_text import shortened
 from webhook.cache.cluster_cache import ClusterCache

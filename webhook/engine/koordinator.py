@@ -66,6 +66,12 @@ def ours_to_place(node_arrays: NodeArrays) -> Bools:
     return ours
 
 
+def is_ours_to_place(node_arrays: NodeArrays, n: int) -> bool:
+    """Whether we choose the NUMA nodes of the node in column `n`."""
+    aligns = node_arrays.policy[n] != NUMAPolicy.NONE and not node_arrays.total[n]
+    return not (aligns or node_arrays.kind[n] & node_kind.UNKNOWN_POLICY)
+
+
 def shut_out(snapshot: Snapshot, request: PodRequest) -> Bools | None:
     """The NUMA nodes that pods of the other kind use, bool [zone, node]; None if there are none.
 

@@ -10,6 +10,7 @@ from tests.builders.clusters import cluster_state
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import SINGLE, pod
 from tests.unit.admission.kubelet_admissions import kubelet_admission_at
+from webhook.admission.binding.binding_pod import BindingPod
 from webhook.admission.binding.decision import Given, guard, into_binding
 from webhook.admission.patch import apply
 from webhook.cache.hint_certainty import CERTAIN, HintCertainty
@@ -41,7 +42,7 @@ def given(
     state = cluster_state(node(name="n3", cpus=16 * len(free)), nrt(node="n3", free=free, policy=policy))
     kubelet_admission = kubelet_admission_at(state.node_arrays(), Ledger(), "n3", "default/p")
     assert kubelet_admission is not None
-    verdict = guard(raw, "n3", replace(kubelet_admission, leeway=leeway), rules)
+    verdict = guard(BindingPod.from_object(raw, rules), "n3", replace(kubelet_admission, leeway=leeway), rules)
     assert isinstance(verdict, Given), verdict
     return verdict
 
@@ -92,7 +93,7 @@ def test_what_is_kept_for_a_pod_that_may_be_elsewhere_may_be_free() -> None:
     kubelet_admission = kubelet_admission_at(state.node_arrays(), ledger, "n3", "default/p")
     assert kubelet_admission is not None
     kubelet_admission = replace(kubelet_admission, leeway=Leeway(kept=[{**on(0, 8), **on(1, 8)}]))
-    verdict = guard(pod(), "n3", kubelet_admission, RULES)
+    verdict = guard(BindingPod.from_object(pod(), RULES), "n3", kubelet_admission, RULES)
     assert isinstance(verdict, Given)
     assert [numa_id for numa_id, _ in verdict.numa_nodes] == [2]
     assert verdict.hint_certainty == HintCertainty(sure=False, alternatives=frozenset({0, 1}))

@@ -10,16 +10,26 @@ order makes no difference in two cases:
 
 from collections.abc import Sequence
 
+from webhook.admission.binding.binding_pod import BindingPod
 from webhook.admission.binding.decision import Given
 from webhook.engine.assumed.assumed_pod import AssumedPod
 
 
-def may_be_joined(in_progress: Sequence[AssumedPod]) -> bool:
-    """Whether another pod could be bound at the same time. This is cheap: it saves the decision on that pod."""
+def may_be_joined(in_progress: Sequence[AssumedPod], pod: BindingPod) -> bool:
+    """Whether the pod could be bound at the same time. This is cheap: it saves the decision on the pod.
+
+    If it is assigned other NUMA nodes than those of equal pods in progress, it gets these as a rule. It waits then.
+    """
     if not in_progress:
         return True
     first = in_progress[0]
-    return all(_alike(first, other) for other in in_progress)
+    if not all(_alike(first, other) for other in in_progress):
+        return False
+    if first.chosen:
+        return True
+    hint = pod.hint
+    elsewhere = hint is not None and hint.numa_nodes and dict(hint.numa_nodes).keys() != first.numa.keys()
+    return first.signature == pod.signature and not elsewhere
 
 
 def in_any_order(given: Given, in_progress: Sequence[AssumedPod]) -> bool:

@@ -22,28 +22,25 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from webhook.admission.binding.binding_pod import BindingPod, assigned_node
 from webhook.admission.binding.recent_bindings import Recent, RecentBindings
 from webhook.admission.binding.shortage import shortage
 from webhook.admission.patch import Operation, Patch
 from webhook.admission.pod import placement_text
-from webhook.admission.pod.placement_text import FOR_A_NODE, annotated
-from webhook.cache.delegated_pods import delegation_text, why_delegated
+from webhook.admission.pod.placement_text import annotated
 from webhook.cache.hint_certainty import CERTAIN, HintCertainty, hint_certainty, of_pod
 from webhook.cache.kubelet_admission import KubeletAdmission
-from webhook.cache.unmanaged import why_unmanaged
 from webhook.engine.decide import Decision, decide
 from webhook.engine.koordinator import ours_to_place
 from webhook.engine.reason import Reason
-from webhook.engine.snapshot.single_node import as_chosen, is_free
+from webhook.engine.snapshot.single_node import is_free
 from webhook.model.avoided_node import Avoided, avoided_by, used_again_text
-from webhook.model.errors import UserError
 from webhook.model.gates import has_gate
 from webhook.model.hint import NUMAHint, NUMANodeAmounts, resource_status_to_json
-from webhook.model.intent import NO_INTENT, NUMAIntent, parse_numa_intent
+from webhook.model.intent import NUMAIntent
 from webhook.model.membership import controller_uid, membership_of
 from webhook.model.names import NUMA_HINT, PLACEMENT, RESOURCE_STATUS
 from webhook.model.pod import Pod
-from webhook.model.pod_signature import pod_signature
 from webhook.model.policy import NUMAPolicy
 from webhook.model.rules import Rules
 
@@ -130,15 +127,6 @@ class Given:
         return {} if located is None or located == self.placement else {PLACEMENT: located}
 
 
-def assigned_node(raw: Mapping[str, Any]) -> NUMAHint | None:
-    """The assignment of an unbound pod; None if it has none."""
-    text = ((raw.get("metadata") or {}).get("annotations") or {}).get(NUMA_HINT)
-    try:
-        return None if text is None else NUMAHint.parse(text)
-    except UserError:
-        return None
-
-
 def rejected_before(raw: Mapping[str, Any], node: str, avoided: Avoided) -> Refusal | None:
     """The refusal of a node that the pod avoids after a rejection; None if it does not avoid it."""
     if not avoided:
@@ -154,7 +142,7 @@ def rejected_before(raw: Mapping[str, Any], node: str, avoided: Avoided) -> Refu
 
 
 def guard(
-    raw: Mapping[str, Any],
+    binding_pod: BindingPod,
     node: str,
     kubelet_admission: KubeletAdmission | None,
     rules: Rules,
@@ -166,15 +154,9 @@ def guard(
     kubelet_admission: the node as the pod will find it; None if the node is not known. assumed: what is already assumed
     for this pod there, if that is newer than the pod's hint. recent: earlier results with the same rules.
     """
-    if reason := why_unmanaged(raw, rules):
-        return Pass(f"unmanaged: {reason}")
-    try:
-        pod = as_chosen(Pod.from_object(raw))
-    except UserError as error:
-        return Pass(f"unmanaged: unreadable: {error}")
-    intent = _intent(pod)
-    signature = pod_signature(pod, intent)
-    hint = assigned_node(raw)
+    pod, intent, hint = binding_pod.pod, binding_pod.intent, binding_pod.hint
+    if pod is None:
+        return Pass(f"unmanaged: {binding_pod.unmanaged}")
     if assumed is None and hint is not None:
         if hint.node != node:
             return Refusal(f"this pod was placed on node {hint.node}, not on {node}", "AssignedElsewhere")
@@ -184,14 +166,14 @@ def guard(
     unknowing = _was_assigned_unknowing(hint, intent)
     own: dict[str, Any] = {
         "node": node,
-        "how_chosen": _how_chosen(raw, hint),
+        "how_chosen": binding_pod.how_chosen,
         "was_hinted": hint is not None and bool(hint.numa_nodes),
-        "placement": _placement(raw),
+        "placement": binding_pod.placement,
     }
-    key = None if recent is None else (kubelet_admission.key, signature, unknowing, repr(assumed))
+    key = None if recent is None else (kubelet_admission.key, binding_pod.signature, unknowing, repr(assumed))
     found = None if recent is None else recent.get(key)
     if found is None:
-        how = _decided(pod, intent, node, kubelet_admission, rules, assumed, unknowing=unknowing)
+        how = _decided(pod, binding_pod, node, kubelet_admission, rules, assumed, unknowing=unknowing)
         if not isinstance(how, Recent):
             return replace(how, how_chosen=own["how_chosen"]) if isinstance(how, Given) else how
         found = how
@@ -205,7 +187,7 @@ def guard(
 
 def _decided(
     pod: Pod,
-    intent: NUMAIntent,
+    binding_pod: BindingPod,
     node: str,
     kubelet_admission: KubeletAdmission,
     rules: Rules,
@@ -214,7 +196,8 @@ def _decided(
     unknowing: bool,
 ) -> Recent | Given | Refusal:
     """A new decision. Given: what was reserved for the pod, where we choose. reserved: when the pod was assigned."""
-    snapshot, signature = kubelet_admission.assumed_snapshot(), pod_signature(pod, intent)
+    intent, signature = binding_pod.intent, binding_pod.signature
+    snapshot = kubelet_admission.assumed_snapshot()
     assumed = reserved if reserved is not None and is_free(snapshot, reserved) else None
     ours, policy = bool(ours_to_place(snapshot.node_arrays)[0]), intent.policy
     if ours and assumed:
@@ -249,31 +232,6 @@ def into_binding(binding: Mapping[str, Any], given: Given) -> tuple[Operation, .
     for name, text in given.annotations.items():
         patch.put(("metadata", "annotations", name), text)
     return tuple(patch.operations)
-
-
-def _how_chosen(raw: Mapping[str, Any], hint: NUMAHint | None) -> str | None:
-    """How the pod's node was chosen, if its placement text says what it waits for; else None."""
-    if hint is not None and not hint.reserved:
-        return "placed there before"
-    says = _placement(raw)
-    if says.startswith(FOR_A_NODE):
-        return "it waited for a node to be added"
-    why = why_delegated(raw)
-    begins = None if why is None else delegation_text(why)
-    return begins if begins and says.startswith(begins) else None
-
-
-def _placement(raw: Mapping[str, Any]) -> str:
-    text: str = ((raw.get("metadata") or {}).get("annotations") or {}).get(PLACEMENT, "")
-    return text
-
-
-def _intent(pod: Pod) -> NUMAIntent:
-    """Invalid annotations request nothing: the pod was admitted with them, and the node's own policy still applies."""
-    try:
-        return parse_numa_intent(pod.annotations)[0]
-    except UserError:
-        return NO_INTENT
 
 
 def _was_assigned_unknowing(hint: NUMAHint | None, intent: NUMAIntent) -> bool:

@@ -25,14 +25,15 @@ Without client certificates a review may be forged. It is answered, and what it 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
 from webhook.admission.binding.arrival_order import in_any_order, may_be_joined
-from webhook.admission.binding.decision import Given, Pass, Refusal, assigned_node, guard, into_binding, rejected_before
+from webhook.admission.binding.binding_pod import BindingPod, BindingPods
+from webhook.admission.binding.decision import Given, Pass, Refusal, guard, into_binding, rejected_before
 from webhook.admission.binding.pod_lookup import Fetch, PodLookup
 from webhook.admission.binding.recent_bindings import RecentBindings
 from webhook.admission.binding.review_trust import FIRST_SECONDS, Doubts
@@ -114,6 +115,8 @@ class BindingGuard:
         self._on_refused = on_refused
         self._waiting = WaitingReviews()
         self._recent = RecentBindings()
+        self._pods = BindingPods(rules)
+        cache.bound_or_gone.subscribe(self._pods.forget)
         cache.bound_or_gone.subscribe(self._waiting.bound_or_gone)
 
     async def handle(self, request: AdmissionRequest) -> Response:
@@ -140,7 +143,12 @@ class BindingGuard:
             if is_gated(pod):
                 return Allowed(message="the pod is gated; the API server will reject the binding")
             in_progress = self._in_progress(node, key)
-            verdict = self._judge(request, pod, node, in_progress) if may_be_joined(in_progress) else _wait(in_progress)
+            binding_pod = self._pods.of(key, pod)
+            verdict = (
+                self._judge(request, binding_pod, node, in_progress)
+                if may_be_joined(in_progress, binding_pod)
+                else _wait(in_progress)
+            )
             if not isinstance(verdict, Refusal):
                 return verdict
             if not await self._has_moved(key, verdict.after, give_up):
@@ -160,23 +168,24 @@ class BindingGuard:
         return self._cache.bindings_in_progress(node, pod, monotonic() + self._assume_ttl - _ON_ITS_WAY_SECONDS)
 
     def _judge(
-        self, request: AdmissionRequest, pod: Mapping[str, Any], node: str, in_progress: Sequence[AssumedPod]
+        self, request: AdmissionRequest, pod: BindingPod, node: str, in_progress: Sequence[AssumedPod]
     ) -> Response | Refusal:
         """The answer, or why the pod is to wait for others. in_progress: other bindings to the node."""
         leader_state = self._leader_state()
         if in_progress and leader_state is not LeaderState.ALL:
             return _wait(in_progress)
-        hint = assigned_node(pod)
+        hint = pod.hint
         if leader_state is not LeaderState.ALL and (hint is None or hint.node != node or not hint.reserved):
             if leader_state is LeaderState.NONE:
                 raise NotNowError("this replica is not the leader, and only the leader reserves NUMA nodes")
             return _refused(_NOT_LEADER) if leader_state is LeaderState.ELSEWHERE else _refused(_LEADER_CHANGED)
-        refusal = rejected_before(pod, node, self._cache.avoided.by_key())
+        refusal = rejected_before(pod.raw, node, self._cache.avoided.by_key())
         if leader_state in {LeaderState.NONE, LeaderState.ELSEWHERE}:
             if refusal is not None:
                 return _refused(refusal)
             return Allowed(decided=True, message=f"placed on {node} before")
-        key, uid = f"{request.namespace}/{pod['metadata']['name']}", pod["metadata"].get("uid", "")
+        metadata = pod.raw["metadata"]
+        key, uid = f"{request.namespace}/{metadata['name']}", metadata.get("uid", "")
         kubelet_admission = self._cache.kubelet_admission(node, key)
         assumed = self._cache.assumed(key, uid, node)
         verdict = refusal or guard(pod, node, kubelet_admission, self._rules, assumed, self._recent)

@@ -32,7 +32,9 @@ from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.placement.wait_reason import WaitReason, closest
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.decide import Decision, decide
+from webhook.engine.koordinator import is_ours_to_place
 from webhook.engine.snapshot.ledger import Reservation
+from webhook.engine.snapshot.node_sums import amounts_key
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.hint import NUMAHint
 from webhook.model.names import NUMA_SIGNATURE
@@ -56,6 +58,14 @@ class Assignment:
     """The hostname label of the hint's node; None if it is missing or not unique."""
     not_aligned: bool = False
     """Whether the pod requests a policy and its node's kubelet aligns nothing of it."""
+    chosen: bool = False
+    """Whether we choose the NUMA nodes; otherwise the kubelet does."""
+
+    def arrival(self, gated: GatedPod) -> Hashable:
+        """Equal for pods that may reach the kubelet of the node in any order; None: with any others."""
+        if self.nodes is not None or self.chosen or not self.hint.numa_nodes:
+            return None
+        return gated.signature, amounts_key(dict(self.hint.numa_nodes))
 
     def signed(self, signature: str) -> "Assignment":
         """The same with the signature that proves that we wrote the hint; a delegated pod gets no hint."""
@@ -138,7 +148,8 @@ def find_assignment(
     if why is None:
         # This reads all nodes, for the few pods that need it.
         hostname = NodeNames(snapshot.node_arrays).named(node).hostname if terms_are_fixed(gated.raw) else None
-        return Assignment(hint, f"{assigned_node(hint)}; {text}", hostname=hostname, not_aligned=warns)
+        chosen = is_ours_to_place(snapshot.node_arrays, at)
+        return Assignment(hint, f"{assigned_node(hint)}; {text}", hostname=hostname, not_aligned=warns, chosen=chosen)
     unschedulable = look_ahead(snapshot.node_arrays, gated.pod, gated.intent, rules.engine)
     preferred = decision.best(rules.preferred_nodes)
     nodes = keep_off_others(snapshot.node_arrays, unschedulable, rules.max_affinity_values, preferred)

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import structlog
 
-from webhook.admission.binding.decision import assigned_node
+from webhook.admission.binding.binding_pod import assigned_node
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.cache.delegated_pods import TENTATIVE_SECONDS
 from webhook.controllers.placement.assignment import Assignment

@@ -31,6 +31,7 @@ from webhook.controllers.placement.wait_reason import WaitReason
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.gang.result import GangAssignment
 from webhook.engine.gang.unmet_levels import missed_levels
+from webhook.engine.koordinator import is_ours_to_place
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.avoided_node import rejections_text, used_again_text
 from webhook.model.domain_label import labels_of_member
@@ -144,7 +145,8 @@ class GangAssigner:
         by_name = {gated.pod.name: gated for gated in gang.members}
         domain = placement.tree.path(placement.domain) if placement.domain is not None else ()
         pods = sorted(placement.pods(), key=lambda pod: (pod.rank, pod.name))
-        names, exact_hints = NodeNames(placement.snapshot.node_arrays), ExactHints(self._cache, self._rules)
+        node_arrays = placement.snapshot.node_arrays
+        names, exact_hints = NodeNames(node_arrays), ExactHints(self._cache, self._rules)
         # Subgroups have names of pods here, which are not the names of the other members.
         missed = missed_text(replace(one, part="") for one in missed_levels(placement))
         missed = f"; {missed}" if missed else ""
@@ -166,7 +168,8 @@ class GangAssigner:
                 outputs[KAI_TOPOLOGY] = gang.pod_group.topology  # for those who read only the pod
             labels = labels_of_member(pod.rank, pod.domain, placement.tree.topology.node_labels)
             hostname = names.named(pod.node).hostname
-            assignment = Assignment(hint, text, outputs, labels, hostname=hostname, not_aligned=warns)
+            chosen = is_ours_to_place(node_arrays, node_arrays.index[pod.node])
+            assignment = Assignment(hint, text, outputs, labels, hostname=hostname, not_aligned=warns, chosen=chosen)
             assumed.append((gated, assignment, self._writer.assume(gated, assignment)))
             if turn % _TURN == 0:
                 await pause()

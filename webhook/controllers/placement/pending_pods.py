@@ -50,6 +50,7 @@ class PendingPods:
         self._changed = changed
         self._assigning = WritesInFlight(concurrency, self._written, self._write_failed)
         self._ungating = WritesInFlight(max(1, concurrency // 4), self._written, self._write_failed)
+        cache.bound_or_gone.subscribe(self._assigning.bound_or_gone)
 
     @property
     def full(self) -> bool:
@@ -78,7 +79,8 @@ class PendingPods:
                 self._rejected(gated, self._writes.error)  # nothing was awaited since the rejection
             return outcome in {Outcome.WRITTEN, Outcome.STALE, Outcome.GONE}
 
-        self._assigning.start(gated.key, gated.pod.uid, write, assignment.hint.node)
+        arrival = assignment.arrival(gated)
+        self._assigning.start(gated.key, gated.pod.uid, write, assignment.hint.node, arrival)
 
     def ungate(self, key: str, raw: Mapping[str, Any], write: Callable[[], Awaitable[bool]]) -> None:
         """Ungate the pod without an assignment, in the background."""

@@ -1,25 +1,27 @@
 """The leader's writes in flight: one per pod, with a limit on how many are sent at a time.
 
-1. A write is queued under the node of its pod. Nodes have turns, and the order on each node stays.
-   A scheduler binds pods about in the order in which they are ungated, and bindings to one node wait for each other
-   (see `admission.binding.guard`). A gang is decided node by node. In that order, twelve bindings to one node in a row
-   would wait; so other nodes' bindings come between them.
+1. A write is queued under the node of its pod. Nodes have turns, and the order on each node stays. A pod may have to
+   wait until others are bound to its node (see `ungate_order`).
 2. As soon as a slot is free, the next write is sent in a task of its own.
 3. A failed write affects only itself. Its exception is counted and logged, and its pod is retried later.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Final
 
+from webhook.controllers.placement.ungate_order import UngateOrder
 from webhook.internal_errors import Where, internal_error
-from webhook.kube.fair_queue import FairQueue
 
 Write = Callable[[], Awaitable[bool]]
 """Returns whether the pod is done; if not, it is retried later."""
 
 # Queued writes per slot: enough for the next one to be ready whenever one is done.
 _AHEAD: Final = 16
+
+# A pod is usually bound some 20 ms after it is ungated. On an overloaded machine a scheduler's attempt and its Binding
+# took up to 3 s. A pod that takes longer may be one that the scheduler cannot bind.
+_ON_ITS_WAY_SECONDS: Final = 5.0
 
 
 class WritesInFlight:
@@ -38,7 +40,7 @@ class WritesInFlight:
         self._most = at_a_time * _AHEAD
         self._ended = ended
         self._failed = failed
-        self._queue = FairQueue[str, tuple[str, Write]]()
+        self._queue = UngateOrder[tuple[str, Write]]()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._keys: set[str] = set()
         """Of all writes, queued or sent."""
@@ -48,34 +50,39 @@ class WritesInFlight:
 
     @property
     def full(self) -> bool:
-        """Whether no more writes should be started until one ends."""
-        return len(self._keys) >= self._most
+        """Whether no more writes should be started until one ends. Those that wait for bindings do not count."""
+        return len(self._keys) - self._queue.held >= self._most
 
-    def start(self, key: str, uid: str, write: Write, node: str = "") -> None:
-        """Write the pod in the background; start no second write of the same pod."""
+    def start(self, key: str, uid: str, write: Write, node: str = "", arrival: Hashable = None) -> None:
+        """Write the pod in the background; start no second write of the same pod. arrival: see `UngateOrder.put`."""
         self._keys.add(key)
-        self._queue.put(node, key, (uid, write))
+        self._queue.put(node, key, (uid, write), arrival)
         # Not at once: the writes that are started next belong in the same order.
         asyncio.get_running_loop().call_soon(self._send)
 
+    def bound_or_gone(self, key: str) -> None:
+        """Send what waited for this pod's binding."""
+        if self._queue.arrived(key):
+            self._send()
+
     async def settle(self) -> None:
-        """Wait for all writes."""
+        """Wait for all writes, and for no binding."""
         while self._keys:
+            self._queue.let_all_go()
             self._send()
             await asyncio.wait(self._tasks.values())
 
     def cancel(self) -> None:
         """Cancel all writes when the process ends."""
-        while self._queue:
-            self._queue.pop()
+        self._queue.clear()
         self._keys.clear()
         for task in self._tasks.values():
             task.cancel()
 
     def _send(self) -> None:
         """Send queued writes while slots are free."""
-        while self._queue and len(self._tasks) < self._at_a_time:
-            key, (uid, write) = self._queue.pop()
+        while len(self._tasks) < self._at_a_time and (following := self._queue.pop()) is not None:
+            key, (uid, write) = following
             self._tasks[key] = asyncio.create_task(self._run(key, uid, write), name=f"write of {key}")
 
     async def _run(self, key: str, uid: str, write: Write) -> None:
@@ -87,6 +94,10 @@ class WritesInFlight:
         finally:
             del self._tasks[key]
             self._keys.discard(key)
+            if written:
+                asyncio.get_running_loop().call_later(_ON_ITS_WAY_SECONDS, self.bound_or_gone, key)
+            else:
+                self._queue.arrived(key)
             self._send()
         if fault:
             self._failed(key, uid, fault)

@@ -10,6 +10,7 @@ from tests.builders.clusters import cluster_state
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import SINGLE, pod
 from tests.unit.admission.kubelet_admissions import kubelet_admission_at
+from webhook.admission.binding.binding_pod import BindingPod
 from webhook.admission.binding.decision import Given, Pass, Refusal, guard, into_binding
 from webhook.admission.patch import apply
 from webhook.cache.kubelet_admission import KubeletAdmission
@@ -32,7 +33,7 @@ def alone(
 def judged(
     raw: dict[str, Any], kubelet_admission: KubeletAdmission | None, assumed: NUMANodeAmounts | None = None
 ) -> Given | Refusal | Pass:
-    return guard(raw, "n3", kubelet_admission, RULES, assumed)
+    return guard(BindingPod.from_object(raw, RULES), "n3", kubelet_admission, RULES, assumed)
 
 
 def given(

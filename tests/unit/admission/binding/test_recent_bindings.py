@@ -10,6 +10,7 @@ import pytest
 from tests.builders.clusters import cluster_cache, put
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import pod
+from webhook.admission.binding.binding_pod import BindingPod
 from webhook.admission.binding.decision import Given, Refusal, guard, into_binding
 from webhook.admission.binding.recent_bindings import Recent, RecentBindings
 from webhook.admission.patch import apply
@@ -75,8 +76,8 @@ def test_what_is_given_again_is_what_a_new_decision_gives(policy: str) -> None:
         at, key = dice.choice(names), f"default/p{number}"
         admission = cache.kubelet_admission(at, key)
         assumed = cache.assumed(key, f"u{number}", at)
-        now = guard(raw, at, admission, RULES, assumed)
-        assert guard(raw, at, admission, RULES, assumed, recent) == now
+        now = guard(BindingPod.from_object(raw, RULES), at, admission, RULES, assumed)
+        assert guard(BindingPod.from_object(raw, RULES), at, admission, RULES, assumed, recent) == now
         if not isinstance(now, Given):
             cache.pods.delete(key)
         elif dice.random() < 0.4:  # it stays assumed
@@ -102,7 +103,16 @@ def test_whom_a_pod_waits_for_is_known_without_a_second_decision() -> None:
             raw = pod(name=name, cpu=9, annotations=hinted)
             raw["metadata"]["uid"] = name
             put(cache, raw)
-        found.append(guard(raw, at, cache.kubelet_admission(at, f"default/{name}"), RULES, None, recent))
+        found.append(
+            guard(
+                BindingPod.from_object(raw, RULES),
+                at,
+                cache.kubelet_admission(at, f"default/{name}"),
+                RULES,
+                None,
+                recent,
+            )
+        )
     after = [one.after for one in found if isinstance(one, Refusal)]
     assert after == [{"default/single-numa-node-0-0"}, {"default/single-numa-node-1-0"}]
     assert recent.again == 1
@@ -115,7 +125,14 @@ def test_a_binding_names_its_own_pod_and_node_when_it_is_given_what_another_got(
         raw = pod(name=f"p{number}")
         put(cache, raw)
         at = f"single-numa-node-{number}"
-        given = guard(raw, at, cache.kubelet_admission(at, f"default/p{number}"), RULES, None, recent)
+        given = guard(
+            BindingPod.from_object(raw, RULES),
+            at,
+            cache.kubelet_admission(at, f"default/p{number}"),
+            RULES,
+            None,
+            recent,
+        )
         assert isinstance(given, Given)
         assert given.message == f"bound to {at}, NUMA 0"
         texts.append(apply({"metadata": {}}, into_binding({"metadata": {}}, given)))
