@@ -12,6 +12,7 @@ Source: koordinator apis/extension/numa_aware.go (ResourceStatus).
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from webhook.model.errors import UserError
@@ -41,16 +42,7 @@ class NUMAHint:
     @classmethod
     def parse(cls, text: str) -> "NUMAHint":
         """Read the annotation `topology-webhook.dev/numa`; raises UserError."""
-        path = f"metadata.annotations[{NUMA_HINT}]"
-        raw = _object(text, path)
-        node = raw.get("node")
-        if not isinstance(node, str):
-            raise UserError(path, f"The hint names no node: {quoted(text)}. It is written by this webhook; remove it.")
-        if raw.get("reserved") is False:
-            return cls.without_reservation(node)
-        if raw.get("certain") is False:
-            return cls.without_numa_nodes(node)
-        return cls(node, _numa_nodes(raw, path))
+        return _remembered_hint(text) if len(text) <= _REMEMBERED_CHARACTERS else _hint(text)
 
     @classmethod
     def without_reservation(cls, node: str) -> "NUMAHint":
@@ -106,6 +98,24 @@ def up_to(numa_nodes: NUMANodeAmounts, requests: Mapping[str, int]) -> NUMANodeA
         elif part := {name: amount for name, amount in part.items() if amount}:
             believed.append((numa_id, part))
     return tuple(believed)
+
+
+def _hint(text: str) -> NUMAHint:
+    path = f"metadata.annotations[{NUMA_HINT}]"
+    raw = _object(text, path)
+    node = raw.get("node")
+    if not isinstance(node, str):
+        raise UserError(path, f"The hint names no node: {quoted(text)}. It is written by this webhook; remove it.")
+    if raw.get("reserved") is False:
+        return NUMAHint.without_reservation(node)
+    if raw.get("certain") is False:
+        return NUMAHint.without_numa_nodes(node)
+    return NUMAHint(node, _numa_nodes(raw, path))
+
+
+# A hint is read at each event of its pod and by each check of its binding. Each takes up to 2 KiB.
+_REMEMBERED_CHARACTERS: Final = 512
+_remembered_hint = lru_cache(maxsize=4096)(_hint)
 
 
 def _object(text: str, path: str) -> Mapping[str, Any]:

@@ -20,6 +20,7 @@ its scheduler.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Self
 
 from webhook.model.errors import UserError, UserErrors
@@ -121,9 +122,25 @@ def parse_numa_intent(
 
     `path`: the field that holds the annotations, for messages about a pod template.
     """
+    read = tuple((name, annotations[name]) for name in _ANNOTATIONS if name in annotations)
+    short = all(isinstance(text, str) and len(text) <= _REMEMBERED_CHARACTERS for _, text in read)
+    return _remembered_intent(read, path) if short else _intent(read, path)
+
+
+_ANNOTATIONS: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC, NUMA_DEFAULTS)
+# No intent is that long.
+_REMEMBERED_CHARACTERS: Final = 256
+
+
+def _intent(read: tuple[tuple[str, object], ...], path: str) -> tuple[NUMAIntent, tuple[str, ...]]:
+    annotations = dict(read)
     defaults = NUMASpec.from_json(annotations[NUMA_DEFAULTS]) if NUMA_DEFAULTS in annotations else NO_SPEC
     spec, managed, warnings = _read(annotations, path)
     return spec.intent(defaults, managed=managed), warnings
+
+
+# A cluster's pods have few distinct annotations.
+_remembered_intent = lru_cache(maxsize=1024)(_intent)
 
 
 def parse_numa_spec(
