@@ -13,7 +13,7 @@ from webhook.model.intent import NO_INTENT
 from webhook.model.options import Options
 from webhook.model.pod import Pod
 from webhook.views.freeing import Holdings
-from webhook.views.preemption import candidates_below
+from webhook.views.preemption_candidates import candidates_below
 
 
 def cluster_of(case: Mapping[str, Any]) -> Cluster:

@@ -87,7 +87,7 @@ class Cluster:
         for name in self.nodes:
             put(cache, node(name=name, cpus=2 * CPUS, labels=self.labels.get(name)))
             if self.has_numa:
-                put(cache, self._nrt(name, left))
+                put(cache, self.nrt(name, left))
         if self.topology is not None:
             put(cache, self.topology)
         put(cache, *(pod.raw() for pod in left))
@@ -95,7 +95,8 @@ class Cluster:
             cache.disruption_budgets.feed.upsert(f"default/{app}", budget(app, allowed))
         return cache
 
-    def _nrt(self, name: str, left: Sequence[Placed]) -> dict[str, Any]:
+    def nrt(self, name: str, left: Sequence[Placed]) -> dict[str, Any]:
+        """The NodeResourceTopology of a node, with these pods."""
         zones = []
         for numa in (0, 1):
             shown = [pod for pod in left if pod.node == name and pod.numa == numa]

@@ -25,7 +25,7 @@ from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.intent import parse_numa_intent
 from webhook.model.pod import Pod
 from webhook.views.freeing import Holdings
-from webhook.views.preemption import candidates_below
+from webhook.views.preemption_candidates import candidates_below
 
 RACKS = {"n0": "rack-1", "n1": "rack-1", "n2": "rack-2", "n3": "rack-2"}
 

@@ -19,7 +19,7 @@ from webhook.model.intent import parse_numa_intent
 from webhook.model.options import Options
 from webhook.model.pod import Pod
 from webhook.views.freeing import Holdings
-from webhook.views.preemption import candidates_below
+from webhook.views.preemption_candidates import candidates_below
 
 
 def fits(cluster: Cluster, raw: Mapping[str, Any], ended: tuple[str, ...] | frozenset[str], on: str = "") -> bool:

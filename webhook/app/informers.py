@@ -141,6 +141,13 @@ def watch_pod_groups(client: Client, pod_groups: PodGroups, cache: ClusterCache,
     return watched
 
 
+def watch_budgets(client: Client, cache: ClusterCache, page_size: int) -> tuple[Watched, ...]:
+    """PodDisruptionBudgets: only preemption needs them."""
+    feed = cache.disruption_budgets.feed
+    informer = Informer(client, Resource("policy", "v1", "poddisruptionbudgets"), feed, page_size=page_size)
+    return (Watched(informer, feed, informer.run),)
+
+
 def _when_served(
     client: Client,
     wanted: Wanted,

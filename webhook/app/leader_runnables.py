@@ -25,6 +25,8 @@ from webhook.controllers.placed_conditions import PlacedConditions
 from webhook.controllers.placement.controller import Background, PlacementController
 from webhook.controllers.placement.limits import Limits
 from webhook.controllers.pod_groups import PodGroupKeeper
+from webhook.controllers.preemption.controller import PreemptionController
+from webhook.controllers.preemption.wave import Waves
 from webhook.controllers.rejected_pod_deletion import RejectedPodDeletion
 from webhook.controllers.rejection_counter import RejectionCounter
 from webhook.controllers.status_reporter import StatusReporter
@@ -69,8 +71,12 @@ class LeaderRunnables:
         self.events = events = EventRecorder(client, settings.pod_name or os.uname().nodename)
         status_reporter = StatusReporter(writes, events, cache.gated_pods, metrics)
         release, reserve = settings.ungate_after_seconds, settings.reserve_after_seconds
-        limits = Limits(answer_lifetime(settings), slots, release, reserve)
+        limits = Limits(answer_lifetime(settings), slots, release, reserve, settings.preempts)
         controller = PlacementController(cache, writes, status_reporter, rules, limits, leadership, reading)
+        settle = settings.nrt_age_seconds + settings.nrt_settle_seconds
+        waves = Waves(PodWrites(client), events, metrics, is_leader, slots)
+        self._preemption = PreemptionController(cache, controller.preemptors, waves, metrics, rules, is_leader, settle)
+        self._preempts = settings.preempts
         self.controller = controller
         self._cache, self._status_reporter = cache, status_reporter
         rejections = RejectionCounter(metrics, is_leader, clock)
@@ -109,6 +115,8 @@ class LeaderRunnables:
             return  # all others write what was decided
         yield from self.controller.background()
         yield from self._pod_groups.background()
+        if self._preempts:
+            yield self._preemption.run
         yield self._native_groups.run
         yield self._gang_events.run
         yield self._conditions.run

@@ -16,7 +16,7 @@ from webhook.app.setting_values import Names, Port, Weights
 from webhook.model.manage import Manage
 from webhook.model.options import Fidelity, GangStrategy, ScoreStrategy
 from webhook.model.policy import Exclusive
-from webhook.model.rules import GateMode, Mode, NoCapacity, NotAlignable
+from webhook.model.rules import GateMode, Mode, NoCapacity, NotAlignable, PreemptionMode
 
 PREFIX: Final = "TOPOLOGY_WEBHOOK_"
 
@@ -135,6 +135,9 @@ class Settings(BaseSettings):
     no_capacity: NoCapacity = "Gate"
     """What to do with a pod that fits nowhere now, but may later: `Gate` lets it wait behind the gate, `Allow`
     admits it without a gate, `Deny` denies it. Members of gangs always wait for each other."""
+    preemption: PreemptionMode = "LowerPriority"
+    """Whether pods are ended for a waiting pod or gang of higher priority that would fit then: `LowerPriority`, or
+    `Never`. A pod's `preemptionPolicy: Never` is respected."""
     ungate_concurrency: Annotated[int, Field(ge=1, le=256)] = 16
     """How many gated pods are written at a time. A write takes the API server 10 to 20 ms, so 16 make about 1,000 a
     second."""
@@ -243,6 +246,11 @@ class Settings(BaseSettings):
             )
             raise ValueError(msg)
         return self
+
+    @property
+    def preempts(self) -> bool:
+        """Whether pods may be ended for others. In the other modes nothing waits behind the gate."""
+        return self.preemption != "Never" and self.mode == "Enforce"
 
     @classmethod
     def load(cls, flags: Mapping[str, Any] | None = None) -> Self:

@@ -21,6 +21,21 @@ class Correction(StrEnum):
     CHANGED = "changed"
 
 
+class Preemption(StrEnum):
+    """How an attempt to preempt ended."""
+
+    VICTIMS = "victims"
+    """Pods were chosen, and their eviction began."""
+    ENDING = "ending"
+    """Pods that are being deleted are enough."""
+    NO_VICTIMS = "no_victims"
+    """No end of pods of lower priority was found to help."""
+    REFUSED = "refused"
+    """The API server refused to end a victim."""
+    IN_VAIN = "in_vain"
+    """The place was held in vain: a victim did not end, or the preemptor could not use what was left."""
+
+
 class ControllerMetrics(Protocol):
     """Called for each event as it happens; each call must be quick."""
 
@@ -38,6 +53,12 @@ class ControllerMetrics(Protocol):
 
     def evicted(self) -> None:
         """A stuck pod was evicted."""
+
+    def preemption(self, how: Preemption) -> None:
+        """An attempt to preempt ended."""
+
+    def preempted(self, *, violates: bool) -> None:
+        """A victim was evicted or deleted; violates: against a PodDisruptionBudget."""
 
     def hint_backfilled(self) -> None:
         """The hint of a pod that was bound without one was written."""

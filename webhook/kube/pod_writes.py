@@ -43,8 +43,8 @@ class PodWrites:
         """Set one annotation, whatever else has changed."""
         return await self._outcome(self._client.patch(_path(key), {"metadata": {"annotations": {name: value}}}))
 
-    async def nominate(self, key: str, uid: str, node: str) -> Outcome:
-        """Nominate a node that the scheduler tries first for this incarnation of a pod."""
+    async def nominate(self, key: str, uid: str, node: str | None) -> Outcome:
+        """Nominate a node that the scheduler tries first for this incarnation of a pod; None: none any more."""
         body = {"metadata": {"uid": uid}, "status": {"nominatedNodeName": node}}
         return await self._outcome(self._client.patch(f"{_path(key)}/status", body))
 
@@ -53,16 +53,23 @@ class PodWrites:
         body: Raw = {"metadata": {"uid": uid}, "status": {"conditions": [dict(condition)]}}
         return await self._outcome(self._client.merge(f"{_path(key)}/status", body))
 
-    async def evict(self, key: str, uid: str) -> Outcome:
-        """Request the eviction of this incarnation of a pod; disruption budgets may delay it (NOT_NOW)."""
+    async def evict(self, key: str, uid: str, *, dry_run: bool = False) -> Outcome:
+        """Request the eviction of this incarnation of a pod; disruption budgets may delay it (NOT_NOW).
+
+        dry_run: only ask whether it would be evicted.
+        """
         namespace, _, name = key.partition("/")
         eviction: Raw = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"namespace": namespace, "name": name},
-            "deleteOptions": {"preconditions": {"uid": uid}},
+            "deleteOptions": _options(uid, dry_run=dry_run),
         }
         return await self._outcome(self._client.create(f"{_path(key)}/eviction", eviction))
+
+    async def delete_pod(self, key: str, uid: str, *, dry_run: bool = False) -> Outcome:
+        """Delete this incarnation of a pod with its graceful period, whatever disruption budgets say."""
+        return await self._outcome(self._client.delete(_path(key), _options(uid, dry_run=dry_run)))
 
     async def read(self, key: str) -> Raw | None:
         """The current pod; None if it does not exist. Raises ClusterError."""
@@ -89,6 +96,11 @@ class PodWrites:
             self.error = str(error)
             return Outcome.UNKNOWN
         return Outcome.WRITTEN
+
+
+def _options(uid: str, *, dry_run: bool) -> Raw:
+    """The DeleteOptions of one incarnation of a pod."""
+    return {"preconditions": {"uid": uid}, **({"dryRun": ["All"]} if dry_run else {})}
 
 
 def _path(key: str) -> str:

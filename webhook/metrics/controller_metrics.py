@@ -46,6 +46,25 @@ class PlacementMetrics:
             registry=registry,
         )
         self._evicted = Counter("pods_evicted", "Stuck pods evicted.", namespace=namespace, registry=registry)
+        self._preemptions = Counter(
+            "preemption_attempts",
+            "Attempts to preempt pods for a waiting pod or gang, by result.",
+            ["result"],
+            namespace=namespace,
+            registry=registry,
+        )
+        self._victims = Counter(
+            "preemption_victims",
+            "Pods evicted or deleted for pods of higher priority.",
+            namespace=namespace,
+            registry=registry,
+        )
+        self._violations = Counter(
+            "preemption_budget_violations",
+            "Those of them whose end violated a PodDisruptionBudget.",
+            namespace=namespace,
+            registry=registry,
+        )
         self._hint_backfilled = Counter(
             "hints_backfilled",
             "Hints written into pods that were bound without one.",
@@ -102,6 +121,16 @@ class PlacementMetrics:
     def evicted(self) -> None:
         """Count an evicted pod."""
         self._evicted.inc()
+
+    def preemption(self, how: str) -> None:
+        """Count an attempt to preempt."""
+        self._preemptions.labels(how).inc()
+
+    def preempted(self, *, violates: bool) -> None:
+        """Count a victim."""
+        self._victims.inc()
+        if violates:
+            self._violations.inc()
 
     def hint_backfilled(self) -> None:
         """Count a hint written into a pod that was bound without one."""

@@ -29,6 +29,8 @@ class BoundPod:
     is_static: bool
     """Whether a file on its node defines it: the API server cannot end it."""
     deleting: bool
+    gone_by: int | None = None
+    """When its graceful period ends, in seconds since the epoch; None if it is not being deleted."""
 
     @classmethod
     def from_object(cls, raw: Mapping[str, Any]) -> "BoundPod":
@@ -50,4 +52,5 @@ class BoundPod:
             workload=controller_uid(metadata) or uid or key,
             is_static=_MIRROR in annotations,
             deleting="deletionTimestamp" in metadata,
+            gone_by=epoch_seconds(metadata.get("deletionTimestamp")),
         )

@@ -77,6 +77,8 @@ class NativePodGroup:
     conditions: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
     """The conditions in its status, unparsed."""
     generation: int = field(default=0, compare=False)
+    ends_whole: bool = False
+    """Whether preemption ends all its pods or none, by `spec.disruptionMode`."""
 
     @classmethod
     def from_object(cls, raw: Mapping[str, Any]) -> "NativePodGroup":
@@ -105,6 +107,7 @@ class NativePodGroup:
             tuple(_ignored(raw.get("spec"))),
             _conditions(raw),
             generation if type(generation := metadata.get("generation")) is int else 0,
+            _ends_whole(raw.get("spec")),
         )
 
     @property
@@ -215,11 +218,13 @@ def _check_parent(spec: Mapping[str, Any]) -> None:
 
 def _ignored(spec: Any) -> Iterable[str]:
     fields = spec if isinstance(spec, Mapping) else {}
-    mode = fields.get("disruptionMode")
-    if mode and mode not in _BY_POD:
-        yield "spec.disruptionMode is for the scheduler: topology-webhook preempts no pods."
     if fields.get("resourceClaims"):
         yield "spec.resourceClaims is for the scheduler: devices of claims are not counted per NUMA node."
+
+
+def _ends_whole(spec: Any) -> bool:
+    mode = spec.get("disruptionMode") if isinstance(spec, Mapping) else None
+    return bool(mode) and mode not in _BY_POD
 
 
 def _conditions(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:

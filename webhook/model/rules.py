@@ -13,6 +13,9 @@ GateMode = Literal["Always", "WhenNeeded", "Never"]
 Mode = Literal["Enforce", "Observe", "Off"]
 """Whether decisions are applied, only reported, or not made."""
 
+PreemptionMode = Literal["LowerPriority", "Never"]
+"""Whether pods are ended for waiting pods and gangs of higher priority."""
+
 NoCapacity = Literal["Gate", "Allow", "Deny"]
 """What happens to a pod outside a gang that fits nowhere now, but may later."""
 

@@ -32,6 +32,7 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "GANG_STRATEGY" .Values.settings.gangStrategy
   "GATE" .Values.settings.gate
   "NO_CAPACITY" .Values.settings.noCapacity
+  "PREEMPTION" .Values.settings.preemption
   "SCHEDULER_NAMES" (join "," .Values.settings.schedulerNames)
   "UNGATE_CONCURRENCY" .Values.settings.ungateConcurrency
   "UNGATE_AFTER_SECONDS" .Values.settings.ungateAfterSeconds

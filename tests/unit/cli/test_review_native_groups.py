@@ -95,8 +95,10 @@ def test_a_faulty_group_is_told_with_the_field_and_its_pods_wait(judge: Judge) -
 
 
 def test_fields_that_have_no_effect_here_are_warned_of(judge: Judge) -> None:
-    (group,) = of_kind(judge(native_pod_group(minimum=1, level=RACK, disruptionMode="PodGroup")), "PodGroup")
-    assert group["warnings"] == ["spec.disruptionMode is for the scheduler: topology-webhook preempts no pods."]
+    (group,) = of_kind(judge(native_pod_group(minimum=1, level=RACK, resourceClaims=[{"name": "c"}])), "PodGroup")
+    assert group["warnings"] == [
+        "spec.resourceClaims is for the scheduler: devices of claims are not counted per NUMA node."
+    ]
 
 
 def test_a_pod_whose_group_is_nowhere_is_judged_alone_with_a_warning(judge: Judge) -> None:

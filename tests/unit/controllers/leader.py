@@ -30,6 +30,11 @@ class ApiServer(PodWrites):
         self.patched: list[str] = []
         self.annotated: list[str] = []
         self.evicted: list[str] = []
+        self.deleted: list[str] = []
+        self.refusals: dict[str, Outcome] = {}
+        """The outcomes of evictions other than `outcome`."""
+        self.ends_gracefully = False
+        """Whether an evicted pod is shown as being deleted."""
         self.conditions: list[tuple[str, str, str]] = []
         self.events: list[ObjectEvent] = []
         self._cache = cache
@@ -72,10 +77,31 @@ class ApiServer(PodWrites):
             self.has({**raw, "status": {**status, "conditions": [*others, dict(condition)]}})
         return self.outcome
 
-    async def evict(self, key: str, uid: str) -> Outcome:
+    async def nominate(self, key: str, uid: str, node: str | None) -> Outcome:
+        raw = self.pods.get(key)
+        if raw is None or raw["metadata"]["uid"] != uid:
+            return Outcome.GONE
+        self.has({**raw, "status": {**(raw.get("status") or {}), "nominatedNodeName": node}})
+        return Outcome.WRITTEN
+
+    async def evict(self, key: str, uid: str, *, dry_run: bool = False) -> Outcome:
+        return self._remove(self.evicted, key, uid, dry_run=dry_run)
+
+    async def delete_pod(self, key: str, uid: str, *, dry_run: bool = False) -> Outcome:
+        return self._remove(self.deleted, key, uid, dry_run=dry_run)
+
+    def _remove(self, removed: list[str], key: str, uid: str, *, dry_run: bool) -> Outcome:
+        if key not in self.pods:
+            return Outcome.GONE
         assert self.pods[key]["metadata"]["uid"] == uid
-        self.evicted.append(key)
-        return self.outcome
+        outcome = self.refusals.get(key, self.outcome)
+        if not dry_run:
+            removed.append(key)
+        if not dry_run and outcome is Outcome.WRITTEN and self.ends_gracefully:
+            raw = self.pods[key]
+            deleted = {"deletionTimestamp": "2030-01-01T03:07:10Z", "deletionGracePeriodSeconds": 30}
+            self.has({**raw, "metadata": {**raw["metadata"], **deleted}})
+        return outcome
 
     def tell(self, event: ObjectEvent) -> None:
         self.events.append(event)
@@ -88,14 +114,18 @@ class ApiServer(PodWrites):
 class Leader:
     """The placement controller in its term."""
 
-    def __init__(self, *objects: Mapping[str, Any], ungate_after: float = 0.0) -> None:
+    def __init__(
+        self, *objects: Mapping[str, Any], ungate_after: float = 0.0, preempting: ClusterCache | None = None
+    ) -> None:
+        """preempting: the cluster, if pods may be preempted in it."""
         self.leads = True
         self.unsettled = 0.0
-        self.cache = cluster_cache(*objects)
+        self.cache = preempting or cluster_cache()
+        put(self.cache, *objects)
         self.api = ApiServer(self.cache)
         events: Any = self.api
         self.reporter = reporter = StatusReporter(self.api, events, self.cache.gated_pods, metrics())
-        limits = Limits(assume_ttl=60.0, concurrency=4, ungate_after=ungate_after)
+        limits = Limits(assume_ttl=60.0, concurrency=4, ungate_after=ungate_after, preempts=preempting is not None)
         leadership: Any = self
         self.controller = PlacementController(
             self.cache, self.api, reporter, Rules(), limits, leadership, self.read_owner

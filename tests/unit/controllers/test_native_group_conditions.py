@@ -84,9 +84,9 @@ def test_it_says_what_the_group_waits_for_and_then_where_it_is_placed() -> None:
 
 
 def test_it_names_the_fields_of_the_group_that_have_no_effect_here() -> None:
-    site = Site(native_pod_group(minimum=2, level=RACK, disruptionMode="PodGroup"))
+    site = Site(native_pod_group(minimum=2, level=RACK, resourceClaims=[{"name": "c"}]))
     site.leader.api.has(*members("a"))
-    ignored = "; spec.disruptionMode is for the scheduler: topology-webhook preempts no pods"
+    ignored = "; spec.resourceClaims is for the scheduler: devices of claims are not counted per NUMA node"
     assert site.turn() == [(*WAITS[:2], f"{WAITS[2]}{ignored}")]
 
 

@@ -53,7 +53,8 @@ class Cluster(PodWrites):
         raw["status"] = {"conditions": list(conditions or [DENIED])}
         put(self.cache, raw)
 
-    async def nominate(self, key: str, uid: str, node: str) -> Outcome:
+    async def nominate(self, key: str, uid: str, node: str | None) -> Outcome:
+        assert node is not None
         self.named.append((key, uid, node))
         return Outcome.WRITTEN
 

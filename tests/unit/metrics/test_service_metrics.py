@@ -28,6 +28,8 @@ def families() -> dict[str, Metric]:
     metrics.placement.decided("pod", 0.001)
     metrics.placement.ungated("assigned", 3.0)
     metrics.placement.evicted()
+    metrics.placement.preemption("victims")
+    metrics.placement.preempted(violates=True)
     metrics.placement.corrected("changed")
     metrics.denials.labels("mutate-pods", "InvalidAnnotation").inc()
     found = {}

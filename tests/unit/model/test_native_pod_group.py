@@ -114,12 +114,24 @@ def test_an_invalid_group_is_kept_with_its_fault_which_its_pods_report(spec: dic
 
 
 def test_fields_without_effect_here_are_named() -> None:
-    assert read(disruptionMode="Pod").ignored == read(disruptionMode={"single": {}}).ignored == ()
-    assert read(disruptionMode="PodGroup").ignored == read(disruptionMode={"all": {}}).ignored != ()
-    assert [text.split()[0] for text in read(disruptionMode="PodGroup", resourceClaims=[{}]).ignored] == [
-        "spec.disruptionMode",
-        "spec.resourceClaims",
-    ]
+    assert read(disruptionMode="PodGroup").ignored == ()
+    assert [text.split()[0] for text in read(resourceClaims=[{}]).ignored] == ["spec.resourceClaims"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "ends_whole"),
+    [
+        ({}, False),
+        ({"disruptionMode": "Pod"}, False),
+        ({"disruptionMode": {"single": {}}}, False),
+        ({"disruptionMode": "PodGroup"}, True),
+        ({"disruptionMode": {"all": {}}}, True),
+    ],
+)
+def test_the_disruption_mode_says_whether_preemption_ends_the_group_as_a_whole(
+    spec: dict[str, Any], ends_whole: bool
+) -> None:
+    assert read(**spec).ends_whole is ends_whole
 
 
 def test_records_that_differ_in_their_status_alone_are_equal() -> None:

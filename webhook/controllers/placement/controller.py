@@ -45,6 +45,7 @@ from webhook.controllers.placement.ready_pods import ReadyPods
 from webhook.controllers.placement.retry_delays import RetryDelays
 from webhook.controllers.placement.ungate_unplaced import UnplacedUngater
 from webhook.controllers.placement.work_clock import WorkClock
+from webhook.controllers.preemption.waiting_preemptors import WaitingPreemptors
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.kube.election import Term
 from webhook.kube.leadership import Leadership
@@ -83,6 +84,9 @@ class PlacementController:
         """Seconds; measures the work of a cycle, which is bounded."""
         self.gang_examined = Signal[[GatedGang, str]]()
         """Emitted for each gang that was examined, with the reason why its members wait; empty if they do not."""
+        self.preemptors = WaitingPreemptors(cache, is_enabled=limits.preempts)
+        """The pods and gangs that may preempt, and the places that are held for some of them."""
+        self.preemptors.holds.changed = self._changed
         self._cache = cache
         self._writes = writes
         self._status_reporter = status_reporter
@@ -104,7 +108,13 @@ class PlacementController:
         )
         ungater = UnplacedUngater(cache, writes, status_reporter, rules, self._may_write)
         failures = self._failures = FailureHandler(
-            self._pending, ungater, status_reporter, self._delays, self.gang_examined, rules, limits.ungate_after
+            self._pending,
+            ungater,
+            status_reporter,
+            self.gang_examined,
+            rules,
+            limits.ungate_after,
+            self.preemptors,
         )
         pods = GatedPods(rules, self._delays)
         self._ready = ReadyPods(cache, pods, self._owner_chains, self._pending, failures)
@@ -123,11 +133,13 @@ class PlacementController:
     def started(self, term: Term) -> None:
         """Start cycles for this term."""
         self._term = term
+        self._failed.begin(())
         self._changed()
 
     def stopped(self) -> None:
         """End the cycles: we no longer lead."""
         self._term = None
+        self.preemptors.ended_term()
 
     async def settle(self) -> None:
         """Wait for the patches in flight."""
@@ -203,6 +215,7 @@ class PlacementController:
         groups = {unit.membership.group for unit in units if isinstance(unit, GatedGang)}
         self._gangs.keep(groups)
         self._delays.keep({raw["metadata"].get("uid", "") for raw in gated.values()} | groups)
+        self.preemptors.collected(units, monotonic())
         self._failed.begin(units)
         cycle.seconds_in_vain = cycle.work.seconds()
         return units
@@ -256,6 +269,7 @@ class PlacementController:
     def _changed(self) -> None:
         """Request another cycle, because something changed."""
         self._changes += 1
+        self.preemptors.changed()
         self._wake.set()
 
     def _may_write(self) -> bool:

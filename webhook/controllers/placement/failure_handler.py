@@ -8,7 +8,7 @@ After an internal error, the pod or gang also gets a delay before it is retried 
 Source: kubernetes pkg/scheduler/schedule_one.go (handleSchedulingFailure).
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from functools import partial
 from typing import Any
 
@@ -19,9 +19,9 @@ from webhook.controllers.placement.fair_order import Unit
 from webhook.controllers.placement.gated_gang import GatedGang
 from webhook.controllers.placement.gated_pods import GatedPod, seconds_waited
 from webhook.controllers.placement.pending_pods import PendingPods
-from webhook.controllers.placement.retry_delays import RetryDelays
 from webhook.controllers.placement.ungate_unplaced import UnplacedUngater
 from webhook.controllers.placement.wait_reason import WaitReason
+from webhook.controllers.preemption.waiting_preemptors import WaitingPreemptors
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.engine.decide import Decision
 from webhook.internal_errors import INTERNAL, Where, contained, internal_error
@@ -38,26 +38,34 @@ class FailureHandler:
         pending: PendingPods,
         ungater: UnplacedUngater,
         status_reporter: StatusReporter,
-        delays: RetryDelays,
         gang_examined: Signal[[GatedGang, str]],
         rules: Rules,
         ungate_after: float,
+        preemptors: WaitingPreemptors,
     ) -> None:
         self._pending = pending
         self._ungater = ungater
         self._status_reporter = status_reporter
-        self._delays = delays
+        self._delays = pending.delays
         self._gang_examined = gang_examined
         self._rules = rules
         self._ungate_after = ungate_after
+        self.preemptors = preemptors
+        """Those that may preempt."""
 
     def unassigned(
-        self, gated: GatedPod, known: Decision | NoAssignment, cycle: Cycle, *, of_gang: bool = False
+        self,
+        gated: GatedPod,
+        known: Decision | NoAssignment,
+        cycle: Cycle,
+        *,
+        of_gang: bool = False,
+        result_key: Hashable = None,
     ) -> None:
         """Handle a pod that got no node.
 
         known: the result for its signature, which gets its text when it is needed; of_gang: whether it is that of its
-        whole gang.
+        whole gang; result_key: where the cycle keeps the result.
         """
         if isinstance(known, NoAssignment) and known.awaits_node:
             self._pending.ungate(gated.key, gated.raw, partial(self._ungater.until_a_node_is_added, gated))
@@ -66,15 +74,26 @@ class FailureHandler:
             ungate = partial(self._ungater.after_waiting, gated, self._ungate_after)
             self._pending.ungate(gated.key, gated.raw, ungate)
             return
+        known = self.preempting(gated.key) or known
         kind = known.kind if isinstance(known, NoAssignment) else frozenset(known.excluded)
         if not self._status_reporter.news(gated.raw, kind):
             return
         if isinstance(known, Decision):
             known = why_unassigned(known, gated, self._rules, len(cycle.reserved_nodes))
-            cycle.unassigned[gated.request_signature] = known
+            if result_key is not None:
+                cycle.unassigned[result_key] = known
         group = gated.taken.get(POD_GROUP_NAME)
         event = not (of_gang and gated.reports_on_owner)
         self._status_reporter.waits(gated.raw, known, group, takes_policy=gated.takes_policy, event=event)
+
+    def preempting(self, key: str) -> NoAssignment | None:
+        """What the pod waits for while a place is held for it; None if none is."""
+        hold = self.preemptors.holds.of_member(key)
+        if hold is None:
+            return None
+        return NoAssignment(
+            frozenset({WaitReason.PREEMPTING, hold.phase, len(hold.victims)}), waits(hold.text), WaitReason.PREEMPTING
+        )
 
     def unreadable(self, key: str, raw: Mapping[str, Any], why: str) -> None:
         """Handle a pod that cannot be parsed."""

@@ -6,7 +6,7 @@
    name a PodGroup that does not exist, a new gang waits a moment for it.
 3. The others are placed and assumed together (see `gated_gang`).
 4. They fit: write their assignments in the background.
-   Else: all report why. If the gang has waited long, a domain is reserved for it.
+   Else: all report why. If the gang has waited long, a domain is reserved for it. If it lacks room, it may preempt.
 """
 
 from collections.abc import Container
@@ -21,6 +21,8 @@ from webhook.controllers.placement.fair_order import FailedAttempts
 from webhook.controllers.placement.gang_agreement import agree
 from webhook.controllers.placement.gated_gang import GangAssigner, GatedGang
 from webhook.controllers.placement.pending_pods import PendingPods
+from webhook.controllers.placement.wait_reason import WaitReason
+from webhook.controllers.preemption.preemptor import Preemptor, name_of
 from webhook.model.membership import AssignedMember, controllers_group, wishes_of
 from webhook.model.names import KAI_SUBGROUP, POD_GROUP_NAME
 from webhook.signal import Signal
@@ -46,6 +48,7 @@ class GangAttempts:
         self._failures = failures
         self._examined = examined
         self._metrics = metrics
+        self._preemptors = failures.preemptors
 
     def keep(self, groups: Container[str]) -> None:
         """Forget all gangs but these, which still wait."""
@@ -87,20 +90,29 @@ class GangAttempts:
             return 0
         if self._may_get_a_pod_group(together):
             return 0
+        reserved = cycle.reserved_nodes
         found = await self._assigner.assign(
             together,
             agreed.minimum,
             agreed.assigned_members,
-            cycle.reserved_nodes,
+            reserved | self._preemptors.closed_to(gang),
             cycle.work.pause,
             may_reserve=cycle.may_reserve(gang),
         )
         self._failures.no_error(gang)
         self._metrics.decided("gang", cycle.work.seconds() - began)
-        self._examined.emit(together, found.text if isinstance(found, NoAssignment) else "")
         if isinstance(found, NoAssignment):
+            preempting = self._failures.preempting(together.members[0].key)
+            self._examined.emit(together, (preempting or found).text)
             self._unassigned(together, found, cycle)
+            if found.reason == WaitReason.GANG_DOES_NOT_FIT:
+                preemptor = Preemptor(together, agreed.minimum, agreed.assigned_members, reserved)
+                self._preemptors.unfit(preemptor)
+            else:
+                self._preemptors.forget(name_of(gang))
             return 0
+        self._examined.emit(together, "")
+        self._preemptors.forget(name_of(gang))
         for one, assignment, assumed_pod in found:
             self._pending.assign(one, assignment, assumed_pod)
         return len(found)

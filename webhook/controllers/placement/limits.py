@@ -15,3 +15,5 @@ class Limits:
     """Seconds after which a pod is ungated without an assignment; 0: never."""
     reserve_after: float = 0.0
     """Seconds after which a domain is reserved for a waiting gang; 0: never."""
+    preempts: bool = False
+    """Whether pods of lower priority may be ended for those that wait."""

@@ -46,7 +46,7 @@ class PendingPods:
         self._writer = writer
         self._writes = writes
         self._status_reporter = status_reporter
-        self._delays = delays
+        self.delays = delays
         self._changed = changed
         self._assigning = WritesInFlight(concurrency, self._written, self._write_failed)
         self._ungating = WritesInFlight(max(1, concurrency // 4), self._written, self._write_failed)
@@ -62,7 +62,7 @@ class PendingPods:
         return (
             key in self._assigning
             or key in self._ungating
-            or self._delays.is_put_off(uid)
+            or self.delays.is_put_off(uid)
             or self._cache.assumed_node(key) is not None
         )
 
@@ -85,7 +85,7 @@ class PendingPods:
     def ungate(self, key: str, raw: Mapping[str, Any], write: Callable[[], Awaitable[bool]]) -> None:
         """Ungate the pod without an assignment, in the background."""
         uid = raw["metadata"].get("uid", "")
-        if not (self._ungating.full or key in self._ungating or key in self._assigning or self._delays.is_put_off(uid)):
+        if not (self._ungating.full or key in self._ungating or key in self._assigning or self.delays.is_put_off(uid)):
             self._ungating.start(key, uid, write)
 
     async def settle(self) -> None:
@@ -108,14 +108,14 @@ class PendingPods:
     def _written(self, uid: str, done: bool) -> None:
         """A write in flight ended; done: whether the pod needs no retry."""
         if done:
-            self._delays.succeeded(uid)
+            self.delays.succeeded(uid)
         else:
-            self._delays.failed(uid)
+            self.delays.failed(uid)
         self._changed()
 
     def _write_failed(self, key: str, uid: str, fault: str) -> None:
         """A write failed with an internal error."""
-        self._delays.failed(uid)
+        self.delays.failed(uid)
         self._changed()
         raw = self._cache.gated_pods().get(key)
         if raw is not None and raw["metadata"].get("uid", "") == uid:

@@ -3,10 +3,13 @@
 1. Skip the pod if it is pending (see `pending_pods`).
 2. If its signature failed in this cycle, or in an earlier one and nothing has changed since, the result is the same.
 3. Decide with the current state of the cluster, with assumed pods and reserved nodes subtracted (see `assignment`).
+   Nodes that are held for preemptors of the same or a higher priority are closed (see `controllers.preemption`).
 4. It fits: assume it at once, so that the next decision sees it, and write its assignment.
-   Else: no other pod of its signature is tried in this cycle, because free resources never grow within one.
+   Else: no other pod of its signature is tried in this cycle, because free resources never grow within one. It may
+   preempt.
 """
 
+from collections.abc import Hashable
 from time import monotonic
 
 from webhook.cache.cluster_cache import ClusterCache
@@ -18,7 +21,10 @@ from webhook.controllers.placement.fair_order import FailedAttempts, name_of
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.placement.pending_pods import PendingPods
 from webhook.controllers.placement.wait_reason import WaitReason
+from webhook.controllers.preemption.preemptor import Preemptor
+from webhook.controllers.preemption.preemptor import name_of as preemptor_name
 from webhook.controllers.status_reporter import StatusReporter
+from webhook.engine.decide import Decision
 from webhook.model.rules import Rules
 
 
@@ -43,11 +49,12 @@ class PodAttempts:
         self._status_reporter = status_reporter
         self._metrics = status_reporter.metrics
         self._rules = rules
+        self._preemptors = failures.preemptors
 
     def needs_decision(self, gated: GatedPod, cycle: Cycle) -> bool:
         """Whether an attempt would cost a decision: its result is not known yet."""
         return not (
-            name_of(gated) in cycle.unassigned
+            self._result_key(gated, name_of(gated)) in cycle.unassigned
             or self._known_to_fail(gated, cycle) is not None
             or self._pending.has(gated.key, gated.pod.uid)
         )
@@ -56,11 +63,13 @@ class PodAttempts:
         """Assign the pod; returns 1 if it was assigned."""
         if self._pending.has(gated.key, gated.pod.uid):
             return 0
-        known = cycle.unassigned.get(gated.request_signature)
+        key = self._result_key(gated, gated.request_signature)
+        known = cycle.unassigned.get(key)
         if known is None:
             known = self._known_to_fail(gated, cycle)
         if known is not None:
-            self._failures.unassigned(gated, known, cycle)
+            self._failures.unassigned(gated, known, cycle, result_key=key)
+            self._note(gated, known, cycle)
             return 0
         if self._cache.gated_pods().get(gated.key) is not gated.raw:
             return 0  # its change triggers another cycle
@@ -71,14 +80,19 @@ class PodAttempts:
         snapshot = self._cache.snapshot().nodes
         # Not the basis at the cycle's start: reservations of this cycle may end before the next one, which would then
         # see the same version.
-        basis = snapshot.version, cycle.reserved_nodes
-        found = find_assignment(without(snapshot, cycle.reserved_nodes), gated, self._rules, self._cache.assigned)
+        closed = self._closed_to(gated)
+        basis = (snapshot.version, cycle.reserved_nodes), closed
+        open_nodes = without(snapshot, cycle.reserved_nodes | closed)
+        found = find_assignment(open_nodes, gated, self._rules, self._cache.assigned)
         self._metrics.decided("pod", monotonic() - began)
         if isinstance(found, Assignment):
+            self._preemptors.forget(preemptor_name(gated))
             self._pending.assign(gated, found, self._writer.assume(gated, found))
             return 1
-        cycle.unassigned[gated.request_signature] = found
-        self._failures.unassigned(gated, found, cycle)
+        key = self._result_key(gated, gated.request_signature)
+        cycle.unassigned[key] = found
+        self._failures.unassigned(gated, found, cycle, result_key=key)
+        self._note(gated, found, cycle)
         if isinstance(found, NoAssignment) and found.awaits_node:
             return 0  # if it cannot be ungated now, the next cycle checks it again
         kind = found.kind if isinstance(found, NoAssignment) else frozenset(found.excluded)
@@ -88,10 +102,27 @@ class PodAttempts:
     def _known_to_fail(self, gated: GatedPod, cycle: Cycle) -> NoAssignment | None:
         """The pod's signature failed, nothing has changed since, and the reason was reported of this pod; else None."""
         failed = self._failed.of(gated)
-        if failed is None or failed.basis != cycle.basis_of(gated):
+        if failed is None or failed.basis != (cycle.basis_of(gated), self._closed_to(gated)):
             return None
+        held = self._failures.preempting(gated.key)
         return (
             None
-            if self._status_reporter.news(gated.raw, failed.kind)
+            if self._status_reporter.news(gated.raw, failed.kind if held is None else held.kind)
             else NoAssignment(failed.kind, "", WaitReason.PENDING)
         )
+
+    def _note(self, gated: GatedPod, found: Decision | NoAssignment, cycle: Cycle) -> None:
+        """Let the pod preempt if it lacks room."""
+        if isinstance(found, Decision) or found.of_one:
+            self._preemptors.unfit(Preemptor(gated, reserved=cycle.reserved_nodes))
+        elif found.reason != WaitReason.PENDING:
+            self._preemptors.forget(preemptor_name(gated))
+
+    def _closed_to(self, gated: GatedPod) -> frozenset[str]:
+        """The nodes that are held for others."""
+        return self._preemptors.closed_to(gated)
+
+    def _result_key(self, gated: GatedPod, signature: Hashable) -> Hashable:
+        """Equal for pods with the same result in one cycle."""
+        closed = self._closed_to(gated)
+        return (signature, closed) if closed else signature

@@ -26,6 +26,8 @@ class WaitReason(StrEnum):
     """No kubelet would align it, and that is denied."""
     WRITE_REJECTED = "WriteRejected"
     """It fits, but the API server rejects its assignment."""
+    PREEMPTING = "Preempting"
+    """Pods of lower priority are being ended for it, or their place is held for it."""
     INTERNAL_ERROR = "InternalError"
     """A bug of the service."""
     GANG_INCOMPLETE = "GangIncomplete"

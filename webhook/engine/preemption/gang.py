@@ -17,7 +17,7 @@ step 4 are bounded, and what is not tried ends. The result is not always the che
 combinations of nodes.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from webhook.engine.arrays import Bools
@@ -27,7 +27,8 @@ from webhook.engine.gang.gang_spec import Gang
 from webhook.engine.gang.result import GangAssignment
 from webhook.engine.preemption.candidates import Candidate, Candidates, Cost
 from webhook.engine.preemption.freed_cluster import FreedCluster
-from webhook.engine.preemption.victims import NoVictims, Victims
+from webhook.engine.preemption.steps import Steps, result_of
+from webhook.engine.preemption.victims import NoVictims, Places, Victims, nodes_of_places
 from webhook.engine.request import named_resources
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
@@ -40,6 +41,8 @@ MOST_DOMAINS: Final = 8
 # A gang on 64 nodes takes about 2 * 64 trials if all pods of half of the nodes end; each is an assignment of the gang.
 MOST_TRIALS: Final = 128
 
+_Found = tuple[Cost, Places]
+
 
 def victims_for_gang(
     snapshot: Snapshot,
@@ -51,7 +54,20 @@ def victims_for_gang(
     within: Domain | None = None,
 ) -> Victims | NoVictims:
     """The victims. The gang does not fit now. within: the domain in which it has begun."""
-    return _Search(snapshot, gang, assign, tree, candidates, holdings_on, within).run()
+    return result_of(gang_victims(snapshot, gang, assign, tree, candidates, holdings_on, within))
+
+
+def gang_victims(
+    snapshot: Snapshot,
+    gang: Gang,
+    assign: Assign,
+    tree: TopologyTree,
+    candidates: Candidates,
+    holdings_on: HoldingsOn,
+    within: Domain | None = None,
+) -> Steps[Victims | NoVictims]:
+    """The same in steps. A step is at most one assignment of the gang."""
+    return (yield from _Search(snapshot, gang, assign, tree, candidates, holdings_on, within).run())
 
 
 class _Search:
@@ -75,69 +91,73 @@ class _Search:
         self._all = candidates
         self._trials = 0
 
-    def run(self) -> Victims | NoVictims:
+    def run(self) -> Steps[Victims | NoVictims]:
         """Steps 1 to 5."""
         soon = self._assign(self._without(frozenset()))
+        yield
         if soon.assigned:
-            return Victims(_nodes(soon), ())
+            return Victims.among(_places(soon))
         pools = [self._all.sparing(), self._all]
-        best: tuple[Cost, tuple[str, ...]] | None = None
+        best: _Found | None = None
         for pool in pools if pools[0] is not pools[1] else pools[:1]:
-            threshold = self._threshold(pool)
+            threshold = yield from self._threshold(pool)
             if threshold is not None:
-                found = list(self._in_domains(pool.up_to(threshold)))
+                found = yield from self._in_domains(pool.up_to(threshold))
                 best = min([*found, *([] if best is None else [best])], default=None)
             if best is not None and best[0].violations == 0:
                 break
-        return NoVictims(False) if best is None else Victims.of(self._all, *best)
+        return NoVictims(False) if best is None else Victims.of(self._all, best[0], nodes_of_places(best[1]), best[1])
 
-    def _threshold(self, pool: Candidates) -> int | None:
+    def _threshold(self, pool: Candidates) -> Steps[int | None]:
         """Step 2."""
         steps = sorted({pod.priority for pod in pool.pods.values()})
-        if not steps or not self._fits(pool.most(pool.pods)):
+        if not steps or not (yield from self._fits(pool.most(pool.pods))):
             return None
         low, high = 0, len(steps) - 1
         while low < high:
             middle = (low + high) // 2
             fewer = pool.up_to(steps[middle])
-            if self._fits(fewer.most(fewer.pods)):
+            if (yield from self._fits(fewer.most(fewer.pods))):
                 high = middle
             else:
                 low = middle + 1
         return steps[high]
 
-    def _in_domains(self, pool: Candidates) -> Iterator[tuple[Cost, tuple[str, ...]]]:
+    def _in_domains(self, pool: Candidates) -> Steps[list[_Found]]:
         """Steps 3 and 4."""
         everything = pool.most(pool.pods)
         level = self._gang.constraint.bound
         if level == ROOT:
-            yield from self._in_domain(pool, everything, None)
-            return
+            return (yield from self._in_domain(pool, everything, None))
         now = self._without(frozenset())
         able = able_domains(self._without(everything), now, self._tree, self._gang)
         if self._within is not None:
             able = [self._tree.ancestor(self._within, level).number]
+        yield
+        found: list[_Found] = []
         for number in able[:MOST_DOMAINS]:
-            yield from self._in_domain(pool, everything, ~nodes_of(self._tree, Domain(level, number)))
+            found += yield from self._in_domain(pool, everything, ~nodes_of(self._tree, Domain(level, number)))
+        return found
 
-    def _in_domain(
-        self, pool: Candidates, everything: frozenset[str], closed: Bools | None
-    ) -> Iterator[tuple[Cost, tuple[str, ...]]]:
+    def _in_domain(self, pool: Candidates, everything: frozenset[str], closed: Bools | None) -> Steps[list[_Found]]:
         names = self._names(closed)
         inside = pool.whole(key for key in everything if pool.pods[key].node in names)
-        if not inside or not self._fits(inside, closed):
-            return
-        few = self._cheapest_nodes(pool, inside, closed)
-        starts = [self._reprieve(pool, few, self._by_node(pool, few), closed)]
+        if not inside or not (yield from self._fits(inside, closed)):
+            return []
+        few = yield from self._cheapest_nodes(pool, inside, closed)
+        starts = [(yield from self._reprieve(pool, few, self._by_node(pool, few), closed))]
         if len(inside) <= MOST_TRIALS:
             starts.append(inside)
+        found: list[_Found] = []
         for start in starts:
-            gone = self._reprieve(pool, start, self._one_by_one(start), closed)
+            gone = yield from self._reprieve(pool, start, self._one_by_one(start), closed)
             final = self._assign(self._view(gone, closed))
+            yield
             if final.assigned:
-                yield self._all.cost(gone, ""), _nodes(final)
+                found.append((self._all.cost(gone, ""), _places(final)))
+        return found
 
-    def _cheapest_nodes(self, pool: Candidates, inside: frozenset[str], closed: Bools | None) -> frozenset[str]:
+    def _cheapest_nodes(self, pool: Candidates, inside: frozenset[str], closed: Bools | None) -> Steps[frozenset[str]]:
         """The candidates of the fewest nodes, the cheapest first, without which the gang fits."""
         parts = self._by_node(pool, inside)[::-1]
         low, high = 1, len(parts)
@@ -145,7 +165,7 @@ class _Search:
         while low < high:
             middle = (low + high) // 2
             fewer = pool.whole(frozenset().union(*parts[:middle]))
-            if fewer is not None and self._fits(fewer, closed):
+            if fewer is not None and (yield from self._fits(fewer, closed)):
                 high, found = middle, fewer
             else:
                 low = middle + 1
@@ -181,7 +201,7 @@ class _Search:
 
     def _reprieve(
         self, pool: Candidates, gone: frozenset[str], parts: Sequence[frozenset[str]], closed: Bools | None
-    ) -> frozenset[str]:
+    ) -> Steps[frozenset[str]]:
         """Step 4: what still ends if as many of these parts as possible stay."""
         stack = [parts]
         budget = self._trials + MOST_TRIALS
@@ -189,16 +209,18 @@ class _Search:
             some = stack.pop()
             stay = frozenset().union(*some)
             fewer = pool.whole(gone - stay)
-            if fewer is not None and not fewer >= gone and self._fits(fewer, closed):
+            if fewer is not None and not fewer >= gone and (yield from self._fits(fewer, closed)):
                 gone = fewer
             elif len(some) > 1:
                 half = len(some) // 2
                 stack += [some[half:], some[:half]]
         return gone
 
-    def _fits(self, gone: frozenset[str], closed: Bools | None = None) -> bool:
+    def _fits(self, gone: frozenset[str], closed: Bools | None = None) -> Steps[bool]:
         self._trials += 1
-        return self._assign(self._view(gone, closed)).assigned
+        fits = self._assign(self._view(gone, closed)).assigned
+        yield
+        return fits
 
     def _view(self, gone: frozenset[str], closed: Bools | None) -> Snapshot:
         view = self._without(gone)
@@ -212,7 +234,6 @@ class _Search:
         return self._freed.without(nodes)
 
 
-def _nodes(placement: GangAssignment) -> tuple[str, ...]:
-    """The nodes of an assignment, by name."""
-    names = placement.snapshot.node_arrays.names
-    return tuple(sorted({names[n] for each in placement.assignments for n in each.nodes.tolist()}))
+def _places(placement: GangAssignment) -> Places:
+    """Each member's node, by name."""
+    return tuple(sorted((pod.name, pod.node) for pod in placement.pods()))

@@ -20,7 +20,8 @@ Source: kubernetes pkg/scheduler/framework/plugins/defaultpreemption (SelectVict
 pkg/scheduler/framework/preemption (pickOneNodeForPreemption).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
+from itertools import islice
 from typing import Final
 
 from webhook.engine.freeing.smallest_set import LARGEST_EXACT, HoldingsOn, fits_without_pods
@@ -28,6 +29,7 @@ from webhook.engine.freeing.trials import Trials
 from webhook.engine.preemption.candidates import Candidates, Cost
 from webhook.engine.preemption.node_bounds import NodeBound, node_bound
 from webhook.engine.preemption.spot import Spot, fit
+from webhook.engine.preemption.steps import Steps, result_of
 from webhook.engine.preemption.victims import NoVictims, Victims
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.intent import NUMAIntent
@@ -40,6 +42,8 @@ from webhook.model.resources import PODS
 MOST_NODES: Final = 512
 # Enough for the engine to judge many at once, few enough to stop early.
 _BATCH: Final = 64
+# A step of about 5 ms.
+_SETS_AT_ONCE: Final = 1_024
 # As for the smallest set: a second of work.
 MOST_TRIALS: Final = 20_000
 
@@ -48,16 +52,31 @@ def victims_for_pod(
     snapshot: Snapshot, pod: Pod, intent: NUMAIntent, options: Options, candidates: Candidates, holdings_on: HoldingsOn
 ) -> Victims | NoVictims:
     """The victims. The pod does not fit now."""
-    able = fits_without_pods(snapshot, pod, intent, options).nonzero()[0].tolist()
-    search = _Search(Trials(snapshot, pod, intent, options), pod, candidates, holdings_on)
+    return result_of(pod_victims(snapshot, pod, intent, options, candidates, holdings_on))
+
+
+def pod_victims(
+    snapshot: Snapshot,
+    pod: Pod,
+    intent: NUMAIntent,
+    options: Options,
+    candidates: Candidates,
+    holdings_on: HoldingsOn,
+    closed: Collection[str] = (),
+) -> Steps[Victims | NoVictims]:
+    """The same in steps. closed: nodes on which it must not count. A step is the trials of one batch of nodes."""
     names = snapshot.node_arrays.names
+    able = fits_without_pods(snapshot, pod, intent, options).nonzero()[0].tolist()
+    able = [n for n in able if names[n] not in closed]
+    search = _Search(Trials(snapshot, pod, intent, options), pod, candidates, holdings_on)
+    yield
     if (node := search.fits_soon([(n, names[n]) for n in able if names[n] in candidates.ending])) is not None:
         return Victims((node,), ())
     best: Cost | None = None
     certain = True
     for pool, by_priority in ((candidates.sparing(), True), (candidates, False)):
-        bounds = search.bounds(able, names, pool)
-        best = search.cheapest(bounds, pool, best, by_priority=by_priority)
+        bounds = yield from search.bounds(able, names, pool)
+        best = yield from search.cheapest(bounds, pool, best, by_priority=by_priority)
         certain = len(bounds) <= MOST_NODES
         if (best is not None and best.violations == 0) or not candidates.allowed:
             break
@@ -81,10 +100,12 @@ class _Search:
         found = fit(self._trials, [(spot, frozenset()) for spot in spots])
         return min((spot.name for spot, fits in zip(spots, found, strict=True) if fits), default=None)
 
-    def bounds(self, able: Sequence[int], names: Sequence[str], pool: Candidates) -> list[NodeBound]:
+    def bounds(self, able: Sequence[int], names: Sequence[str], pool: Candidates) -> Steps[list[NodeBound]]:
         """Step 2: the nodes with enough candidates, the most promising first."""
         found = []
-        for n in able:
+        for turn, n in enumerate(able, 1):
+            if turn % _BATCH == 0:
+                yield
             ending = self._all.ending.get(names[n], {}).values()
             missing = {
                 name: self._wanted[name] - free - sum(requests.get(name, 0) for requests in ending)
@@ -98,7 +119,7 @@ class _Search:
 
     def cheapest(
         self, bounds: Sequence[NodeBound], pool: Candidates, best: Cost | None, *, by_priority: bool
-    ) -> Cost | None:
+    ) -> Steps[Cost | None]:
         """Steps 3 to 6, batch by batch. by_priority: whether the lowest highest priority comes first."""
         for first in range(0, min(len(bounds), MOST_NODES), _BATCH):
             batch = bounds[first : min(first + _BATCH, MOST_NODES)]
@@ -106,20 +127,21 @@ class _Search:
                 break
             spots = [self._spot(bound.n, bound.name) for bound in batch]
             if by_priority:
-                best = self._cheapest_by_priority(spots, pool, best)
+                best = yield from self._cheapest_by_priority(spots, pool, best)
             else:
-                best = self._among(self._fitting(spots, pool), pool, best)
+                best = yield from self._among(self._fitting(spots, pool), pool, best)
         return best
 
-    def _cheapest_by_priority(self, spots: Sequence[Spot], pool: Candidates, best: Cost | None) -> Cost | None:
+    def _cheapest_by_priority(self, spots: Sequence[Spot], pool: Candidates, best: Cost | None) -> Steps[Cost | None]:
         steps = pool.priorities
         at = self._thresholds(spots, pool)
+        yield
         while at:
             step = min(at.values())
             if best is not None and best[:2] < (0, steps[step]):
                 break
             here = [spot for spot in spots if at.get(spot.n) == step]
-            best = self._among(here, self._up_to(pool, steps[step]), best)
+            best = yield from self._among(here, self._up_to(pool, steps[step]), best)
             # If budgets or gangs rule out all sets that were found there, the next priority is tried.
             at = {n: other for n, other in at.items() if other > step} | {
                 spot.n: step + 1 for spot in here if step + 1 < len(steps)
@@ -153,10 +175,10 @@ class _Search:
         """The candidates of the node that may end by themselves: no fewer than may end together."""
         return frozenset(key for key in spot.keys if key in pool.pods and pool.whole((key,)) is not None)
 
-    def _among(self, spots: Sequence[Spot], pool: Candidates, best: Cost | None) -> Cost | None:
+    def _among(self, spots: Sequence[Spot], pool: Candidates, best: Cost | None) -> Steps[Cost | None]:
         """Steps 4 and 5."""
         costs = [] if best is None else [best]
-        costs += self._greedily(spots, pool)
+        costs += yield from self._greedily(spots, pool)
         best = min(costs, default=None)
         for size in range(1, LARGEST_EXACT + 1):
             if best is not None and best.violations == 0 and size > best.pods:
@@ -166,22 +188,22 @@ class _Search:
             if self._tried + count > MOST_TRIALS:
                 break
             self._tried += count
-            sets = [
+            sets = (
                 (spot, whole)
                 for spot in spots
                 for chosen in spot.sets(pool, keys[spot.n], size)
                 if (whole := pool.whole(chosen)) is not None
-            ]
-            found = [self._all.cost(whole, spot.name) for (spot, whole), fits in self._judged(sets) if fits]
-            best = min([*found, *([] if best is None else [best])], default=None)
+            )
+            while some := list(islice(sets, _SETS_AT_ONCE)):
+                fits = fit(self._trials, some)
+                found = [
+                    self._all.cost(whole, spot.name) for (spot, whole), fit_ in zip(some, fits, strict=True) if fit_
+                ]
+                best = min([*found, *([] if best is None else [best])], default=None)
+                yield
         return best
 
-    def _judged(
-        self, sets: Sequence[tuple[Spot, frozenset[str]]]
-    ) -> Iterator[tuple[tuple[Spot, frozenset[str]], bool]]:
-        return zip(sets, fit(self._trials, sets), strict=True)
-
-    def _greedily(self, spots: Sequence[Spot], pool: Candidates) -> list[Cost]:
+    def _greedily(self, spots: Sequence[Spot], pool: Candidates) -> Steps[list[Cost]]:
         """Step 4, on all nodes side by side."""
         starts = [(spot, pool.most(key for key in spot.keys if key in pool.pods)) for spot in spots]
         starts = [start for start, fits in zip(starts, fit(self._trials, starts), strict=True) if fits]
@@ -197,6 +219,7 @@ class _Search:
             for (at, keys), fits in zip(tries, fit(self._trials, sets), strict=True):
                 if fits:
                     gone[at] = keys
+            yield
         wholes = [pool.whole(keys) for keys in gone]
         return [self._all.cost(keys, spot.name) for spot, keys in zip(spots, wholes, strict=True) if keys]
 

@@ -1,0 +1,208 @@
+"""Preempts pods for those that wait behind the gate: works while we lead.
+
+Twice a second:
+1. Holds whose phase or time is over are taken care of (see `holds`). The nominations of those that ended in vain are
+   removed.
+2. Whose turn it is (see `waiting_preemptors`) searches for victims (see `search`). A search works for a short time,
+   then rests for four times as long: reviews need the event loop.
+3. The place of a choice is held at once. A task of its own ends the victims (see `wave`), so that a call that hangs
+   delays no other preemptor. No result of this is awaited by the placement of pods.
+
+An exception affects only its own preemptor, which is tried again later.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
+from time import monotonic
+from typing import Any, Final, NoReturn
+
+import structlog
+
+from webhook.cache.cluster_cache import ClusterCache
+from webhook.controllers.metric_recorder import ControllerMetrics, Preemption
+from webhook.controllers.placement.work_clock import WorkClock
+from webhook.controllers.preemption.holds import Hold, Phase
+from webhook.controllers.preemption.preemptor import Preemptor
+from webhook.controllers.preemption.search import Found, PreemptionSearch
+from webhook.controllers.preemption.waiting_preemptors import WaitingPreemptors
+from webhook.controllers.preemption.wave import Wave, WaveOutcome, Waves
+from webhook.engine.preemption.steps import Steps
+from webhook.engine.preemption.victims import Victims
+from webhook.internal_errors import Where, contained
+from webhook.model.rules import Rules
+
+log = structlog.get_logger(__name__)
+
+_PERIOD_SECONDS: Final = 0.5
+# A part of the placement controller's cycle, and its rest (see `fair_order`, `controller`).
+_PART_SECONDS: Final = 0.015
+_REST_PER_WORK: Final = 4.0
+# Searches between two checks of the holds.
+_PER_ROUND: Final = 64
+
+
+class PreemptionController:
+    """The leader's preemption. settle: seconds after which every exporter shows what ended pods have left."""
+
+    def __init__(
+        self,
+        cache: ClusterCache,
+        preemptors: WaitingPreemptors,
+        waves: Waves,
+        metrics: ControllerMetrics,
+        rules: Rules,
+        is_leader: Callable[[], bool],
+        settle: float,
+    ) -> None:
+        self._cache = cache
+        self._preemptors = preemptors
+        self._holds = preemptors.holds
+        self._metrics = metrics
+        self._is_leader = is_leader
+        self._settle = settle
+        self._search = PreemptionSearch(cache, rules)
+        self._waves = waves
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> NoReturn:
+        """Preempt until cancelled."""
+        try:
+            while True:
+                await asyncio.sleep(_PERIOD_SECONDS)
+                if self._is_leader():
+                    self.check_holds(monotonic())
+                    await self.choose()
+        except asyncio.CancelledError:
+            for task in self._tasks:
+                task.cancel()
+            raise
+
+    def check_holds(self, now: float) -> None:
+        """Phase 1; now: seconds of `time.monotonic`."""
+        gated, bound = self._cache.gated_pods(), self._cache.bound_pods.by_key()
+        for hold in self._holds:
+            with contained(Where.POD, preemptor=hold.name):
+                if any(_uid(gated.get(key)) != uid for key, uid in hold.members.items()):
+                    self._holds.end(hold)  # placed, or gone
+                    continue
+                phase = hold.phase
+                hold.update(now, bound)
+                if hold.phase is not phase:
+                    self._holds.changed()
+                if hold.has_expired(now, self._cache.current_time(), self._settle, bound):
+                    log.warning("preemption.in_vain", preemptor=hold.name, phase=hold.phase, nodes=sorted(hold.nodes))
+                    self._metrics.preemption(Preemption.IN_VAIN)
+                    self._give_up(hold)
+
+    async def choose(self) -> None:
+        """Phases 2 and 3, for those whose turn it is."""
+        for _ in range(_PER_ROUND):
+            preemptor = self._preemptors.next()
+            if preemptor is None or not self._is_leader():
+                return
+            # Until there is a result: an exception must not bring it back at once.
+            self._preemptors.later(preemptor)
+            with contained(Where.POD, preemptor=preemptor.name):
+                await self._choose_for(preemptor)
+
+    async def settle(self) -> None:
+        """Wait for the waves in flight."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _choose_for(self, preemptor: Preemptor) -> None:
+        if self._is_being_placed(preemptor):
+            return
+        closed = self._preemptors.closed_for(preemptor)
+        found = await _paced(self._search.run(preemptor, closed))
+        victims = found.victims
+        if not isinstance(victims, Victims):
+            if victims is not None:
+                self._metrics.preemption(Preemption.NO_VICTIMS)
+            self._preemptors.hopeless(preemptor)
+            return
+        if not victims.pods:
+            self._metrics.preemption(Preemption.ENDING)
+            return
+        bound = self._cache.bound_pods.by_key()
+        uids = {key: bound[key].uid for key in victims.pods if key in bound}
+        current = self._preemptors.current(preemptor.name)
+        if current is None or len(uids) < len(victims.pods) or closed != self._preemptors.closed_for(current):
+            return
+        hold = _hold(current, victims, uids)
+        shared = frozenset(key for key in uids if len(found.candidates.pods[key].budgets) > 1)
+        wave = Wave(current, hold, victims.violating, shared)
+        if not self._still_holds(wave):
+            return
+        self._metrics.preemption(Preemption.VICTIMS)
+        for ended in self._holds.add(hold):
+            self._start(self._waves.forget(ended))
+        self._start(self._run(wave))
+
+    async def _run(self, wave: Wave) -> None:
+        hold, outcome = wave.hold, None
+        try:
+            outcome = await self._waves.send(wave, partial(self._still_holds, wave))
+        finally:
+            if outcome is WaveOutcome.SENT:
+                hold.enter(Phase.ENDING, monotonic())
+                self._holds.changed()
+            elif outcome is WaveOutcome.OUTDATED:
+                self._holds.end(hold)
+                await self._waves.forget(hold)
+            else:
+                self._metrics.preemption(Preemption.REFUSED)
+                self._give_up(hold)
+
+    def _still_holds(self, wave: Wave) -> bool:
+        """Whether the preemptor still waits and needs exactly these pods to end."""
+        current = self._preemptors.current(wave.preemptor.name)
+        if not self._is_leader() or current is None or self._is_being_placed(current):
+            return False
+        same = {one.key: one.pod.uid for one in current.members} == wave.hold.members
+        return same and self._search.still_holds(current, wave.hold.victims, self._preemptors.closed_for(current))
+
+    def _is_being_placed(self, preemptor: Preemptor) -> bool:
+        return any(self._cache.assumed_node(one.key) is not None for one in preemptor.members)
+
+    def _give_up(self, hold: Hold) -> None:
+        self._preemptors.in_vain(hold.name)
+        self._holds.end(hold)
+        self._start(self._waves.forget(hold))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        async def run() -> None:
+            with contained(Where.WRITE):
+                await work
+
+        task = asyncio.create_task(run(), name="preemption")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _hold(preemptor: Preemptor, victims: Victims, uids: dict[str, str]) -> Hold:
+    members = {one.key: one.pod.uid for one in preemptor.members}
+    by_name = {one.pod.name: one.key for one in preemptor.members}
+    places = {by_name[name]: node for name, node in victims.places if name in by_name}
+    if not victims.places:
+        places = dict.fromkeys(members, victims.nodes[0])
+    return Hold(preemptor.name, preemptor.priority, frozenset(victims.nodes), members, uids, places)
+
+
+async def _paced(steps: Steps[Found]) -> Found:
+    """The result, with rests in between."""
+    clock = WorkClock()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Found = end.value
+            return found
+        if (worked := clock.seconds()) >= _PART_SECONDS:
+            await asyncio.sleep(worked * _REST_PER_WORK)
+            clock = WorkClock()
+
+
+def _uid(raw: Any) -> str | None:
+    return None if raw is None else raw["metadata"].get("uid", "")

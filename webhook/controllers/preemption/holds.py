@@ -1,0 +1,168 @@
+"""Places that are being freed for preemptors, held until they have them.
+
+Life cycle of a hold:
+1. Chosen: the victims are known, and the preemptor's nodes are held. Evictions begin.
+2. Ending: the victims are being deleted. Each has until the end of its graceful period, and a margin.
+3. Freed: all victims are gone. The exporters show that later, so the hold lasts for as long as that may take.
+4. It ends: a member of the preemptor is placed or gone, its time is over, or a preemptor of higher priority needs one
+   of its nodes.
+
+While a node is held, no unit of lower or equal priority is placed there: the node as a whole is closed to it.
+A preemptor of higher priority does not see the hold.
+
+Pure: times are given, in seconds of one clock for ages, and in seconds since the epoch for pods' deletions.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from webhook.model.bound_pod import BoundPod
+from webhook.views.preemption_candidates import STUCK_SECONDS
+
+# Evictions are answered within seconds, and the watch shows them at once. Calls time out after 10 s.
+_EVICTION_SECONDS: Final = 30.0
+_NONE: Final[frozenset[str]] = frozenset()
+
+
+class Phase(StrEnum):
+    """The phase of a hold."""
+
+    CHOSEN = "Chosen"
+    ENDING = "Ending"
+    FREED = "Freed"
+
+
+@dataclass(slots=True)
+class Hold:
+    """The place of one preemptor."""
+
+    name: str
+    """The preemptor's."""
+    priority: int
+    nodes: frozenset[str]
+    members: Mapping[str, str]
+    """namespace/name -> uid of its waiting pods."""
+    victims: Mapping[str, str]
+    """namespace/name -> uid of the pods that end for it."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """namespace/name -> node of its members, where they are nominated."""
+    phase: Phase = Phase.CHOSEN
+    since: float = 0.0
+    """When the phase began."""
+
+    @property
+    def text(self) -> str:
+        """What the preemptor waits for."""
+        where = _nodes(self.nodes)
+        if self.phase is Phase.FREED:
+            return f"the room on {where} is held for it, until the node's NUMA nodes are reported as free"
+        count = len(self.victims)
+        pods = "1 pod" if count == 1 else f"{count} pods"
+        return f"waits for {pods} of lower priority on {where} to end"
+
+    def update(self, now: float, bound: Mapping[str, BoundPod]) -> None:
+        """Enter the next phase if that is due. bound: the bound pods by namespace/name."""
+        if self.phase is Phase.ENDING and not self._left(bound):
+            self.enter(Phase.FREED, now)
+
+    def enter(self, phase: Phase, now: float) -> None:
+        """Enter a phase."""
+        self.phase, self.since = phase, now
+
+    def has_expired(self, now: float, wall_clock: float, settle: float, bound: Mapping[str, BoundPod]) -> bool:
+        """Whether its time is over. settle: seconds after which every exporter shows the freed room."""
+        match self.phase:
+            case Phase.CHOSEN:
+                return False  # its task ends it
+            case Phase.FREED:
+                return now - self.since > settle
+            case _:
+                left = self._left(bound)
+                undeleted = any(not pod.deleting for pod in left)
+                hanging = any(pod.gone_by is not None and wall_clock > pod.gone_by + STUCK_SECONDS for pod in left)
+                return hanging or (undeleted and now - self.since > _EVICTION_SECONDS)
+
+    def _left(self, bound: Mapping[str, BoundPod]) -> list[BoundPod]:
+        return [pod for key, uid in self.victims.items() if (pod := bound.get(key)) is not None and pod.uid == uid]
+
+
+class Holds:
+    """The holds of the leader. changed: called after each change of what is held."""
+
+    def __init__(self) -> None:
+        self.changed: Callable[[], None] = _ignore
+        self._by_name: dict[str, Hold] = {}
+        self._by_member: dict[str, Hold] = {}
+        self._closed: dict[tuple[str, int], frozenset[str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def __iter__(self) -> Iterator[Hold]:
+        return iter(tuple(self._by_name.values()))
+
+    def get(self, name: str) -> Hold | None:
+        """The hold of a preemptor."""
+        return self._by_name.get(name)
+
+    def of_member(self, key: str) -> Hold | None:
+        """The hold of the preemptor of which the pod namespace/name is a member."""
+        return self._by_member.get(key)
+
+    def closed_to(self, name: str, priority: int) -> frozenset[str]:
+        """The nodes that are held for others of the same or a higher priority."""
+        if not self._by_name:
+            return _NONE
+        key = name if name in self._by_name else "", priority
+        if key not in self._closed:
+            others = (hold for hold in self._by_name.values() if hold.name != name and hold.priority >= priority)
+            self._closed[key] = frozenset().union(*(hold.nodes for hold in others))
+        return self._closed[key]
+
+    def add(self, hold: Hold) -> list[Hold]:
+        """Hold a place; returns the holds of lower priority that end because they need the same nodes."""
+        ended = [
+            other
+            for other in self
+            if other.name == hold.name or (other.priority < hold.priority and not other.nodes.isdisjoint(hold.nodes))
+        ]
+        for other in ended:
+            self._drop(other)
+        self._by_name[hold.name] = hold
+        self._by_member |= dict.fromkeys(hold.members, hold)
+        self._changed()
+        return [other for other in ended if other.name != hold.name]
+
+    def end(self, hold: Hold) -> None:
+        """Release the place."""
+        if self._by_name.get(hold.name) is hold:
+            self._drop(hold)
+            self._changed()
+
+    def clear(self) -> None:
+        """Release all places: another replica leads."""
+        self._by_name.clear()
+        self._by_member.clear()
+        self._closed.clear()
+
+    def _drop(self, hold: Hold) -> None:
+        del self._by_name[hold.name]
+        for key in hold.members:
+            if self._by_member.get(key) is hold:
+                del self._by_member[key]
+
+    def _changed(self) -> None:
+        self._closed.clear()
+        self.changed()
+
+
+def _nodes(names: frozenset[str]) -> str:
+    if len(names) == 1:
+        return f"node {next(iter(names))}"
+    return f"{len(names)} nodes ({', '.join(sorted(names)[:3])}{', ...' if len(names) > 3 else ''})"
+
+
+def _ignore() -> None:
+    """No leader listens yet."""
