@@ -80,6 +80,7 @@ def test_every_part_of_readiness_is_told(webhook: LocalWebhook) -> None:
         assert told["ready"]
         # KAI's PodGroups are watched as well where another test has installed their kind.
         assert {check["name"] for check in told["checks"]} - {"informer podgroups.scheduling.run.ai"} == {
+            "informer poddisruptionbudgets.policy",
             "informer podgroups.scheduling.k8s.io",
             "serving",
             "informer namespaces",
