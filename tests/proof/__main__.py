@@ -22,6 +22,7 @@ from tests.cluster.process import ProcessEndedError
 from tests.cluster.up import leave_on_signals, tell
 from tests.neighbours.exporters import EXPORTERS
 from tests.proof.beside import BESIDE_SCENARIOS
+from tests.proof.preempt import preempt
 from tests.proof.repair import repair
 from tests.proof.run import run
 from tests.proof.scenarios import SCENARIOS
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from tests.proof.scenario import Scenario
 
 LETTERS = dict(zip("abcdefg", [*SCENARIOS, "trace"], strict=True))
-WITHOUT_LETTER = {**BESIDE_SCENARIOS, "repair": repair}
+WITHOUT_LETTER = {**BESIDE_SCENARIOS, "preempt": preempt, "repair": repair}
 """Run only when they are named."""
 
 

@@ -27,6 +27,7 @@ from tests.proof.beside import tell_touched
 from tests.proof.hints import choices
 from tests.proof.measure import measure
 from tests.proof.observe import Observer
+from tests.proof.preempt import create_priorities, tell_preempted
 from tests.proof.workload import TOPOLOGY, Workload
 from webhook.model.names import PLACEMENT
 
@@ -88,6 +89,7 @@ def run(
         if webhook:
             stack.enter_context(local_webhook(plane, values=values)).wait_until_called()
         plane.create_namespace(NAMESPACE)
+        create_priorities(plane, scenario)
         if scenario.beside:
             stack.enter_context(running_beside(plane, scenario.beside, NAMESPACE, tell))
         observer = stack.enter_context(Observer.observing(plane.api, NAMESPACE))
@@ -103,6 +105,7 @@ def run(
             _tell_hints(hints, tell)
             _tell_waiting(histories, observer, tell)
             _tell_denied(plane, tell)
+        tell_preempted(scenario, observer, tell)
         if scenario.beside:
             tell_touched(scenario, observer, tell)
         for event in fleet.events("error"):

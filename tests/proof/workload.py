@@ -55,6 +55,8 @@ class Workload:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     """Further labels of the workload, not of its pods."""
+    priority: str = ""
+    """The PriorityClass of its pods; empty: none."""
     scheduler: str = ""
     """The scheduler of its pods, which have no annotations then; empty: the default one."""
 
@@ -75,6 +77,8 @@ class Workload:
             "nodeSelector": dict(self.node_selector),
             "containers": [self._container(number, amounts) for number, amounts in enumerate(self.containers)],
         }
+        if self.priority:
+            pod["priorityClassName"] = self.priority
         if self.scheduler:
             pod["schedulerName"] = self.scheduler
         template = {"metadata": {"labels": labels, "annotations": self._pod_annotations()}, "spec": pod}

@@ -170,7 +170,7 @@ def _preemption(view: PreemptionView) -> str:
         case Preempts.ENDING:
             return f"starts on {', '.join(view.nodes[:_VICTIMS])} when pods that are being deleted have ended"
         case Preempts.NEVER:
-            return f"does not happen: {view.why}"
+            return view.why
         case _:
             return ""
 

@@ -28,6 +28,7 @@ WEBHOOK = Path(__file__).parents[3] / "webhook"
 # Tasks that are not supervised, and what contains what they raise.
 CONTAINED_OTHERWISE = {
     "controllers/placement/writes_in_flight.py: self._run(key, uid, write)": "contains all that the write raises",
+    "controllers/preemption/controller.py: run()": "contains all that the work raises",
     "controllers/owner_chains.py: self._read_one(key)": "contains all that the read raises",
     "server/listener.py: self._establish(accepted, connection)": "closed by its done callback, whatever it raises",
     "kube/discovery.py: self.informer.run()": "its exception is that of DiscoveredInformer.run, which is supervised",
