@@ -1,7 +1,8 @@
 """Every node's answer to one pod: whether it fits and how well, or the one reason why it does not.
 
 1. The node as a whole: selectors, taints, readiness, resources (webhook.engine.filter.node_fit).
-2. The node's NUMA policy, and whether its NUMA nodes are known (webhook.engine.koordinator).
+2. The node's NUMA policy, and whether its NUMA nodes are known (webhook.engine.koordinator); what it requires of the
+   pod's CPUs (webhook.engine.cpu_cores).
 3. Its NUMA nodes: the kubelet's admission predicted, or the scheduler plugin's filter.
 4. Exclusivity. If we choose the NUMA nodes, others are tried first. An assignment that still intrudes is excluded
    (Required) or ranked last (Preferred).
@@ -22,6 +23,7 @@ import numpy as np
 
 from webhook.engine import kubelet, plugin
 from webhook.engine.arrays import Bools, Bytes, Nodes
+from webhook.engine.cpu_cores import core_reasons, core_rules
 from webhook.engine.filter.avoided_nodes import avoided_nodes
 from webhook.engine.filter.node_fit import node_fit
 from webhook.engine.filter.node_preference import PER_POINT, Preference
@@ -141,10 +143,15 @@ def decide(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, options: Options | 
     reasons = node_fit(snapshot, pod, request)
     if policies is not None:
         _then(reasons, policies)
+    if (cores := core_reasons(node_arrays, request)) is not None:
+        _then(reasons, cores)
     fits = reasons == FITS
     numa, intruding = on_numa_nodes(snapshot, request, options, fits)
     reasons |= numa.reason * fits
     numa_fits = numa.fits
+    if (rules := core_rules(node_arrays, request)) is not None:
+        _then(reasons, rules.too_few(snapshot).astype(np.uint8) * np.uint8(Reason.TOO_FEW_CORES))
+        numa_fits = reasons == FITS
     if request.exclusive is Exclusive.REQUIRED and intruding is not None:
         _then(reasons, intruding.astype(np.uint8) * np.uint8(Reason.NUMA_NODE_EXCLUSIVE))
         numa_fits = reasons == FITS

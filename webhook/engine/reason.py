@@ -35,12 +35,16 @@ class Reason(IntEnum):
     NO_TOPOLOGY = 8, "NoTopology", "no NUMA topology known"
     UNKNOWN_POLICY = 9, "UnknownPolicy", "unknown NUMA policy"
     POLICY_MISMATCH = 10, "PolicyMismatch", "NUMA policy mismatch"
-    NO_SINGLE_NUMA_NODE = 11, "NoSingleNUMANode", "no single NUMA node with enough free"
-    NOT_ALIGNED = 12, "NotAligned", "resources cannot be aligned"
-    ALLOCATION_FAILS = 13, "AllocationFails", "NUMA nodes cannot provide what the alignment needs"
-    TOO_MANY_NUMA_NODES = 14, "TooManyNUMANodes", "more NUMA nodes than the kubelet's topology manager takes"
-    NUMA_NODE_EXCLUSIVE = 15, "NUMANodeExclusive", "NUMA nodes held exclusively"
-    REJECTED_BEFORE = 16, "RejectedBefore", "avoided after a rejection"
+    AMPLIFIED_CPUS = 11, "AmplifiedCPUs", "CPUs amplified by Koordinator"
+    CPU_BIND_POLICY_MISMATCH = 12, "CPUBindPolicyMismatch", "CPU bind policy mismatch"
+    NOT_WHOLE_CORES = 13, "NotWholeCores", "CPUs are no multiple of the threads per core"
+    NO_SINGLE_NUMA_NODE = 14, "NoSingleNUMANode", "no single NUMA node with enough free"
+    NOT_ALIGNED = 15, "NotAligned", "resources cannot be aligned"
+    ALLOCATION_FAILS = 16, "AllocationFails", "NUMA nodes cannot provide what the alignment needs"
+    TOO_MANY_NUMA_NODES = 17, "TooManyNUMANodes", "more NUMA nodes than the kubelet's topology manager takes"
+    TOO_FEW_CORES = 18, "TooFewCores", "too few free cores"
+    NUMA_NODE_EXCLUSIVE = 19, "NUMANodeExclusive", "NUMA nodes held exclusively"
+    REJECTED_BEFORE = 20, "RejectedBefore", "avoided after a rejection"
 
 
 REASONS: Final = tuple(Reason)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from webhook.engine.arrays import UNLISTED
 from webhook.engine.snapshot.resource_index import ResourceIndex
+from webhook.model.cpu_bind import CPUBind, cpu_bind_of
 from webhook.model.intent import NUMAIntent
 from webhook.model.pod import ContainerKind, Pod, QoS
 from webhook.model.policy import Exclusive, NUMAPolicy
@@ -52,11 +53,14 @@ class PodRequest:
     policy: NUMAPolicy | None
     """The pod's own policy; None = no requirement, the node's applies."""
     exclusive: Exclusive | None
+    cpu_bind: CPUBind | None = None
+    """How its CPUs are bound to physical cores; None = they are not, or the pod is bound already."""
 
     @classmethod
     def of(cls, pod: Pod, intent: NUMAIntent, resources: ResourceIndex) -> "PodRequest":
         """The request of `pod` with the NUMA intent of its annotations, over the rows of `resources`."""
-        return cls._of(pod, pod.overhead, pod.pod_level is not None, intent.policy, intent.exclusive, resources)
+        bind = cpu_bind_of(intent.cpu_bind, pod.labels, pod.priority, pod.requests.get(CPU, 0))
+        return cls._of(pod, pod.overhead, pod.pod_level is not None, intent.policy, intent.exclusive, resources, bind)
 
     @classmethod
     def of_resident(cls, pod: ResidentPod, resources: ResourceIndex) -> "PodRequest":
@@ -72,6 +76,7 @@ class PodRequest:
         policy: NUMAPolicy | None,
         exclusive: Exclusive | None,
         resources: ResourceIndex,
+        cpu_bind: CPUBind | None = None,
     ) -> "PodRequest":
         lists = [container.requests for container in pod.containers]
         names = tuple(sorted(set(pod.requests).union(overhead, *lists)))
@@ -89,6 +94,7 @@ class PodRequest:
             qos=pod.qos,
             policy=policy or None,
             exclusive=exclusive,
+            cpu_bind=cpu_bind,
         )
 
     @property

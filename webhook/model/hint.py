@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+from webhook.model.cpu_topology import read_cpu_list
 from webhook.model.errors import UserError
 from webhook.model.names import NUMA_HINT, RESOURCE_STATUS
 from webhook.model.quoted import quoted
@@ -26,6 +27,7 @@ NUMANodeAmounts = tuple[tuple[int, Mapping[str, int]], ...]
 # The length of a hint with 64 NUMA nodes, each with 16 resources of 64 characters. We write no longer hints. Parsing a
 # longer one would block all other requests for milliseconds.
 _LONGEST: Final = 64 * 16 * 64
+_NO_CPUS: Final[frozenset[int]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,16 @@ def parse_resource_status(text: str) -> NUMANodeAmounts:
     """The NUMA nodes in the annotation `scheduling.koordinator.sh/resource-status`; raises UserError."""
     path = f"metadata.annotations[{RESOURCE_STATUS}]"
     return _numa_nodes(_object(text, path), path)
+
+
+def parse_cpuset(text: str) -> frozenset[int]:
+    """The CPUs that Koordinator's scheduler gave to a pod, by the same annotation; none if they are unreadable."""
+    if '"cpuset"' not in text:
+        return _NO_CPUS
+    try:
+        return read_cpu_list(_object(text, RESOURCE_STATUS).get("cpuset") or "") or _NO_CPUS
+    except UserError:
+        return _NO_CPUS
 
 
 def resource_status_to_json(numa_nodes: NUMANodeAmounts) -> str:

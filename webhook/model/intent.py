@@ -1,7 +1,7 @@
 """What a pod's annotations request of NUMA placement, in Koordinator's format.
 
 Two annotations can have the same two fields, `scheduling.koordinator.sh/numa-topology-spec` (as shipped) and
-`scheduling.koordinator.sh/resource-spec` (as proposed; it may also have CPU bind policies, which we ignore):
+`scheduling.koordinator.sh/resource-spec` (as proposed; it may also have CPU bind policies, see `cpu_bind`):
 
     {"numaTopologyPolicy": "SingleNUMANode", "singleNUMANodeExclusive": "Required"}
 
@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Self
 
+from webhook.model import cpu_bind
+from webhook.model.cpu_bind import NO_CPU_BIND, CPUBindPolicy, CPUBindSpec, CPUExclusivePolicy
 from webhook.model.errors import UserError, UserErrors
 from webhook.model.json_text import parse_object, shortened
 from webhook.model.names import NUMA_DEFAULTS, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
@@ -36,12 +38,11 @@ _ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     POLICY_FIELD: tuple(policy.koordinator for policy in NUMAPolicy if policy is not NUMAPolicy.NONE),
     EXCLUSIVE_FIELD: tuple(Exclusive),
 }
+_VALUES: Final[Mapping[str, tuple[str, ...]]] = {**_ALLOWED, **cpu_bind.ALLOWED}
 _EXAMPLE: Final = f'{{"{POLICY_FIELD}": "{NUMAPolicy.SINGLE_NUMA_NODE.koordinator}"}}'
 _KNOWN_FIELDS: Final[Mapping[str, frozenset[str]]] = {
     NUMA_TOPOLOGY_SPEC: frozenset(_ALLOWED),
-    RESOURCE_SPEC: frozenset(
-        {*_ALLOWED, "requiredCPUBindPolicy", "preferredCPUBindPolicy", "preferredCPUExclusivePolicy"}
-    ),
+    RESOURCE_SPEC: frozenset(_VALUES),
 }
 
 _MOST_WARNINGS: Final = 10
@@ -59,6 +60,8 @@ class NUMAIntent:
     """Whether an annotation of the pod mentions NUMA placement at all."""
     by_default: bool = False
     """Whether the policy is a default: neither the pod nor its owners set one."""
+    cpu_bind: CPUBindSpec = NO_CPU_BIND
+    """How its CPUs are to be bound to physical cores; it depends on the pod's labels whether that counts."""
 
 
 NO_INTENT: Final = NUMAIntent()
@@ -74,17 +77,20 @@ class NUMASpec:
     policy: NUMAPolicy | None = None
     """NONE: explicitly no requirement."""
     exclusive: Exclusive | None = None
+    cpu_bind: CPUBindSpec = NO_CPU_BIND
+    """It has no default."""
 
     def over(self, defaults: Self) -> "NUMASpec":
         """The same spec, with open fields filled in from the defaults."""
         policy = defaults.policy if self.policy is None else self.policy
-        return NUMASpec(policy, self.exclusive or defaults.exclusive)
+        return NUMASpec(policy, self.exclusive or defaults.exclusive, self.cpu_bind)
 
     def intent(self, defaults: "NUMASpec", *, managed: bool = False) -> NUMAIntent:
         """The intent of a pod with this spec and these defaults."""
         policy = self.over(defaults).policy or None
         by_default = (defaults.exclusive or Exclusive.REQUIRED) if policy else None
-        return NUMAIntent(policy, self.exclusive or by_default, managed, policy is not None and self.policy is None)
+        is_default = policy is not None and self.policy is None
+        return NUMAIntent(policy, self.exclusive or by_default, managed, is_default, self.cpu_bind)
 
     def to_json(self) -> str:
         """The annotation's value."""
@@ -174,16 +180,29 @@ def _read(annotations: Mapping[str, object], path: str) -> tuple[NUMASpec, bool,
         ]
         fields = _known_fields(annotation, fields, place, warnings)
         managed = managed or not _ALLOWED.keys().isdisjoint(fields)
-        values = {field: _value(field, fields.get(field), place, faults) for field in _ALLOWED}
+        known = _ALLOWED if annotation == NUMA_TOPOLOGY_SPEC else _VALUES
+        values = {field: _value(field, fields.get(field), place, faults) for field in known}
         stated[annotation] = {field: value for field, value in values.items() if value is not None}
     merged = {field: _agreed(field, stated, path, faults) for field in _ALLOWED}
     if faults:
         raise faults[0] if len(faults) == 1 else UserErrors(faults)
     policy, exclusive = merged[POLICY_FIELD], merged[EXCLUSIVE_FIELD]
     spec = NUMASpec(
-        None if policy is None else NUMAPolicy.from_koordinator(policy), Exclusive(exclusive) if exclusive else None
+        None if policy is None else NUMAPolicy.from_koordinator(policy),
+        Exclusive(exclusive) if exclusive else None,
+        _cpu_bind(stated.get(RESOURCE_SPEC, {})),
     )
     return spec, managed, tuple(warnings)
+
+
+def _cpu_bind(stated: Mapping[str, str]) -> CPUBindSpec:
+    required, preferred = (stated.get(field) for field in (cpu_bind.REQUIRED_FIELD, cpu_bind.PREFERRED_FIELD))
+    exclusive = stated.get(cpu_bind.EXCLUSIVE_CPU_FIELD)
+    return CPUBindSpec(
+        CPUBindPolicy(required) if required else None,
+        CPUBindPolicy(preferred) if preferred else None,
+        CPUExclusivePolicy(exclusive) if exclusive else None,
+    )
 
 
 def _known_fields(annotation: str, raw: Mapping[str, Any], place: str, warnings: list[str]) -> dict[str, Any]:
@@ -213,7 +232,7 @@ def _value(field: str, value: object, place: str, faults: list[UserError]) -> st
     """The value if it is allowed (or an empty policy); None if it is open or a fault."""
     if value is None or value == "":
         return "" if value == "" and field == POLICY_FIELD else None
-    allowed = _ALLOWED[field]
+    allowed = _VALUES[field]
     if isinstance(value, str) and value in allowed:
         return value
     cure = f' Allowed are {", ".join(allowed)}, and "" for no requirement.'

@@ -13,6 +13,19 @@ KOORDINATOR_NODE_POLICY_LABEL: Final = "node.koordinator.sh/numa-topology-policy
 MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
 MANAGED_BY_KOORDINATOR: Final = "Koordinator"
 KOORDLET_CPU_TOPOLOGY: Final = "node.koordinator.sh/cpu-topology"
+# What koordlet writes beside it: the CPUs that pods have, and those that none may have.
+# Source: koordinator apis/extension (numa_aware.go, node_reservation.go, system_qos.go).
+KOORDLET_CPU_ALLOCS: Final = "node.koordinator.sh/pod-cpu-allocs"
+KOORDLET_KUBELET_CPU_POLICY: Final = "kubelet.koordinator.sh/cpu-manager-policy"
+KOORDLET_SYSTEM_QOS: Final = "node.koordinator.sh/system-qos-resource"
+# On a node: what it reserves, how its CPUs are bound, and by how much its amounts are raised.
+KOORDINATOR_NODE_RESERVATION: Final = "node.koordinator.sh/reservation"
+KOORDINATOR_NODE_BIND_LABEL: Final = "node.koordinator.sh/cpu-bind-policy"
+KOORDINATOR_AMPLIFICATION: Final = "node.koordinator.sh/resource-amplification-ratio"
+# On a pod: its class of service and of priority, and the Reservation that it must use.
+KOORDINATOR_QOS_LABEL: Final = "koordinator.sh/qosClass"
+KOORDINATOR_PRIORITY_CLASS_LABEL: Final = "koordinator.sh/priority-class"
+RESERVATION_AFFINITY: Final = "scheduling.koordinator.sh/reservation-affinity"
 
 # Our own names.
 OUR_DOMAIN: Final = "topology-webhook.dev/"

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+from webhook.model.cpu_bind import CPUBindPolicy
 from webhook.model.errors import UserError
 from webhook.model.fields import NO_FIELDS
+from webhook.model.koordinator_node import is_amplified, less_reserved, node_bind_policy
 from webhook.model.names import KOORDINATOR_NODE_POLICY_LABEL
 from webhook.model.policy import NUMAPolicy, read_policy
 from webhook.model.problems import MAX_NODE_RESOURCES, MAX_TAINTS, told
@@ -43,6 +45,10 @@ class Node:
     """The label and its value if the value is not a policy; empty otherwise."""
     problems: tuple[str, ...] = ()
     """What could not be read, as sentences for a log."""
+    cpu_bind: CPUBindPolicy | None = None
+    """What Koordinator's label `node.koordinator.sh/cpu-bind-policy` requires of bound CPUs."""
+    amplified: bool = False
+    """Koordinator amplifies its CPUs: `allocatable` has more than the machine."""
 
     @classmethod
     def from_object(cls, raw: Mapping[str, Any]) -> "Node":
@@ -51,6 +57,7 @@ class Node:
         spec: Mapping[str, Any] = raw.get("spec") or NO_FIELDS
         status: Mapping[str, Any] = raw.get("status") or NO_FIELDS
         labels: Mapping[str, str] = metadata.get("labels") or NO_FIELDS
+        annotations: Mapping[str, str] = metadata.get("annotations") or NO_FIELDS
         problems: list[str] = []
         policy_label, unknown_policy = _policy_label(labels, problems)
         return cls(
@@ -59,9 +66,11 @@ class Node:
             taints=_taints(spec, problems),
             unschedulable=bool(spec.get("unschedulable")),
             ready=_is_ready(status),
-            allocatable=_allocatable(status, problems),
+            allocatable=less_reserved(_allocatable(status, problems), annotations, problems),
             policy_label=policy_label,
             unknown_policy=unknown_policy,
+            cpu_bind=node_bind_policy(labels),
+            amplified=is_amplified(annotations, problems),
             problems=told(problems),
         )
 

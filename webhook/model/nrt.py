@@ -15,6 +15,7 @@ from sys import intern
 from typing import Any, NamedTuple
 
 from webhook.model import names
+from webhook.model.cpu_topology import NodeCPUs
 from webhook.model.fields import NO_FIELDS
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.problems import MAX_NODE_RESOURCES, MAX_ZONES, told
@@ -93,6 +94,8 @@ class NodeTopology:
     """When its zones last changed, in seconds since the epoch by the API server's clock; None = not known."""
     written_by: str = ""
     """The field manager that wrote the zones then; empty = not known."""
+    cpus: NodeCPUs | None = None
+    """Its cores and threads, and who has which CPU; None if they are not known. Only koordlet publishes them."""
     problems: tuple[str, ...] = ()
     """What was left out and why, as sentences for a log."""
 
@@ -125,6 +128,7 @@ class NodeTopology:
             publisher=_publisher(metadata.get("labels") or NO_FIELDS, annotations),
             written_at=written_at,
             written_by=written_by,
+            cpus=NodeCPUs.read(annotations, problems),
             problems=told(problems),
         )
 

@@ -12,14 +12,17 @@ Source: kube-scheduler's pod signature (kubernetes pkg/scheduler/framework, Sign
 
 from collections.abc import Hashable, Mapping
 
+from webhook.model.cpu_bind import cpu_bind_of
 from webhook.model.intent import NUMAIntent
 from webhook.model.pod import Pod
+from webhook.model.resources import CPU
 
 
 def pod_signature(pod: Pod, intent: NUMAIntent) -> Hashable:
     """Equal for pods that fit on the same nodes."""
     return (
         intent,
+        cpu_bind_of(intent.cpu_bind, pod.labels, pod.priority, pod.requests.get(CPU, 0)),
         tuple(
             (container.kind, *_items(container.requests), None, *_items(container.limits))
             for container in pod.containers

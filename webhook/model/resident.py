@@ -10,7 +10,7 @@ from webhook.model.containers import Container, ContainerKind, parse_containers
 from webhook.model.errors import UserError
 from webhook.model.fields import NO_FIELDS
 from webhook.model.gates import has_gate
-from webhook.model.hint import NUMAHint, NUMANodeAmounts, parse_resource_status, up_to
+from webhook.model.hint import NUMAHint, NUMANodeAmounts, parse_cpuset, parse_resource_status, up_to
 from webhook.model.intent import NO_INTENT, NUMAIntent, parse_numa_intent
 from webhook.model.limits import MAX_CONTAINERS, MAX_REQUESTS, MAX_RESOURCES
 from webhook.model.names import (
@@ -77,6 +77,8 @@ class ResidentPod:
     """Whether it is managed and was bound without a hint."""
     lasts: bool = False
     """Whether it ends only when it is deleted: its containers are always restarted."""
+    cpus: frozenset[int] = frozenset()
+    """The CPUs that Koordinator's scheduler gave to it."""
 
     @property
     def namespace(self) -> str:
@@ -135,6 +137,7 @@ class ResidentPod:
             started_at=epoch_seconds(status.get("startTime")) if node else None,
             ended_at=_ended_at(status) if terminal else None,
             lasts=spec.get("restartPolicy", "Always") == "Always",  # the API server's default
+            cpus=parse_cpuset(annotations.get(RESOURCE_STATUS) or "") if node else frozenset(),
         )
 
 

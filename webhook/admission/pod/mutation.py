@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from webhook.admission.koordinator_requests import requests_of_pod
 from webhook.admission.kueue_requests import asked_pod, left_to_kueue_text
 from webhook.admission.patch import Patch
 from webhook.admission.pod import placement_text
@@ -32,7 +33,7 @@ from webhook.admission.pod.reapply import NODE_SELECTOR_PATH
 from webhook.cache.avoided_nodes import avoiding
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cache.management import MARKS, Unmanaged, management_of
-from webhook.model.errors import UserError
+from webhook.model.errors import UserError, UserErrors
 from webhook.model.flag import is_on
 from webhook.model.intent import NUMAIntent, NUMASpec, parse_numa_spec
 from webhook.model.limits import check_annotations, check_size
@@ -83,6 +84,10 @@ def mutate_pod(
     check_annotations(users["metadata"].get("annotations") or {})
     marked = _marked(users, marks)
     pod = avoiding(Pod.from_object(marked), marked, cluster_snapshot.avoided, namespace)
+    of_koordinator = requests_of_pod(pod, intent.cpu_bind, path)
+    warnings = (*warnings, *of_koordinator.warnings)
+    if of_koordinator.faults:
+        return replace(denied(UserErrors(of_koordinator.faults), raw, "InvalidAnnotation"), warnings=warnings)
     decided = _decided(pod, intent, cluster_snapshot, rules, recent or RecentDecisions())
     unaligned = decided.not_aligned
     if decided.verdict is Verdict.DENY:

@@ -7,19 +7,22 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from webhook.admission.gang import check_bare_pod
+from webhook.admission.koordinator_requests import requests_of_pod
 from webhook.admission.reserved_fields import forgery
 from webhook.admission.response import Allowed, Denied
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cache.unmanaged import why_unmanaged
 from webhook.model.admission_review import AdmissionRequest
-from webhook.model.errors import UserError
+from webhook.model.errors import UserError, UserErrors
 from webhook.model.intent import parse_numa_intent
 from webhook.model.membership import GANG_REQUESTS
-from webhook.model.names import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
+from webhook.model.names import NUMA_TOPOLOGY_SPEC, RESERVATION_AFFINITY, RESOURCE_SPEC
+from webhook.model.pod import Pod
 from webhook.model.rules import Rules
 from webhook.model.topology import Topology
 
-_ASKS: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC, *GANG_REQUESTS)
+_OF_KOORDINATOR: Final = (RESOURCE_SPEC, RESERVATION_AFFINITY)
+_ASKS: Final = (NUMA_TOPOLOGY_SPEC, *_OF_KOORDINATOR, *GANG_REQUESTS)
 
 
 class PodValidator:
@@ -47,8 +50,13 @@ def validate_pod(request: AdmissionRequest, topologies: Mapping[str, Topology], 
     if why_unmanaged(request.object, rules) or asked == _asked(request.old_object):
         return Allowed()
     try:
-        _, warnings = parse_numa_intent(asked)
+        intent, warnings = parse_numa_intent(asked)
         check_bare_pod(request.object, topologies)
+        if not asked.keys().isdisjoint(_OF_KOORDINATOR):
+            of_koordinator = requests_of_pod(Pod.from_object(request.object), intent.cpu_bind)
+            warnings = (*warnings, *of_koordinator.warnings)
+            if of_koordinator.faults:
+                raise UserErrors(of_koordinator.faults)
     except UserError as error:
         return Denied(" ".join(map(str, error.faults)), "InvalidAnnotation")
     return Allowed(warnings)

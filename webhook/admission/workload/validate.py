@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from webhook.admission.annotation_warnings import annotation_warnings
 from webhook.admission.gang import annotations_in, check_gangs, is_made_by_another, why_unmanaged
+from webhook.admission.koordinator_requests import requests_of_templates
 from webhook.admission.kueue_requests import KueueRequest, asked_workload
 from webhook.admission.pod.decision import NOT_ALIGNABLE
 from webhook.admission.reserved_fields import is_output
@@ -66,8 +67,12 @@ class WorkloadValidator:
         judged = _annotations(asked.raw, before.raw, topologies, rules)
         if isinstance(judged, Denied):
             return judged
+        of_koordinator = requests_of_templates(asked.raw, before.raw, rules)
+        if of_koordinator.faults:
+            return Denied(sentences(of_koordinator.faults), "InvalidAnnotation", judged.warnings)
         warnings = (
             *judged.warnings,
+            *of_koordinator.warnings,
             *(warning for warning in asked.warnings if warning not in before.warnings),
             *_new_warnings(asked.raw, before.raw, topologies, rules),
         )

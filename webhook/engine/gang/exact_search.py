@@ -16,6 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from webhook.engine.arrays import UNLISTED, Amounts, Bools
+from webhook.engine.cpu_cores import WholeCoresOfClasses
 from webhook.engine.gang.bounded_search import InSegments, Rule, Search, Together
 from webhook.engine.gang.gang_spec import Segments
 from webhook.engine.gang.pareto_front import Budget, ParetoFront, Vector, both, common, packings, split
@@ -74,6 +75,8 @@ class _Exact:
         self._memo: dict[tuple[object, ...], tuple[ParetoFront, list[ParetoFront]]] = {}
         for pod_slice in sliced.all_slices():
             self._add(pod_slice, len(pod_slice.members) if full else pod_slice.minimum)
+        requests = [cls.pod_slice.pod_class.request for cls in self._classes]
+        self._cores = WholeCoresOfClasses(remaining.snapshot, requests)
         self._constrain(sliced)
         for rule in self._rules:
             self._leave_out(rule)
@@ -168,24 +171,32 @@ class _Exact:
         shares = [self._bound_share(cls, node) for cls in self._classes]
         zone_rows = sorted({row for share in shares if share is not None for row in share})
         planes = [snapshot.free(row)[:, node].tolist() for row in zone_rows]
+        whole = self._cores.at(node)
         caps = [
             None if cls.counted.zones is None or share is None else tuple(cls.counted.zones[:, node].tolist())
             for cls, share in zip(self._classes, shares, strict=True)
         ]
-        key = (limit, free, tuple(map(tuple, planes)), tuple(caps))
+        key = (limit, free, tuple(map(tuple, planes)), tuple(caps), whole)
         if key not in self._memo:
-            needs = [[cls.pod_slice.pod_class.node.get(row, 0) for row in rows] for cls in self._classes]
-            pareto_front = packings(free, needs, limit, self._budget)
+            needs = [
+                [*(cls.pod_slice.pod_class.node.get(row, 0) for row in rows), cpu]
+                for cls, cpu in zip(self._classes, whole.needs, strict=True)
+            ]
+            pareto_front = packings((*free, whole.of_node), needs, limit, self._budget)
             zones: list[ParetoFront] = []
             if any(cap is not None for cap in caps):
                 # A resource that no NUMA node lists is not aligned there.
                 listed = [index for index, plane in enumerate(planes) if max(plane) != UNLISTED]
-                zone_needs = [[(share or {}).get(zone_rows[index], 0) for index in listed] for share in shares]
+                zone_needs = [
+                    [*((share or {}).get(zone_rows[index], 0) for index in listed), cpu if share else 0]
+                    for share, cpu in zip(shares, whole.needs, strict=True)
+                ]
                 for z in range(snapshot.node_arrays.z):
                     here = tuple(
                         most if cap is None else min(most, cap[z]) for most, cap in zip(limit, caps, strict=True)
                     )
-                    zones.append(packings([planes[index][z] for index in listed], zone_needs, here, self._budget))
+                    in_zone = [*(planes[index][z] for index in listed), whole.in_zones[z]]
+                    zones.append(packings(in_zone, zone_needs, here, self._budget))
                 together = reduce(lambda one, other: both(one, other, limit, self._budget), zones)
                 pareto_front = common(pareto_front, together, self._budget)
             self._memo[key] = pareto_front, zones

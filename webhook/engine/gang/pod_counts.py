@@ -1,6 +1,7 @@
 """How many pods of one class fit on each node: on the node as a whole and within NUMA nodes.
 
-1. Nodes that would not take even one by the scheduler's and the policies' rules take none.
+1. Nodes that would not take even one by the scheduler's and the policies' rules take none. Bound CPUs count by the
+   cores that are free for them (webhook.engine.cpu_cores).
 2. The node as a whole: the minimum over the resources of free // request; "pods" is one of them.
 3. If each pod stays within one NUMA node: at most the sum of the same over the NUMA nodes.
 4. If only a replay can tell (webhook.engine.gang.admission_replay), step 2 is an upper bound, or 0 if not even one pod
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from webhook.engine.arrays import NO_ZONE, Amounts, Bools
+from webhook.engine.cpu_cores import core_reasons, core_rules
 from webhook.engine.filter.avoided_nodes import avoided_nodes
 from webhook.engine.filter.node_fit import closed
 from webhook.engine.gang.pod_class import Bound, PodClass
@@ -53,6 +55,13 @@ def count(snapshot: Snapshot, pod_class: PodClass) -> Count:
     policies = policy_fit(snapshot.node_arrays, pod_class.request)
     if policies is not None:
         nodes[policies != Reason.FITS] = 0
+    cores = core_reasons(snapshot.node_arrays, pod_class.request)
+    if cores is not None:
+        nodes[cores != Reason.FITS] = 0
+    rules = core_rules(snapshot.node_arrays, pod_class.request)
+    if rules is not None:
+        np.minimum(nodes, slots([rules.whole_free_of_node(snapshot)], [rules.cpu]), out=nodes)
+        nodes[rules.too_few(snapshot)] = 0
     how = pod_class.ways
     if how.refusing is not None:
         nodes[how.refusing] = 0
@@ -77,6 +86,11 @@ def _as_a_whole(snapshot: Snapshot, pod_class: PodClass) -> Amounts:
 def _per_zone(snapshot: Snapshot, pod_class: PodClass, bound: Bound) -> Amounts:
     """int64 [zone, node]: pods that fit into each NUMA node; exclusive NUMA nodes count as full."""
     wanted = {row: amount for row, amount in bound.share.amounts.items() if amount > 0}
+    rules = core_rules(snapshot.node_arrays, pod_class.request)
+    if rules is not None and rules.row in wanted:
+        # Each pod needs cores of its own for its CPUs; other CPUs of these cores are free for the next pod.
+        too_few = rules.free(snapshot) < wanted[rules.row]
+        snapshot = snapshot.with_plane(rules.row, np.where(too_few, 0, rules.whole_free(snapshot)))
     devices = [row for row, amount in bound.share.devices.items() if amount == 0]
     fit = _planes(snapshot, wanted, devices, slice(None))
     without = np.flatnonzero(bound.where & ~snapshot.node_arrays.listed[[*wanted, *devices]].all(axis=0))

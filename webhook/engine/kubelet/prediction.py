@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from webhook.engine.arrays import NO_ZONE, Amounts, Bools, Bytes, Nodes, all_nodes, every
+from webhook.engine.cpu_cores import in_cores
 from webhook.engine.kubelet.all_sets import AllSets
 from webhook.engine.kubelet.allocation import split_inside, split_over_several
 from webhook.engine.kubelet.bitmask import as_mask
@@ -44,6 +45,7 @@ def predict(snapshot: Snapshot, request: PodRequest, among: Bools | None = None)
     A node without a known topology takes every pod without a strict policy of its own.
     among: bool [node]: the nodes to judge; others may get NoSingleNUMANode without a closer look.
     """
+    snapshot = in_cores(snapshot, request)
     prediction = _Prediction(snapshot, request, among)
     n = snapshot.node_arrays.n
     groups = tuple(policy_groups(snapshot, request, all_nodes(n)))

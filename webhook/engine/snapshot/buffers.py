@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webhook.engine.arrays import NO_ZONE, UNKNOWN_DISTANCE, UNLISTED, read_only
+from webhook.engine.snapshot.core_columns import NO_CPUS, TakenCPUs, core_columns, reserved_cpu
 from webhook.engine.snapshot.label_columns import LabelColumns
 from webhook.engine.snapshot.node_kind import kind_of
 from webhook.engine.snapshot.node_policy import plugin_config, policy_of
@@ -21,7 +22,7 @@ from webhook.engine.snapshot.resource_index import ResourceIndex
 from webhook.model.node import PREFER_NO_SCHEDULE, Node
 from webhook.model.nrt import NodeTopology, Publisher
 from webhook.model.policy import NUMAPolicy
-from webhook.model.resources import MAX_AMOUNT
+from webhook.model.resources import CPU, MAX_AMOUNT
 
 _NO_TOPOLOGY: Final = NodeTopology(node="")
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
@@ -48,6 +49,11 @@ _FIELDS: Final[Mapping[str, tuple[int, str, type[np.generic], int]]] = {
     "prefer_closest": (ZONES, "", np.bool_, _NO_TOPOLOGY.prefer_closest),
     "has_topology": (ZONES, "", np.bool_, False),
     "total": (ZONES, "", np.bool_, False),
+    "threads": (HELD, "", np.int16, 0),
+    "cpu_rule": (HELD, "", np.uint8, 0),
+    "split_cpu": (HELD, "z", np.int64, 0),
+    "core_cpu": (HELD, "z", np.int64, 0),
+    "split_cpu_of_node": (HELD, "", np.int64, 0),
     "kind": (HELD, "", np.uint8, kind_of(NUMAPolicy.NONE, _NO_TOPOLOGY)),
     "listed": (ZONES, "r", np.bool_, False),
     "single_residents": (HELD, "z", np.int32, 0),
@@ -186,12 +192,14 @@ class Buffer:
         kubelet = topology or _NO_TOPOLOGY
         zones = kubelet.zones
         capacity, allocatable = self._by_row_and_zone(), self._by_row_and_zone()
+        reserved = reserved_cpu(kubelet.cpus)
         for z, zone in enumerate(zones):
             for name, amounts in zone.resources.items():
                 row = self.resources.find(name)
                 if row >= 0:
+                    less = reserved.get(zone.id, 0) if name == CPU else 0
                     capacity[row][z] = amounts.capacity
-                    allocatable[row][z] = amounts.allocatable
+                    allocatable[row][z] = max(amounts.allocatable - less, 0)
         arrays["capacity"][:, :, n] = capacity
         arrays["zone_allocatable"][:, :, n] = allocatable
         ids = [zone.id for zone in zones]
@@ -206,11 +214,13 @@ class Buffer:
         arrays["prefer_closest"][n] = kubelet.prefer_closest
         arrays["total"][n] = kubelet.publisher is Publisher.TOTAL
 
-    def write_held(self, n: int, node: Node, topology: NodeTopology | None, sums: NodeSums) -> None:
+    def write_held(
+        self, n: int, node: Node, topology: NodeTopology | None, sums: NodeSums, taken: TakenCPUs = NO_CPUS
+    ) -> None:
         """Write what depends on the node, its NRT and its pods together.
 
         Policy: see webhook.engine.snapshot.node_policy. Available: if the publisher gives totals, the pods' amounts are
-        subtracted here.
+        subtracted here. taken: the CPUs that are known to be reserved or given to pods.
         """
         arrays = self.arrays
         kubelet = topology or _NO_TOPOLOGY
@@ -228,8 +238,13 @@ class Buffer:
             for name, amounts in zone.resources.items():
                 row = self.resources.find(name)
                 if row >= 0:
-                    available[row][z] = max(amounts.available - held.get(name, 0), 0)
+                    less = taken.beside_hints.get(zone.id, 0) if name == CPU else 0
+                    available[row][z] = max(amounts.available - held.get(name, 0) - less, 0)
         arrays["available"][:, :, n] = available
+        cpu = self.resources.find(CPU)
+        columns = core_columns(node, kubelet, taken, available[cpu], int(arrays["node_free"][cpu, n]))
+        for field, column in columns.items():
+            arrays[field][..., n] = column
         nowhere = [0] * (self.z - len(kubelet.zones))
         for field, counts in (("single_residents", sums.single), ("multi_residents", sums.multi)):
             arrays[field][:, n] = [counts.get(zone.id, 0) for zone in kubelet.zones] + nowhere

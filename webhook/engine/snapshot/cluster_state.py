@@ -17,6 +17,7 @@ from typing import Any, Final
 from webhook.engine.snapshot.array_shape import ArrayShape, resources_of
 from webhook.engine.snapshot.buffers import ALL, HELD, NODE, ZONES, Buffer
 from webhook.engine.snapshot.change_log import ChangeLog
+from webhook.engine.snapshot.core_columns import GivenCPUs, reserved_cpu
 from webhook.engine.snapshot.double_buffer import DoubleBuffer
 from webhook.engine.snapshot.name_order import NameOrder
 from webhook.engine.snapshot.node_arrays import NodeArrays
@@ -50,6 +51,7 @@ class ClusterState:
         self._topologies: dict[str, NodeTopology] = {}
         self._pods: dict[str, ResidentPod] = {}
         self._sums: dict[str, NodeSums] = {}
+        self._cpus = GivenCPUs()
 
         self._names: list[str] = []
         self._columns: dict[str, int] = {}
@@ -187,6 +189,7 @@ class ClusterState:
         sums.add(numa, {**pod.requests, PODS: 1}, pod.policy, sign)
         if not sums:
             del self._sums[pod.node]
+        self._cpus.count(pod, sign)
         self._mark(pod.node, HELD)
 
     def _fit_rows(self) -> None:
@@ -237,7 +240,7 @@ class ClusterState:
         if parts & ZONES:
             buffer.write_zones(column, topology)
         sums = self._sums.get(name, _NO_SUMS)
-        buffer.write_held(column, node, topology, sums)
+        buffer.write_held(column, node, topology, sums, self._cpus.taken(name, topology, self._pods))
         self._rare.write(name, buffer.without_row(node, topology, sums))
         self._unknown_policies.write(name, unknown_policy(node, topology))
 
@@ -263,8 +266,8 @@ def _differs_in_free_only(old: NodeTopology, new: NodeTopology) -> bool:
     """Whether only `available` and bookkeeping fields changed, as in nearly every update of an NRT."""
     return (
         len(old.zones) == len(new.zones)
-        and (old.scope, old.max_numa_nodes, old.prefer_closest, old.publisher)
-        == (new.scope, new.max_numa_nodes, new.prefer_closest, new.publisher)
+        and (old.scope, old.max_numa_nodes, old.prefer_closest, old.publisher, reserved_cpu(old.cpus))
+        == (new.scope, new.max_numa_nodes, new.prefer_closest, new.publisher, reserved_cpu(new.cpus))
         and all(map(_zone_differs_in_free_only, old.zones, new.zones))
     )
 

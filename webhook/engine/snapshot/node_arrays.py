@@ -57,6 +57,16 @@ class NodeArrays:
     """bool [N]: an NRT with at least one NUMA node is known."""
     total: Bools
     """bool [N]: the publisher gives totals in `available` (koordlet): we choose NUMA nodes, not the kubelet."""
+    threads: Ids
+    """int16 [N]: CPUs of each physical core; 0 = not known."""
+    cpu_rule: Bytes
+    """uint8 [N]: what the node requires of bound CPUs (webhook.engine.snapshot.core_columns)."""
+    split_cpu: Amounts
+    """int64 [Z, N]: free CPUs, in millicores, that are in no wholly free core."""
+    core_cpu: Amounts
+    """int64 [Z, N]: one free CPU of each core that has one, in millicores."""
+    split_cpu_of_node: Amounts
+    """int64 [N]: the same as `split_cpu` for the node as a whole, for pods that are bound to no NUMA node."""
     kind: Bytes
     """uint8 [N]: all fields above that determine how a pod is aligned, in one number
     (webhook.engine.snapshot.node_kind).

@@ -71,6 +71,10 @@ class Snapshot:
         """The same snapshot with nothing free in the closed NUMA nodes. closed: bool [zone, node]."""
         return _WithoutZones(self, closed)
 
+    def with_plane(self, row: int, free: Amounts) -> "Snapshot":
+        """The same snapshot with other free amounts of one resource. free: int64 [zone, node]."""
+        return _WithPlane(self, row, free)
+
     def closed(self, nodes: Bools) -> "Snapshot":
         """The same snapshot with these nodes full, even for a pod without requests. nodes: bool [node]."""
         return _WithoutNodes(self, nodes)
@@ -144,6 +148,39 @@ class _WithoutZones(Snapshot):
     def free(self, row: int) -> Amounts:
         plane = self._snapshot.free(row)
         return np.where(self._closed, np.minimum(plane, 0), plane)
+
+    def node_free(self, row: int) -> Amounts:
+        return self._snapshot.node_free(row)
+
+    @property
+    def single_residents(self) -> Counts:
+        return self._snapshot.single_residents
+
+    @property
+    def multi_residents(self) -> Counts:
+        return self._snapshot.multi_residents
+
+
+class _WithPlane(Snapshot):
+    """A snapshot in which NUMA nodes have other free amounts of one resource."""
+
+    __slots__ = ("_free", "_row", "_snapshot")
+
+    def __init__(self, snapshot: Snapshot, row: int, free: Amounts) -> None:
+        super().__init__(snapshot.node_arrays, residents=snapshot.residents)
+        self._snapshot = snapshot
+        self._row, self._free = row, free
+
+    @property
+    def version(self) -> tuple[int, int]:
+        return self._snapshot.version
+
+    @property
+    def ledger(self) -> Ledger | None:
+        return self._snapshot.ledger
+
+    def free(self, row: int) -> Amounts:
+        return self._free if row == self._row else self._snapshot.free(row)
 
     def node_free(self, row: int) -> Amounts:
         return self._snapshot.node_free(row)

@@ -1,0 +1,165 @@
+"""Koordinator's CPU bind policies: pods whose CPUs are whole physical cores, or one CPU of each core.
+
+1. What must hold on a node: the policy that the pod requires; else the node's, if the pod's CPUs are bound; and what
+   a kubelet with full-pcpus-only requires of every pod that it gives CPUs.
+2. FullPCPUs: the request is a multiple of the threads per core, and that many CPUs are in wholly free cores.
+   SpreadByPCPUs: there are as many cores with a free CPU as CPUs are requested.
+3. A node that requires another policy than the pod is excluded, and for bound CPUs one whose CPUs are amplified.
+4. Where the threads per core are not known, nothing more is required.
+
+On NUMA nodes the free amounts are reduced to such CPUs (`in_cores`); the alignment is then as for any pod. Amounts that
+are taken later count against whole cores, also those of pods that would take split ones: never too much is promised.
+
+Source: koordinator pkg/scheduler/plugins/nodenumaresource (plugin.go Filter, resource_manager.go), kubernetes
+pkg/kubelet/cm/cpumanager/policy_static.go (SMTAlignmentError).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from webhook.engine.arrays import Amounts, Bools, Bytes
+from webhook.engine.reason import Reason
+from webhook.engine.request import PodRequest
+from webhook.engine.snapshot.core_columns import AMPLIFIED, FULL, KUBELET_FULL, SPREAD
+from webhook.engine.snapshot.node_arrays import NodeArrays
+from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.model.cpu_bind import CPUBindPolicy
+from webhook.model.pod import QoS
+from webhook.model.resources import CPU
+
+
+_OTHERS: Final = {CPUBindPolicy.FULL_PCPUS: SPREAD, CPUBindPolicy.SPREAD_BY_PCPUS: FULL}
+"""Required policy of a pod -> the rule of a node that contradicts it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CoreRules:
+    """Which nodes require what of a pod's CPUs. N nodes."""
+
+    row: int
+    """Of cpu."""
+    cpu: int
+    """What the pod requests, in millicores."""
+    whole: Bools
+    """bool [N]: its CPUs are wholly free cores."""
+    spread: Bools
+    """bool [N]: they are one of each core."""
+
+    def whole_free(self, snapshot: Snapshot) -> Amounts:
+        """int64 [zone, node]: what is free of each NUMA node; of wholly free cores where that is required."""
+        free = snapshot.free(self.row)
+        step = 1000 * np.maximum(snapshot.node_arrays.threads, 1).astype(np.int64)
+        cores = np.maximum(free - snapshot.node_arrays.split_cpu, 0) // step * step
+        return np.where(self.whole & (free > 0), cores, free)
+
+    def free(self, snapshot: Snapshot) -> Amounts:
+        """int64 [zone, node]: what one pod can have of each NUMA node."""
+        free = self.whole_free(snapshot)
+        single = np.minimum(free // 1000 * 1000, snapshot.node_arrays.core_cpu)
+        return np.where(self.spread & (free > 0), single, free)
+
+    def whole_free_of_node(self, snapshot: Snapshot) -> Amounts:
+        """int64 [node]: the same as `whole_free` for the node as a whole."""
+        free = snapshot.node_free(self.row)
+        return np.where(self.whole, free - snapshot.node_arrays.split_cpu_of_node, free)
+
+    def too_few(self, snapshot: Snapshot) -> Bools:
+        """bool [node]: the node as a whole has too few such CPUs."""
+        cores = snapshot.node_arrays.core_cpu.sum(axis=0)
+        too_few: Bools = (self.whole_free_of_node(snapshot) < self.cpu) | (self.spread & (cores < self.cpu))
+        return too_few
+
+
+class WholeCores(NamedTuple):
+    """What one node has of wholly free cores, and what pods of several classes take of it, in millicores."""
+
+    in_zones: Sequence[int]
+    of_node: int
+    needs: tuple[int, ...]
+    """0 of a class that needs no whole cores there."""
+
+
+class WholeCoresOfClasses:
+    """The wholly free cores of each node for several classes of pods."""
+
+    def __init__(self, snapshot: Snapshot, requests: Sequence[PodRequest]) -> None:
+        self._rules = [core_rules(snapshot.node_arrays, request) for request in requests]
+        self._none = WholeCores((0,) * snapshot.node_arrays.z, 0, (0,) * len(requests))
+        self._planes = [
+            None if rules is None else (rules.whole_free(snapshot), rules.whole_free_of_node(snapshot))
+            for rules in self._rules
+        ]
+
+    def at(self, node: int) -> WholeCores:
+        """Those of a node (an index)."""
+        needs = tuple([rules.cpu if rules is not None and rules.whole[node] else 0 for rules in self._rules])
+        if not any(needs):
+            return self._none
+        planes = next(planes for planes, cpu in zip(self._planes, needs, strict=True) if planes is not None and cpu)
+        return WholeCores(tuple(planes[0][:, node].tolist()), int(planes[1][node]), needs)
+
+
+def core_rules(node_arrays: NodeArrays, request: PodRequest) -> CoreRules | None:
+    """What nodes require of the pod's CPUs; None = nothing anywhere."""
+    if CPU not in request.resources:
+        return None
+    column = request.resources.index(CPU)
+    cpu, row = request.node[column], request.rows[column]
+    if cpu <= 0 or row < 0:
+        return None
+    rule, known = node_arrays.cpu_rule, node_arrays.threads > 0
+    whole = np.zeros(node_arrays.n, dtype=np.bool_)
+    spread = whole.copy()
+    if request.cpu_bind is not None:
+        required = request.cpu_bind.required
+        whole = known & ((rule & FULL != 0) | (required is CPUBindPolicy.FULL_PCPUS))
+        spread = known & ~whole & ((rule & SPREAD != 0) | (required is CPUBindPolicy.SPREAD_BY_PCPUS))
+    if _has_exclusive_cpus(request):
+        by_kubelet = known & (rule & KUBELET_FULL != 0)
+        whole, spread = whole | by_kubelet, spread & ~by_kubelet
+    if not np.count_nonzero(whole) and not np.count_nonzero(spread):
+        return None
+    return CoreRules(row, cpu, whole, spread)
+
+
+def core_reasons(node_arrays: NodeArrays, request: PodRequest) -> Bytes | None:
+    """uint8 [node]: why a node can never take the pod's CPUs; None = each can."""
+    bind = request.cpu_bind
+    rules = core_rules(node_arrays, request)
+    reasons = np.zeros(node_arrays.n, dtype=np.uint8)
+    if rules is not None:
+        step = 1000 * np.maximum(node_arrays.threads, 1).astype(np.int64)
+        uneven = np.zeros(node_arrays.n, dtype=np.bool_)
+        if bind is not None:
+            uneven |= rules.whole & (rules.cpu % step != 0)
+            uneven |= rules.spread & (rules.cpu % 1000 != 0)
+        for cpus in _exclusive_cpus(request):
+            uneven |= (node_arrays.cpu_rule & KUBELET_FULL != 0) & rules.whole & (cpus % step != 0)
+        reasons[uneven] = Reason.NOT_WHOLE_CORES
+    if bind is not None:
+        other = 0 if bind.required is None else _OTHERS[bind.required]
+        reasons[node_arrays.cpu_rule & other != 0] = Reason.CPU_BIND_POLICY_MISMATCH
+        reasons[node_arrays.cpu_rule & AMPLIFIED != 0] = Reason.AMPLIFIED_CPUS
+    return reasons if np.count_nonzero(reasons) else None
+
+
+def in_cores(snapshot: Snapshot, request: PodRequest) -> Snapshot:
+    """The snapshot as free as it is for one pod's CPUs; the same one if nothing is required of them."""
+    rules = core_rules(snapshot.node_arrays, request)
+    return snapshot if rules is None else snapshot.with_plane(rules.row, rules.free(snapshot))
+
+
+def _has_exclusive_cpus(request: PodRequest) -> bool:
+    return request.qos is QoS.GUARANTEED and not request.pod_level and any(request.integral_cpu)
+
+
+def _exclusive_cpus(request: PodRequest) -> set[int]:
+    """What containers get exclusively from a kubelet, in millicores."""
+    if not _has_exclusive_cpus(request):
+        return set()
+    column = request.resources.index(CPU)
+    containers = zip(request.containers, request.integral_cpu, strict=True)
+    return {amounts[column] for amounts, integral in containers if integral}
