@@ -55,6 +55,10 @@ class Machine:
     """Keys of taints with the effect PreferNoSchedule."""
     publisher: str = "rte"
     """The form of its NodeResourceTopology: rte, or koordlet, which publishes totals and no fingerprint."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Of the Node."""
+    cpu_annotations: Mapping[str, str] = field(default_factory=dict)
+    """Of koordlet's NodeResourceTopology: the single CPUs (tests.builders.koordlet)."""
 
     def node(self) -> dict[str, Any]:
         """The Node, ready and without taints that keep pods away."""
@@ -83,7 +87,7 @@ class Machine:
         return {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": self.name, "labels": labels},
+            "metadata": {"name": self.name, "labels": labels, "annotations": dict(self.annotations)},
             "spec": {"taints": [{"key": key, "effect": "PreferNoSchedule"} for key in self.soft_taints]},
             "status": {"capacity": resources, "allocatable": resources, "conditions": [ready]},
         }
@@ -99,7 +103,8 @@ class Machine:
             "zones": [self._zone(number) for number in range(len(self.free))],
         }
         if self.publisher == "koordlet":
-            return topology | {"metadata": {"name": self.name, "labels": KOORDLETS}}
+            metadata = {"name": self.name, "labels": KOORDLETS, "annotations": dict(self.cpu_annotations)}
+            return topology | {"metadata": metadata}
         attributes = [
             {"name": "topologyManagerPolicy", "value": self.policy},
             {"name": "topologyManagerScope", "value": self.scope},

@@ -1,4 +1,4 @@
-"""What a pod asks of Koordinator beyond NUMA nodes: CPU bind policies and Reservations; honoured, or refused with a word.
+"""What a pod asks of Koordinator beyond NUMA nodes: CPU bind policies and Reservations. Nothing is ignored silently.
 
 1. A Reservation (`scheduling.koordinator.sh/reservation-affinity`) is kept and given by Koordinator's scheduler alone.
    Every form of the annotation is a requirement there, so a pod that another scheduler places is denied.

@@ -30,7 +30,6 @@ from webhook.model.cpu_bind import CPUBindPolicy
 from webhook.model.pod import QoS
 from webhook.model.resources import CPU
 
-
 _OTHERS: Final = {CPUBindPolicy.FULL_PCPUS: SPREAD, CPUBindPolicy.SPREAD_BY_PCPUS: FULL}
 """Required policy of a pod -> the rule of a node that contradicts it."""
 
@@ -67,7 +66,7 @@ class CoreRules:
         return np.where(self.whole, free - snapshot.node_arrays.split_cpu_of_node, free)
 
     def too_few(self, snapshot: Snapshot) -> Bools:
-        """bool [node]: the node as a whole has too few such CPUs."""
+        """Bool [node]: the node as a whole has too few such CPUs."""
         cores = snapshot.node_arrays.core_cpu.sum(axis=0)
         too_few: Bools = (self.whole_free_of_node(snapshot) < self.cpu) | (self.spread & (cores < self.cpu))
         return too_few

@@ -5,16 +5,19 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from webhook.engine.arrays import NO_ZONE, UNLISTED
+from webhook.engine.cpu_cores import core_rules, in_cores
 from webhook.engine.filter.taint_toleration import untolerated
 from webhook.engine.kubelet.container_rows import rows_of
 from webhook.engine.kubelet.demand import Demand
 from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
+from webhook.engine.snapshot.core_columns import FULL
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.avoided_node import used_again_text
+from webhook.model.cpu_bind import CPUBindPolicy
 from webhook.model.pod import Pod
 from webhook.model.policy import NUMAPolicy, Scope
-from webhook.model.resources import PODS, format_amount, format_list, is_host_level
+from webhook.model.resources import CPU, PODS, format_amount, format_list, is_host_level
 
 
 def explain(snapshot: Snapshot, pod: Pod, request: PodRequest, reason: Reason, node: int) -> str:
@@ -50,8 +53,9 @@ def explain(snapshot: Snapshot, pod: Pod, request: PodRequest, reason: Reason, n
         case Reason.NUMA_NODE_EXCLUSIVE:
             return f"NUMA nodes held exclusively: {_residents(snapshot, request, node)}"
         case _:
-            before = reason is Reason.REJECTED_BEFORE
-            return _rejection(pod, node_arrays.names[node]) if before else reason.phrase
+            if reason is Reason.REJECTED_BEFORE:
+                return _rejection(pod, node_arrays.names[node])
+            return _of_cores(snapshot, request, reason, node) or reason.phrase
 
 
 def _rejection(pod: Pod, node: str) -> str:
@@ -59,6 +63,22 @@ def _rejection(pod: Pod, node: str) -> str:
     avoided = [one for one in pod.avoided if one.node == node]
     rejected = f"its kubelet rejected a pod of the same controller or group ({avoided[0].what})"
     return f"{rejected}; {used_again_text(avoided)}"
+
+
+def _of_cores(snapshot: Snapshot, request: PodRequest, reason: Reason, node: int) -> str | None:
+    """The sentence of a reason about bound CPUs; None for another reason."""
+    if reason is Reason.AMPLIFIED_CPUS:
+        return f"{reason.phrase}: only its scheduler counts bound CPUs there"
+    if reason is Reason.CPU_BIND_POLICY_MISMATCH:
+        own = CPUBindPolicy.FULL_PCPUS if snapshot.node_arrays.cpu_rule[node] & FULL else CPUBindPolicy.SPREAD_BY_PCPUS
+        required = None if request.cpu_bind is None else request.cpu_bind.required
+        return f"{reason.phrase}: the pod requires {required}, the node {own}"
+    if reason is Reason.NOT_WHOLE_CORES:
+        threads = int(snapshot.node_arrays.threads[node])
+        return f"{reason.phrase}: {_cpu(request)} CPUs requested, {threads} threads per core"
+    if reason is Reason.TOO_FEW_CORES:
+        return f"{reason.phrase}: {_cpu(request)} CPUs in cores requested ({_free(snapshot, request, node)})"
+    return None
 
 
 def _unmet_labels(snapshot: Snapshot, pod: Pod, node: int) -> str:
@@ -87,8 +107,10 @@ def _amounts(request: PodRequest, row: Sequence[int]) -> dict[str, int]:
 
 
 def _free(snapshot: Snapshot, request: PodRequest, node: int) -> str:
-    """What each NUMA node has left of the requested resources."""
+    """What each NUMA node has left of the requested resources; of CPUs, those in cores that the pod may have."""
     zones = []
+    rules = core_rules(snapshot.node_arrays, request)
+    snapshot = in_cores(snapshot, request)
     for z, numa_id in enumerate(snapshot.node_arrays.zone_ids[:, node].tolist()):
         if numa_id == NO_ZONE:
             continue
@@ -98,7 +120,12 @@ def _free(snapshot: Snapshot, request: PodRequest, node: int) -> str:
             if amount != UNLISTED:
                 free[name] = amount
         zones.append(f"NUMA {numa_id}: {format_list(free) or 'nothing'} free")
-    return "; ".join(zones) or "no NUMA node is known"
+    in_which = " in such cores" if rules is not None and (rules.whole[node] or rules.spread[node]) else ""
+    return "; ".join(zones) + in_which if zones else "no NUMA node is known"
+
+
+def _cpu(request: PodRequest) -> str:
+    return format_amount(CPU, request.node[request.resources.index(CPU)])
 
 
 def _disagreement(snapshot: Snapshot, request: PodRequest, node: int) -> str:

@@ -1,4 +1,4 @@
-"""How Koordinator binds a pod's CPUs to physical cores: what the annotation `resource-spec` asks for, and of which pods.
+"""How Koordinator binds CPUs to physical cores: what a pod's annotation `resource-spec` asks for, and which pods may.
 
     scheduling.koordinator.sh/resource-spec  {"requiredCPUBindPolicy": "FullPCPUs"}
 

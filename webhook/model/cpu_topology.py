@@ -15,6 +15,7 @@ pkg/scheduler/plugins/nodenumaresource (topology_options.go, cpu_topology.go).
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -132,7 +133,7 @@ def _cpu_list(text: str) -> frozenset[int] | None:
 
 
 def _is_cpu(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= 4 and int(text) < MAX_CPUS  # noqa: PLR2004 (4 digits)
+    return text.isascii() and text.isdigit() and len(text) <= 4 and int(text) < MAX_CPUS
 
 
 # A pool's machines have the same topology; a text of 256 CPUs takes 11 KiB, its topology 40.
@@ -172,13 +173,11 @@ def _json(annotations: Mapping[str, str], name: str, problems: list[str]) -> Any
     text: object = annotations.get(name)
     if not text:
         return None
-    try:
-        if not isinstance(text, str) or len(text) > _LONGEST:
-            raise ValueError
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        problems.append(f"annotation {name} is ignored: it is not JSON, or too long")
-        return None
+    if isinstance(text, str) and len(text) <= _LONGEST:
+        with suppress(ValueError, RecursionError):
+            return json.loads(text)
+    problems.append(f"annotation {name} is ignored: it is not JSON, or too long")
+    return None
 
 
 def _cpus(text: object, name: str, problems: list[str]) -> frozenset[int]:

@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from webhook.model.cpu_bind import CPUBindPolicy, CPUBindSpec, CPUExclusivePolicy
 from webhook.model.errors import UserError
 from webhook.model.intent import NO_INTENT, NUMAIntent, NUMASpec, parse_numa_intent, parse_numa_spec
 from webhook.model.names import NUMA_DEFAULTS
@@ -54,9 +55,34 @@ def test_exclusiveness_may_stand_without_a_policy() -> None:
     assert parse_numa_intent({SPEC: text})[0] == NUMAIntent(None, Exclusive.PREFERRED, managed=True)
 
 
-def test_cpu_bind_policies_are_left_alone() -> None:
-    text = '{"requiredCPUBindPolicy": "FullPCPUs", "preferredCPUBindPolicy": 1, "preferredCPUExclusivePolicy": "x"}'
+def test_cpu_bind_policies_are_read() -> None:
+    text = (
+        '{"requiredCPUBindPolicy": "FullPCPUs", "preferredCPUBindPolicy": "SpreadByPCPUs",'
+        ' "preferredCPUExclusivePolicy": "PCPULevel"}'
+    )
+    bind = CPUBindSpec(CPUBindPolicy.FULL_PCPUS, CPUBindPolicy.SPREAD_BY_PCPUS, CPUExclusivePolicy.PCPU_LEVEL)
+    assert parse_numa_intent({PROPOSED: text}) == (NUMAIntent(cpu_bind=bind), ())
+
+
+@pytest.mark.parametrize("text", ["{}", '{"requiredCPUBindPolicy": ""}', '{"preferredCPUBindPolicy": null}'])
+def test_empty_cpu_bind_policies_ask_for_nothing(text: str) -> None:
     assert parse_numa_intent({PROPOSED: text}) == (NO_INTENT, ())
+
+
+def test_unknown_cpu_bind_policies_are_named_with_what_is_allowed() -> None:
+    text = '{"requiredCPUBindPolicy": "FullPCPU", "preferredCPUBindPolicy": 1}'
+    (first, one), (second, other) = faults({PROPOSED: text})
+    assert first.endswith("resource-spec].requiredCPUBindPolicy")
+    assert "Allowed are Default, FullPCPUs, SpreadByPCPUs, ConstrainedBurst" in one
+    assert "Did you mean FullPCPUs?" in one
+    assert second.endswith("resource-spec].preferredCPUBindPolicy")
+    assert other.startswith("1 is not a string.")
+
+
+def test_cpu_bind_policies_in_the_other_annotation_are_unknown_fields() -> None:
+    intent, warnings = parse_numa_intent({SPEC: '{"requiredCPUBindPolicy": "FullPCPUs"}'})
+    assert intent == NUMAIntent(managed=True)
+    assert "unknown field requiredCPUBindPolicy" in warnings[0]
 
 
 def test_both_annotations_may_say_the_same_or_complete_each_other() -> None:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from webhook.engine.cpu_cores import in_cores
 from webhook.engine.decide import Decision
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import format_amount
@@ -9,7 +10,8 @@ from webhook.model.resources import format_amount
 
 def shortage(decision: Decision) -> str | None:
     """The first resource that no NUMA node has enough of; None if only the combination is missing."""
-    snapshot, request = decision.snapshot, decision.request
+    request = decision.request
+    snapshot = in_cores(decision.snapshot, request)
     node_arrays = snapshot.node_arrays
     whole = node_arrays.scope[0] == Scope.POD or node_arrays.total[0] or node_arrays.policy[0] == NUMAPolicy.NONE
     needs = request.node if whole else tuple(map(max, zip(*request.containers, strict=True)))

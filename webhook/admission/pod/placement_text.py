@@ -8,11 +8,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
 
+import numpy as np
+
 from webhook.engine.arrays import Bools
 from webhook.engine.decide import Candidate, Decision
 from webhook.engine.reason import Reason
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.model.avoided_node import AvoidedNode, rejections_text, used_again_text
+from webhook.model.cpu_bind import CPUBindPolicy
 from webhook.model.intent import NUMAIntent
 from webhook.model.pod import Pod
 from webhook.model.resources import EPHEMERAL_STORAGE, STORAGE, format_list
@@ -39,7 +42,8 @@ def fitting(pod: Pod, intent: NUMAIntent, decision: Decision, best: Sequence[Can
     """How many nodes fit, the best ones, and why the others do not. note: one more clause about the pod."""
     named = ", ".join(map(_candidate, best))
     fit = "fits" if decision.fit_count == 1 else "fit"
-    text = f"{subject(intent)}: {decision.fit_count} of {len(decision.fits)} nodes {fit}{_noted(note)}; best {named}"
+    count = f"{decision.fit_count} of {len(decision.fits)} nodes {fit}{_noted(_cores(decision))}{_noted(note)}"
+    text = f"{subject(intent)}: {count}; best {named}"
     return shortened(text + excluded(pod, decision, "; excluded: "))
 
 
@@ -48,7 +52,8 @@ def nowhere(pod: Pod, intent: NUMAIntent, decision: Decision, unschedulable: str
     if avoided := _avoided(decision):
         would = "node would fit but is" if len(avoided) == 1 else "nodes would fit but are"
         unschedulable = f"{len(avoided)} {would} avoided for now: {used_again_text(avoided)}"
-    text = f"{subject(intent)}: none of {len(decision.fits)} nodes fits now; {unschedulable}{_noted(note)}"
+    notes = f"{_noted(_cores(decision))}{_noted(note)}"
+    text = f"{subject(intent)}: none of {len(decision.fits)} nodes fits now; {unschedulable}{notes}"
     return shortened(text + excluded(pod, decision, "; excluded: "))
 
 
@@ -91,8 +96,31 @@ def subject(intent: NUMAIntent) -> str:
 def excluded(pod: Pod, decision: Decision, prefix: str = "") -> str:
     """The reasons with their number of nodes, most frequent first; empty if there are none."""
     ordered = sorted(decision.excluded.items(), key=lambda item: (-item[1], item[0]))
-    reasons = ", ".join(f"{count} {phrase(reason, pod)}{_example(reason, decision)}" for reason, count in ordered)
+    reasons = ", ".join(
+        f"{count} {phrase(reason, pod)}{_in_cores(reason, decision)}{_example(reason, decision)}"
+        for reason, count in ordered
+    )
     return prefix + reasons if reasons else ""
+
+
+def _cores(decision: Decision) -> str:
+    """The policy by which the pod's CPUs are bound to cores, and on how many fitting nodes that cannot be checked."""
+    policy = required_cores(decision)
+    if policy is None:
+        return ""
+    unknown = int(np.count_nonzero(decision.fits & (decision.snapshot.node_arrays.threads == 0)))
+    return f"cores for {policy}" + (f" not known on {unknown} of them" if unknown else " are counted")
+
+
+def required_cores(decision: Decision) -> CPUBindPolicy | None:
+    """The policy by which the pod requires its CPUs to be bound to cores."""
+    bind = decision.request.cpu_bind
+    return None if bind is None else bind.required
+
+
+def _in_cores(reason: Reason, decision: Decision) -> str:
+    policy = required_cores(decision)
+    return f" in free cores for {policy}" if policy and reason is Reason.NO_SINGLE_NUMA_NODE else ""
 
 
 def _example(reason: Reason, decision: Decision) -> str:

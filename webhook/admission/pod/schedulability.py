@@ -17,6 +17,7 @@ import numpy as np
 
 from webhook.admission.pod.placement_text import excluded, on_numa_nodes, subject, unknown_policy
 from webhook.engine.arrays import Bools, Nodes
+from webhook.engine.cpu_cores import core_reasons
 from webhook.engine.decide import Decision, decide
 from webhook.engine.filter.node_fit import node_fit
 from webhook.engine.koordinator import policy_fit
@@ -43,9 +44,11 @@ _NOT_ALIGNED = frozenset(
         Reason.NOT_ALIGNED,
         Reason.ALLOCATION_FAILS,
         Reason.TOO_MANY_NUMA_NODES,
+        Reason.TOO_FEW_CORES,
         Reason.NUMA_NODE_EXCLUSIVE,
     }
 )
+_OTHER_CORES = frozenset({Reason.AMPLIFIED_CPUS, Reason.CPU_BIND_POLICY_MISMATCH, Reason.NOT_WHOLE_CORES})
 
 
 class UnschedulableReason(Enum):
@@ -90,6 +93,9 @@ def look_ahead(node_arrays: NodeArrays, pod: Pod, intent: NUMAIntent, options: O
         return Unschedulable(
             UnschedulableReason.UNKNOWN, _what_is_unknown(decision, eligible), decision, _any_of(decision, _UNKNOWN)
         )
+    if reasons & _OTHER_CORES:
+        message = f"no node binds its CPUs so: {excluded(pod, decision)}"
+        return Unschedulable(UnschedulableReason.NO_COMPATIBLE_NODE, message, decision, compatible)
     if Reason.POLICY_MISMATCH in reasons:
         message = _why_incompatible(empty, intent, _any_of(decision, frozenset({Reason.POLICY_MISMATCH})))
         return Unschedulable(UnschedulableReason.NO_COMPATIBLE_NODE, message, decision, compatible)
@@ -105,9 +111,12 @@ def awaits_node(decision: Decision) -> bool:
 
 
 def _compatible(node_arrays: NodeArrays, decision: Decision) -> Bools:
-    """Whether the node's NUMA policy is compatible with the pod's, bool [node]."""
-    unfit = policy_fit(node_arrays, decision.request)
-    return np.ones(node_arrays.n, dtype=np.bool_) if unfit is None else unfit == Reason.FITS
+    """Whether the node's NUMA policy and CPU bind policy are compatible with the pod's, bool [node]."""
+    found = np.ones(node_arrays.n, dtype=np.bool_)
+    for unfit in (policy_fit(node_arrays, decision.request), core_reasons(node_arrays, decision.request)):
+        if unfit is not None:
+            found &= unfit == Reason.FITS
+    return found
 
 
 def _any_of(decision: Decision, reasons: frozenset[Reason]) -> Bools:

@@ -1,7 +1,7 @@
 """What is free of a node's physical cores, as one column of the arrays, by what koordlet publishes of single CPUs.
 
-1. A CPU is taken if it is reserved, or known to be given to a pod: by the kubelet (the NRT says so), or by Koordinator's
-   scheduler (the pod's `resource-status` says so).
+1. A CPU is taken if it is reserved, or known to be given to a pod: by the kubelet (the NRT says so), or by
+   Koordinator's scheduler (the pod's `resource-status` says so).
 2. Free CPUs beyond those of wholly free cores are split ones (`split_cpu`). A pod that takes whole cores has what is
    free without them. Pods of which only amounts are known take split CPUs first, as far as there are any.
 3. Where no topology of the CPUs is published, nothing is known and nothing is required (`threads` is 0).

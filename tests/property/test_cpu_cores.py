@@ -1,0 +1,110 @@
+"""CPU bind policies compared with giving the CPUs themselves: every core, every thread, pod after pod."""
+
+from itertools import combinations
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.builders.koordlet import bound_pod, koordlet_nrt, resident
+from tests.builders.nodes import node
+from webhook.engine.decide import decide
+from webhook.engine.gang.pod_class import PodClass
+from webhook.engine.gang.pod_counts import count
+from webhook.engine.snapshot.cluster_state import ClusterState
+from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.model.intent import parse_numa_intent
+from webhook.model.node import Node
+from webhook.model.nrt import NodeTopology
+from webhook.model.pod import Pod
+
+MACHINES = st.fixed_dictionaries(
+    {"zones": st.integers(1, 2), "cores": st.integers(1, 3), "threads": st.integers(1, 2)},
+)
+
+
+@st.composite
+def taken_machines(draw: st.DrawFn) -> tuple[dict[str, int], list[int]]:
+    """A machine, and the CPUs that a pod of Koordinator's scheduler has."""
+    machine = draw(MACHINES)
+    cpus = machine["zones"] * machine["cores"] * machine["threads"]
+    return machine, sorted(draw(st.sets(st.integers(0, cpus - 1), max_size=cpus - 1)))
+
+
+def snapshot_of(machine: dict[str, Any], taken: list[int]) -> Snapshot:
+    """Node n0 with a pod in each NUMA node that has those of the taken CPUs which are there."""
+    of_zone = machine["cores"] * machine["threads"]
+    state = ClusterState()
+    state.upsert_node(Node.from_object(node(name="n0", cpus=of_zone * machine["zones"])))
+    state.upsert_topology(NodeTopology.from_object(koordlet_nrt(node="n0", **machine)))
+    for zone in range(machine["zones"]):
+        if here := [cpu for cpu in taken if cpu // of_zone == zone]:
+            numa = {zone: str(len(here))}
+            state.upsert_pod(resident(f"held-{zone}", str(len(here)), cpuset=",".join(map(str, here)), numa=numa))
+    return Snapshot(state.node_arrays())
+
+
+def holds(cpus: frozenset[int], required: str, threads: int) -> bool:
+    """Whether a set of CPUs satisfies the policy (koordinator: satisfiedRequiredCPUBindPolicy)."""
+    cores = {cpu // threads for cpu in cpus}
+    return len(cores) * (threads if required == "FullPCPUs" else 1) == len(cpus)
+
+
+def choices(free: frozenset[int], amount: int, required: str, threads: int) -> list[frozenset[int]]:
+    sets = map(frozenset, combinations(sorted(free), amount))
+    return [cpus for cpus in sets if holds(cpus, required, threads)]
+
+
+def most(free: frozenset[int], amount: int, required: str, threads: int) -> int:
+    """How many pods one set of CPUs holds at most."""
+    return max(
+        (1 + most(free - cpus, amount, required, threads) for cpus in choices(free, amount, required, threads)),
+        default=0,
+    )
+
+
+def free_by_zone(machine: dict[str, int], taken: list[int]) -> list[frozenset[int]]:
+    of_zone = machine["cores"] * machine["threads"]
+    return [
+        frozenset(range(zone * of_zone, (zone + 1) * of_zone)) - frozenset(taken) for zone in range(machine["zones"])
+    ]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    taken_machines(),
+    st.integers(1, 6),
+    st.sampled_from(["FullPCPUs", "SpreadByPCPUs"]),
+    st.sampled_from(["", "SingleNUMANode"]),
+)
+def test_a_pod_fits_where_such_cpus_are_free(
+    machine_taken: tuple[dict[str, int], list[int]], amount: int, required: str, policy: str
+) -> None:
+    machine, taken = machine_taken
+    raw: dict[str, Any] = bound_pod(str(amount), required, policy=policy)
+    pod = Pod.from_object(raw)
+    decided = decide(snapshot_of(machine, taken), pod, parse_numa_intent(pod.annotations)[0])
+    places = free_by_zone(machine, taken)
+    if not policy:
+        places = [frozenset().union(*places)]
+    assert bool(decided.fits[0]) == any(choices(free, amount, required, machine["threads"]) for free in places)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    taken_machines(),
+    st.integers(1, 4),
+    st.sampled_from(["FullPCPUs", "SpreadByPCPUs"]),
+    st.sampled_from(["", "SingleNUMANode"]),
+)
+def test_a_node_counts_as_many_pods_as_get_such_cpus(
+    machine_taken: tuple[dict[str, int], list[int]], amount: int, required: str, policy: str
+) -> None:
+    machine, taken = machine_taken
+    pod = Pod.from_object(bound_pod(str(amount), required, policy=policy))
+    snapshot = snapshot_of(machine, taken)
+    counted = count(snapshot, PodClass.of(snapshot, pod, parse_numa_intent(pod.annotations)[0]))
+    places = free_by_zone(machine, taken)
+    if not policy:
+        places = [frozenset().union(*places)]
+    assert counted.nodes[0] == sum(most(free, amount, required, machine["threads"]) for free in places)
