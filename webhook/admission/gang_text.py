@@ -24,13 +24,17 @@ def never_held(when_empty: GangAssignment) -> str:
     if kind and not short.domain:
         return f"{no_place}: no node is in any {kind}; needed: the label {short.level}"
     where = f"the best {kind}, {short.domain[-1][1]}," if short.domain else "the cluster"
-    return f"{no_place}: {where} would hold {short.holds} of {short.needed} pods; needed: {_needed(short)}"
+    return f"{no_place}: {where} would hold {short.held}; needed: {_needed(short)}"
 
 
 def _needed(short: Shortfall) -> str:
     missing = (short.needed - short.holds) * short.amount
     if not short.resource:
         return "nodes that its node selectors, tolerations and NUMA policies allow"
+    if short.segments is not None:
+        more, kind = short.segments.needed - short.segments.holds, short.segments.level.rpartition("/")[2]
+        of_each = format_amount(short.resource, short.segments.size * short.amount)
+        return f"{of_each} {short.resource} in one {kind} for each of {more} more segment{'' if more == 1 else 's'}"
     if short.resource == PODS:
         return f"room for {missing} more pod{'' if missing == 1 else 's'} there"
     return f"at least {format_amount(short.resource, missing)} more {short.resource} there"

@@ -32,7 +32,7 @@ def _gang(gang: GangAssignment) -> Iterator[str]:
                 _values(short.domain) or "-",
                 str(short.holds),
                 str(short.needed),
-                short.resource or "usable nodes",
+                (short.resource or "usable nodes") + (f" ({short.held})" if short.segments else ""),
             )
             for short in gang.why
         ]

@@ -24,6 +24,11 @@ def named_resources(pod: Pod) -> Iterator[str]:
         yield from container.requests
 
 
+def cpu_bind(pod: Pod, intent: NUMAIntent) -> CPUBind | None:
+    """How the pod's CPUs are bound to physical cores; None = they are not."""
+    return cpu_bind_of(intent.cpu_bind, pod.labels, pod.priority, pod.requests.get(CPU, 0))
+
+
 @dataclass(frozen=True, slots=True)
 class PodRequest:
     """A pod's request. C containers (init containers and sidecars in order, then apps), K resources the pod names.
@@ -59,7 +64,7 @@ class PodRequest:
     @classmethod
     def of(cls, pod: Pod, intent: NUMAIntent, resources: ResourceIndex) -> "PodRequest":
         """The request of `pod` with the NUMA intent of its annotations, over the rows of `resources`."""
-        bind = cpu_bind_of(intent.cpu_bind, pod.labels, pod.priority, pod.requests.get(CPU, 0))
+        bind = cpu_bind(pod, intent)
         return cls._of(pod, pod.overhead, pod.pod_level is not None, intent.policy, intent.exclusive, resources, bind)
 
     @classmethod

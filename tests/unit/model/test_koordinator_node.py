@@ -13,7 +13,7 @@ RATIO = "node.koordinator.sh/resource-amplification-ratio"
 GI = 2**30
 
 
-def read(annotations: dict[str, Any] | None = None, **labels: str) -> Node:
+def read(annotations: dict[str, Any] | None = None, labels: dict[str, str] | None = None) -> Node:
     raw = node(name="n0", cpus=32, memory="128Gi", labels=labels)
     raw["metadata"]["annotations"] = annotations
     return Node.from_object(raw)
@@ -55,6 +55,6 @@ def test_a_ratio_above_one_amplifies(text: str, amplified: bool) -> None:
 
 def test_the_label_binds_cpus() -> None:
     label = "node.koordinator.sh/cpu-bind-policy"
-    assert read(**{label: "FullPCPUsOnly"}).cpu_bind is CPUBindPolicy.FULL_PCPUS
-    assert read(**{label: "SpreadByPCPUs"}).cpu_bind is CPUBindPolicy.SPREAD_BY_PCPUS
-    assert read(**{label: "None"}).cpu_bind is read().cpu_bind is None
+    assert read(labels={label: "FullPCPUsOnly"}).cpu_bind is CPUBindPolicy.FULL_PCPUS
+    assert read(labels={label: "SpreadByPCPUs"}).cpu_bind is CPUBindPolicy.SPREAD_BY_PCPUS
+    assert read(labels={label: "None"}).cpu_bind is read().cpu_bind is None

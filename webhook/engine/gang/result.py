@@ -1,12 +1,13 @@
 """The answer to a gang: a node and NUMA nodes for every pod, or what is missing where."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
 from webhook.engine.arrays import Amounts
 from webhook.engine.gang.gang_spec import Gang, PodSet
+from webhook.engine.gang.segments_held import SegmentsShort
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import Domain, TopologyTree
 
@@ -27,11 +28,21 @@ class Shortfall:
     """The resource that is short there; empty if the limit is not a resource but which nodes are eligible."""
     amount: int = 0
     """What one pod requests of it; for "pods" itself, 1."""
+    segments: SegmentsShort | None = None
+    """Segments that it does not hold; None if the pods are short one by one."""
+
+    @property
+    def held(self) -> str:
+        """For example "6 of 16 pods"."""
+        if self.segments is None:
+            return f"{self.holds} of {self.needed} pods"
+        short, kind = self.segments, self.segments.level.rpartition("/")[2]
+        return f"{short.holds} of {short.needed} segments of {short.size} pods, each within one {kind}"
 
     def __str__(self) -> str:
         kind = self.level.rpartition("/")[2]
         name = f"{kind} {self.domain[-1][1]}" if self.domain else f"no {kind}" if kind else "the cluster"
-        return f"{name} holds {self.holds} of {self.needed} pods" + (f": {self.resource}" if self.resource else "")
+        return f"{name} holds {self.held}" + (f": {self.resource}" if self.resource else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +157,7 @@ class GangAssignment:
                     "holds": short.holds,
                     "needed": short.needed,
                     "resource": short.resource,
+                    "segments": None if short.segments is None else asdict(short.segments),
                 }
                 for short in self.why
             ],

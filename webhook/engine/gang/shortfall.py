@@ -1,7 +1,8 @@
 """Why a gang does not fit: at each level, the domain that holds most of it, and what is short there.
 
 1. As many pods as fit are placed into each level's domains, slice after slice, without subgroup constraints.
-   They are the pods of the minimum, or all pods if the minimum is 0.
+   They are the pods of the minimum, or all pods if the minimum is 0. Those of required segments count in whole ones
+   (webhook.engine.gang.segments_held).
 2. Each level is represented by the domain that holds most; for a gang that has begun, by the one with its members.
 3. The short resource is the one that by itself allows the fewest pods of the class with the largest shortfall, on
    the nodes that selectors, taints and policies allow.
@@ -21,6 +22,7 @@ from webhook.engine.gang.pod_class import PodClass
 from webhook.engine.gang.pods_per_node import slots
 from webhook.engine.gang.remaining import Caps, Remaining
 from webhook.engine.gang.result import Shortfall
+from webhook.engine.gang.segments_held import SegmentsShort, pods_in_segments, segments_short
 from webhook.engine.gang.slices import PodSlice, SlicedGang, pods_by_class
 from webhook.engine.koordinator import policy_fit
 from webhook.engine.reason import Reason
@@ -52,20 +54,26 @@ def _at(snapshot: Snapshot, tree: TopologyTree, sliced: SlicedGang, caps: Caps, 
         return Shortfall(label, (), 0, needed, "")
     best = Domain(level, _best_domain(snapshot, tree, sliced, caps, level))
     remaining = Remaining(snapshot, tree, caps)
-    holds, short, missing = 0, pod_slices[0], -1
+    holds, short, missing, segments = 0, pod_slices[0], -1, None
     for pod_slice in sorted(pod_slices, key=lambda pod_slice: -max(pod_slice.pod_class.node.values())):
-        fitting = _fill(remaining, tree, best, pod_slice)
+        fitting, in_segments = _fill(remaining, tree, best, pod_slice)
         holds += fitting
         if pod_slice.minimum - fitting > missing:
-            short, missing = pod_slice, pod_slice.minimum - fitting
+            short, missing, segments = pod_slice, pod_slice.minimum - fitting, in_segments
     # What each class could have by itself, the classes together cannot: at least one pod is left over.
     resource = _short_resource(snapshot, tree, best, short.pod_class)
     amount = _amount(short.pod_class, resource) if resource else 0
-    return Shortfall(label, tree.path(best), min(holds, needed - 1), needed, resource, amount)
+    return Shortfall(label, tree.path(best), min(holds, needed - 1), needed, resource, amount, segments)
 
 
 def _best_domain(snapshot: Snapshot, tree: TopologyTree, sliced: SlicedGang, caps: Caps, level: int) -> int:
-    holds = Remaining(snapshot, tree, caps).holds(level, pods_by_class(_missing(sliced), attrgetter("minimum")))
+    remaining, pod_slices = Remaining(snapshot, tree, caps), _missing(sliced)
+    in_one = [pod_slice for pod_slice in pod_slices if pod_slice.segments is None]
+    holds = remaining.holds(level, pods_by_class(in_one, attrgetter("minimum")))
+    for pod_slice in pod_slices:
+        if pod_slice.segments is not None:
+            slots, _ = remaining.slots(pod_slice.pod_class)
+            holds += np.minimum(pods_in_segments(tree, slots, pod_slice.segments, level), pod_slice.minimum)
     possible = tree.real(level).copy()
     required = sliced.constraint.required
     held_to = pinned(tree, sliced.running, required)
@@ -76,19 +84,26 @@ def _best_domain(snapshot: Snapshot, tree: TopologyTree, sliced: SlicedGang, cap
     return int(np.where(possible, holds, -1).argmax())
 
 
-def _fill(remaining: Remaining, tree: TopologyTree, domain: Domain, pod_slice: PodSlice) -> int:
-    """Place as many pods of a slice in a domain as fit; returns their number."""
+def _fill(
+    remaining: Remaining, tree: TopologyTree, domain: Domain, pod_slice: PodSlice
+) -> tuple[int, SegmentsShort | None]:
+    """Place as many pods of a slice in a domain as fit; returns their number, and the segments that are short."""
     domain_capacity, counted = remaining.slots(pod_slice.pod_class)
     span = tree.span(domain)
     inside = np.zeros_like(domain_capacity)
     inside[span] = domain_capacity[span]
     count = min(int(inside.sum()), pod_slice.minimum)
+    segments = None
+    if pod_slice.segments is not None:
+        segments = segments_short(tree, inside, pod_slice.segments, domain, pod_slice.minimum)
+    if segments is not None:
+        count = min(count, segments.holds * segments.size)
     if count:
         share = Share(np.array([domain.number]), np.array([count]))
         if domain.level < tree.node_level:
             share = distribute(tree, share, domain.level, SubDomains(tree.node_level, inside), joint=True)
         remaining.take(pod_slice.pod_class, remaining.assign(counted, share))
-    return count
+    return count, segments
 
 
 def _short_resource(snapshot: Snapshot, tree: TopologyTree, domain: Domain, pod_class: PodClass) -> str:

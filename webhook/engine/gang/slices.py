@@ -15,6 +15,7 @@ import numpy as np
 from webhook.engine.arrays import Amounts
 from webhook.engine.gang.gang_spec import ANYWHERE, Constraint, Gang, PodSet, Segments
 from webhook.engine.gang.pod_class import PodClass
+from webhook.engine.request import cpu_bind
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import TopologyTree
 
@@ -145,6 +146,7 @@ def _asks_the_same(one: PodSet, other: PodSet) -> bool:
     left, right = one.pod, other.pod
     return (
         one.intent == other.intent
+        and cpu_bind(left, one.intent) == cpu_bind(right, other.intent)
         and [(c.kind, c.requests, c.limits) for c in left.containers]
         == [(c.kind, c.requests, c.limits) for c in right.containers]
         and (left.overhead, left.pod_level, left.qos, left.requests)

@@ -5,7 +5,7 @@ import pytest
 from tests.builders.gangs import GPU, RACK, ZONE, gpus, group, numa_nodes, podset, racks, whole_nodes
 from tests.builders.records import pod
 from tests.unit.engine.gang.assignments import assigned
-from webhook.engine.gang.gang_spec import Constraint
+from webhook.engine.gang.gang_spec import Constraint, Segments
 from webhook.engine.gang.result import Shortfall
 
 # zone-a ─┬─ rack-1 ── n0 [6 GPUs, 100 CPUs]
@@ -116,3 +116,51 @@ def test_a_cluster_without_nodes_holds_nothing() -> None:
         podset(name="a", of=gpus(1), count=2), podset(name="b", of=gpus(2), count=2), constraint=Constraint(RACK)
     )
     assert not assigned(whole_nodes(places={}, free={}), mixed).assigned
+
+
+# zone-a ─┬─ rack-1 ── n0 [6 GPUs]  n1 [5 GPUs]
+#         └─ rack-2 ── n2 [7 GPUs]
+# zone-b ─── rack-3 ── n3 [16 GPUs]
+IN_RACKS = racks(n0="zone-a/rack-1", n1="zone-a/rack-1", n2="zone-a/rack-2", n3="zone-b/rack-3")
+UNEVEN = {"n0": {GPU: 6}, "n1": {GPU: 5}, "n2": {GPU: 7}, "n3": {GPU: 16}}
+
+
+@pytest.mark.parametrize(
+    ("constraint", "segments", "pods", "sentence"),
+    [
+        # Of 11 and 7 GPUs, racks use 8 and 4 for segments of 4.
+        (Constraint(ZONE), Segments(4, Constraint(RACK)), 20, "zone zone-b holds 4 of 5 segments of 4 pods"),
+        (Constraint(), Segments(4, Constraint(RACK)), 32, "the cluster holds 7 of 8 segments of 4 pods"),
+        # The last segment has two pods, and rack-2 has room for it beside another one.
+        (Constraint(), Segments(4, Constraint(RACK)), 34, "the cluster holds 8 of 9 segments of 4 pods"),
+        (Constraint(RACK), Segments(5, Constraint(RACK)), 20, "rack rack-3 holds 3 of 4 segments of 5 pods"),
+    ],
+)
+def test_segments_that_are_short_are_counted_as_such(
+    constraint: Constraint, segments: Segments, pods: int, sentence: str
+) -> None:
+    cluster = whole_nodes(places=IN_RACKS, free=UNEVEN)
+    answer = assigned(cluster, group(podset(name="w", of=gpus(), count=pods, segments=segments), constraint=constraint))
+    assert not answer.assigned
+    assert str(answer.why[0]) == f"{sentence}, each within one rack: {GPU}"
+    assert answer.why[0].segments is not None
+    assert answer.why[0].holds == answer.why[0].segments.holds * segments.size or pods % segments.size
+
+
+def test_the_finest_short_layer_is_named() -> None:
+    """Racks hold sixes (1, 1 and 2 of them), zones hold twelves."""
+    layers = Segments(12, Constraint(ZONE), inner=Segments(6, Constraint(RACK)))
+    cluster = whole_nodes(places=IN_RACKS, free=UNEVEN)
+    assert assigned(cluster, group(podset(name="w", of=gpus(), count=24, segments=layers))).assigned
+    answer = assigned(cluster, group(podset(name="w", of=gpus(), count=36, segments=layers)))
+    assert str(answer.why[0]) == f"the cluster holds 4 of 6 segments of 6 pods, each within one rack: {GPU}"
+
+
+def test_where_all_segments_would_fit_pods_are_counted() -> None:
+    cluster = whole_nodes(places=IN_RACKS, free=UNEVEN)
+    asked = group(
+        podset(name="a", of=gpus(), count=16, segments=Segments(4, Constraint(RACK))),
+        podset(name="b", of=gpus(17), count=1),
+        constraint=Constraint(ZONE),
+    )
+    assert str(assigned(cluster, asked).why[0]) == f"zone zone-b holds 16 of 17 pods: {GPU}"
