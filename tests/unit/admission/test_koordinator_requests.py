@@ -1,5 +1,6 @@
 """Koordinator's CPU bind policies and Reservations at creation: honoured, or named with what happens instead."""
 
+import copy
 import json
 from typing import Any
 
@@ -127,7 +128,7 @@ def judged(raw: dict[str, Any], before: dict[str, Any] | None = None) -> Allowed
 
 
 def of_job(cpu: str, labels: dict[str, str] | None = None, **bind: str) -> dict[str, Any]:
-    raw = job({}, {RESOURCE_SPEC: json.dumps(bind)})
+    raw = copy.deepcopy(job({}, {RESOURCE_SPEC: json.dumps(bind)}))
     raw["spec"]["template"]["metadata"]["labels"] = LSR if labels is None else labels
     container = {"name": "main", "image": "none", "resources": {"limits": {"cpu": cpu, "memory": "1Gi"}}}
     raw["spec"]["template"]["spec"]["containers"] = [container]
