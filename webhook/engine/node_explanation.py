@@ -53,9 +53,9 @@ def explain(snapshot: Snapshot, pod: Pod, request: PodRequest, reason: Reason, n
         case Reason.NUMA_NODE_EXCLUSIVE:
             return f"NUMA nodes held exclusively: {_residents(snapshot, request, node)}"
         case _:
-            if reason is Reason.REJECTED_BEFORE:
-                return _rejection(pod, node_arrays.names[node])
-            return _of_cores(snapshot, request, reason, node) or reason.phrase
+            before = reason is Reason.REJECTED_BEFORE
+            said = _rejection(pod, node_arrays.names[node]) if before else _of_cores(snapshot, request, reason, node)
+            return said or reason.phrase
 
 
 def _rejection(pod: Pod, node: str) -> str:
