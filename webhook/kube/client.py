@@ -28,6 +28,9 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
+# Source: kubernetes apiserver pkg/endpoints/handlers/response.go. A server that knows no such form sends the object.
+_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+
 # A dozen watches stay open. The remaining connections are for calls; HTTP/1.1 makes one at a time per connection.
 _CONNECTIONS: Final = 32
 # The API server lists a page of 500 pods in well under a second; half a minute means that it is in trouble.
@@ -113,6 +116,11 @@ class Client:
         content_type = JSON_PATCH if isinstance(body, list) else MERGE_PATCH
         return await self._call("PATCH", path, body=body, content_type=content_type)
 
+    async def write(self, path: str, body: Raw | list[Raw]) -> None:
+        """The same as `patch`, without the new object: the API server answers with its metadata, which is not read."""
+        content_type = JSON_PATCH if isinstance(body, list) else MERGE_PATCH
+        await self._read("PATCH", path, body=body, content_type=content_type, accept=_METADATA)
+
     async def merge(self, path: str, body: Raw) -> Raw:
         """Patch the object of a built-in kind at `path`; lists such as conditions are merged by key."""
         return await self._call("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)
@@ -163,9 +171,10 @@ class Client:
         query: Mapping[str, str | int] | None = None,
         body: Raw | list[Raw] | None = None,
         content_type: str = "application/json",
+        accept: str = "application/json",
     ) -> bytes:
         """The text of the answer."""
-        response = await self._send(method, path, query, body, content_type)
+        response = await self._send(method, path, query, body, content_type, accept)
         try:
             return await response.read()
         except (aiohttp.ClientError, OSError) as error:
@@ -178,6 +187,7 @@ class Client:
         query: Mapping[str, str | int] | None = None,
         body: Raw | list[Raw] | None = None,
         content_type: str = "application/json",
+        accept: str = "application/json",
         *,
         limits: aiohttp.ClientTimeout = _CALL_TIMEOUT,
     ) -> aiohttp.ClientResponse:
@@ -187,7 +197,7 @@ class Client:
             method,
             path,
             query_params=list((query or {}).items()),
-            header_params={"Accept": "application/json", "Content-Type": content_type},
+            header_params={"Accept": accept, "Content-Type": content_type},
             body=body,
             auth_settings=["BearerToken"],
         )

@@ -37,11 +37,11 @@ class PodWrites:
 
     async def patch(self, key: str, operations: Sequence[dict[str, Any]]) -> Outcome:
         """Apply a JSON patch to the pod namespace/name."""
-        return await self._outcome(self._client.patch(_path(key), list(operations)))
+        return await self._outcome(self._client.write(_path(key), list(operations)))
 
     async def annotate(self, key: str, name: str, value: str) -> Outcome:
         """Set one annotation, whatever else has changed."""
-        return await self._outcome(self._client.patch(_path(key), {"metadata": {"annotations": {name: value}}}))
+        return await self._outcome(self._client.write(_path(key), {"metadata": {"annotations": {name: value}}}))
 
     async def nominate(self, key: str, uid: str, node: str | None) -> Outcome:
         """Nominate a node that the scheduler tries first for this incarnation of a pod; None: none any more."""

@@ -20,7 +20,7 @@ class AssumedIndex:
         return key in self._pods
 
     def put(self, assumed_pod: AssumedPod) -> None:
-        """Add an assumed pod. None of the same key may be present."""
+        """Add an assumed pod. One of the same key may only be present on the same node: it is replaced."""
         self._pods[assumed_pod.pod] = assumed_pod
         self._on.setdefault(assumed_pod.node, {})[assumed_pod.pod] = assumed_pod
 

@@ -13,6 +13,7 @@ An assumed pod takes precedence over what is derived for the same pod: it is new
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from math import inf
 
 from webhook.engine.assumed.assumed_pod import AssumedPod
@@ -92,6 +93,11 @@ class AssumedPods:
 
     def assume(self, assumed_pod: AssumedPod) -> None:
         """Reserve what the pod was given. It replaces an earlier assumption for the same pod."""
+        known = self._facts.assumed.get(assumed_pod.pod)
+        if known is not None and not known.is_binding and replace(known, expires=assumed_pod.expires) == assumed_pod:
+            # A patch that was queued or is sent again. The reservation stays as it is.
+            self._facts.assumed.put(assumed_pod)
+            return
         self._drop_assumed(assumed_pod.pod)
         self.hints.assume(assumed_pod)
         self._facts.assumed.put(assumed_pod)

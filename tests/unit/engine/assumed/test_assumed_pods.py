@@ -68,6 +68,20 @@ class Keeping:
         return reservation.numa
 
 
+def test_the_node_of_an_assumed_pod_that_is_only_renewed_need_not_be_settled() -> None:
+    cluster = Keeping()
+    cluster.keeper.assume(assumed_pod(waiting()))
+    cluster.reserved()
+    renewed = assumed_pod(waiting(), expires=90)
+    cluster.keeper.assume(renewed)
+    assert not cluster.keeper._marked
+    assert cluster.reserved() == (NUMA, ALL_OF_IT)
+    assert cluster.keeper.assumed_by("default/p") is renewed
+    assert (cluster.keeper.expired(80), cluster.keeper.expired(95)) == ((), (renewed,))
+    cluster.keeper.forget("default/p")
+    assert cluster.reserved() == ({}, {})
+
+
 def test_a_placed_pod_is_assumed_all_it_asks_for() -> None:
     keeping = Keeping()
     keeping.tell(waiting(), scanned())
