@@ -9,8 +9,8 @@ one node are ungated in the order in which they must arrive:
    their turn, so that the scheduler always has pods to bind.
 3. A pod without a class waits for none and holds up none: it has no NUMA nodes, or the service chooses them.
 
-The caller reports each pod that is bound, gone, or not ungated after all. It also reports a pod that takes too long:
-the scheduler may not be able to bind it at all, and then the guard decides on the next ones.
+The caller reports each pod that is bound, gone, or not ungated after all. It also reports a pod that takes too long
+(see `binding_pace`): the scheduler may not be able to bind it at all, and then the guard decides on the next ones.
 """
 
 from collections import deque
@@ -74,6 +74,10 @@ class UngateOrder(Generic[Item]):
             self._on_way[pod] = lane
         self._changed(lane)
         return pod, item
+
+    def is_on_way(self, pod: str) -> bool:
+        """Whether others may wait for this pod."""
+        return pod in self._on_way
 
     def arrived(self, pod: str) -> bool:
         """Wait for this pod no longer. True if that lets others go."""

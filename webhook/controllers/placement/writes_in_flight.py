@@ -8,8 +8,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
+from time import monotonic
 from typing import Final
 
+from webhook.controllers.placement.binding_pace import BindingPace
 from webhook.controllers.placement.ungate_order import UngateOrder
 from webhook.internal_errors import Where, internal_error
 
@@ -18,10 +20,6 @@ Write = Callable[[], Awaitable[bool]]
 
 # Queued writes per slot: enough for the next one to be ready whenever one is done.
 _AHEAD: Final = 16
-
-# A pod is usually bound some 20 ms after it is ungated. On an overloaded machine a scheduler's attempt and its Binding
-# took up to 3 s. A pod that takes longer may be one that the scheduler cannot bind.
-_ON_ITS_WAY_SECONDS: Final = 5.0
 
 
 class WritesInFlight:
@@ -41,6 +39,7 @@ class WritesInFlight:
         self._ended = ended
         self._failed = failed
         self._queue = UngateOrder[tuple[str, Write]]()
+        self._pace = BindingPace()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._keys: set[str] = set()
         """Of all writes, queued or sent."""
@@ -62,8 +61,8 @@ class WritesInFlight:
 
     def bound_or_gone(self, key: str) -> None:
         """Send what waited for this pod's binding."""
-        if self._queue.arrived(key):
-            self._send()
+        self._pace.bound_or_gone(key, monotonic())
+        self._wait_no_longer(key)
 
     async def settle(self) -> None:
         """Wait for all writes, and for no binding."""
@@ -78,6 +77,10 @@ class WritesInFlight:
         self._keys.clear()
         for task in self._tasks.values():
             task.cancel()
+
+    def _wait_no_longer(self, key: str) -> None:
+        if self._queue.arrived(key):
+            self._send()
 
     def _send(self) -> None:
         """Send queued writes while slots are free."""
@@ -94,9 +97,10 @@ class WritesInFlight:
         finally:
             del self._tasks[key]
             self._keys.discard(key)
-            if written:
-                asyncio.get_running_loop().call_later(_ON_ITS_WAY_SECONDS, self.bound_or_gone, key)
-            else:
+            if written and self._queue.is_on_way(key):
+                self._pace.ungated(key, monotonic())
+                asyncio.get_running_loop().call_later(self._pace.patience, self._wait_no_longer, key)
+            elif not written:
                 self._queue.arrived(key)
             self._send()
         if fault:

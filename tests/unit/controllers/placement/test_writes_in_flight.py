@@ -2,6 +2,7 @@
 
 import asyncio
 
+from webhook.controllers.placement.binding_pace import LEAST_SECONDS
 from webhook.controllers.placement.writes_in_flight import WritesInFlight
 
 
@@ -12,17 +13,18 @@ class Api:
         self.sent: list[str] = []
         self.ended: list[str] = []
         self.goes = asyncio.Event()
+        self.is_written = True
         self._sent = asyncio.Semaphore(0)
         self.writes = WritesInFlight(at_a_time, lambda uid, _: self.ended.append(uid), lambda *_: None)
 
-    def start(self, pod: str, node: str = "") -> None:
+    def start(self, pod: str, node: str = "", arrival: str | None = None) -> None:
         async def write() -> bool:
             self.sent.append(pod)
             self._sent.release()
             await self.goes.wait()
-            return True
+            return self.is_written
 
-        self.writes.start(pod, f"uid of {pod}", write, node=node)
+        self.writes.start(pod, f"uid of {pod}", write, node=node, arrival=arrival)
 
     async def has_sent(self, count: int) -> None:
         for _ in range(count):
@@ -74,3 +76,29 @@ async def test_a_cancelled_write_is_followed_by_none() -> None:
     await api.settle()
     await asyncio.sleep(0)
     assert (api.sent, "p1" in api.writes) == (["p0"], False)
+
+
+async def test_pods_that_must_arrive_later_are_written_when_the_ones_before_are_bound_or_take_too_long() -> None:
+    api = Api(4)
+    api.goes.set()
+    for pod, arrival in (("a1", "first"), ("a2", "first"), ("b1", "second"), ("c1", "third")):
+        api.start(pod, "n0", arrival)
+    await api.has_sent(2)
+    await asyncio.sleep(0)
+    assert (api.sent, "b1" in api.writes) == (["a1", "a2"], True)
+    api.writes.bound_or_gone("a1")
+    api.writes.bound_or_gone("a2")
+    await api.has_sent(1)
+    assert api.sent == ["a1", "a2", "b1"]
+    await asyncio.wait_for(api.has_sent(1), LEAST_SECONDS + 1)  # b1 is never bound
+    assert api.sent == ["a1", "a2", "b1", "c1"]
+
+
+async def test_a_pod_that_was_not_written_holds_up_none() -> None:
+    api = Api(4)
+    api.goes.set()
+    api.is_written = False
+    api.start("a1", "n0", "first")
+    api.start("b1", "n0", "second")
+    await api.has_sent(2)
+    assert api.sent == ["a1", "b1"]
