@@ -26,6 +26,7 @@ from tests.proof.preempt import preempt
 from tests.proof.repair import repair
 from tests.proof.run import run
 from tests.proof.scenarios import SCENARIOS
+from tests.proof.starve import starve
 from tests.proof.table import markdown, table, with_table
 from tests.proof.trace import default_folder, replayed
 from webhook.simulation.trace import TraceError
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from tests.proof.scenario import Scenario
 
 LETTERS = dict(zip("abcdefg", [*SCENARIOS, "trace"], strict=True))
-WITHOUT_LETTER = {**BESIDE_SCENARIOS, "preempt": preempt, "repair": repair}
+WITHOUT_LETTER = {**BESIDE_SCENARIOS, "preempt": preempt, "repair": repair, "starve": starve}
 """Run only when they are named."""
 
 

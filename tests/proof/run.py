@@ -63,7 +63,8 @@ def run(
 ) -> Row:
     """Run a scenario once.
 
-    values: more values of the chart. publisher: the form of the topologies that the simulated kubelets write.
+    values: more values of the chart, instead of the scenario's own settings. publisher: the form of the topologies that
+    the simulated kubelets write.
     exporter: a component of EXPORTERS that writes them instead, from what it reads on each machine.
     """
     with contextlib.ExitStack() as stack:
@@ -87,7 +88,8 @@ def run(
         if state is not None:
             stack.enter_context(EXPORTERS[exporter](plane, scenario.machines, state, tell))
         if webhook:
-            stack.enter_context(local_webhook(plane, values=values)).wait_until_called()
+            own = {"settings": dict(scenario.settings)}
+            stack.enter_context(local_webhook(plane, values=values or own)).wait_until_called()
         plane.create_namespace(NAMESPACE)
         create_priorities(plane, scenario)
         if scenario.beside:

@@ -5,7 +5,7 @@ A scenario follows from its seed alone, so that two runs of it get the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -52,6 +52,8 @@ class Scenario:
     """The component of another project that runs, too (tests/neighbours/beside.py); empty: none."""
     planted: Sequence[PlantedPod] = ()
     """Static pods of the machines."""
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """Settings of the chart that it is run with, unless other values are given."""
 
     @property
     def millicores(self) -> int:
