@@ -42,7 +42,9 @@ def test_no_cell_is_longer_than_one_reads_at_a_glance() -> None:
 
 @pytest.mark.parametrize("kind", ["ClusterRole", "Role"])
 def test_every_right_of_the_chart_stands_there_with_its_reason_and_no_other(helm: Helm, kind: str) -> None:
-    roles = helm.template({"settings": {"evictStuck": True, "deleteRejectedAfterSeconds": 1}}).of(kind)
+    roles = helm.template({"settings": {"evictStuck": True, "deleteRejectedAfterSeconds": 1, "repair": "Gang"}}).of(
+        kind
+    )
     (role,) = (each for each in roles if each["metadata"]["name"] == "tw-topology-webhook")  # the others are for users
     assert _stated("In the release's namespace" if kind == "Role" else "Cluster-wide") == set(map(_rule, role["rules"]))
 

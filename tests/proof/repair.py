@@ -1,6 +1,6 @@
 """The scenario `repair`: kubelets reject pods because of static pods that exporters show late.
 
-    node-000 .. node-007      [6 6]      free CPUs from second 5 on; their NRTs show 16 and 16 for 5 to 15 s more
+    node-000 .. node-007      [6 6]      free CPUs from second 3 on; their NRTs show 16 and 16 for 5 to 15 s more
     node-008 .. node-019      [16 16]
 
 A small pod runs on each of the first machines, so that these are the fuller ones and are filled first. At second 6 come
@@ -25,7 +25,7 @@ def repair(seed: int) -> Scenario:
         for number in range(_MACHINES)
     ]
     planted = [
-        PlantedPod(machine.name, f"static-{numa}", 10, at=5.0) for machine in machines[:_PLANTED] for numa in range(2)
+        PlantedPod(machine.name, f"static-{numa}", 10, at=3.0) for machine in machines[:_PLANTED] for numa in range(2)
     ]
     small, large = {"cpu": "1", "memory": "1Gi"}, {"cpu": "10", "memory": "10Gi"}
     return Scenario(

@@ -15,6 +15,7 @@ from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers import stuck_pods
 from webhook.controllers.avoided_node_reports import AvoidedNodeReports
 from webhook.controllers.gang_events import GangEvents
+from webhook.controllers.gang_repair import GangRepair
 from webhook.controllers.gate_removal import GateRemoval
 from webhook.controllers.hint_backfill import HintBackfiller
 from webhook.controllers.hint_corrections import HintCorrections
@@ -98,6 +99,10 @@ class LeaderRunnables:
         self._gate_removal = GateRemoval(cache, PodWrites(client), events, settings.mode, is_leader, metrics, slots)
         self._delegated = DelegatedPods(cache, PodWrites(client), events, rules, is_leader)
         self._unbindable = UnbindablePods(cache, PodWrites(client), events, rules, is_leader, slots)
+        self._gang_repair: GangRepair | None = None
+        if settings.repair == "Gang":
+            self._gang_repair = GangRepair(cache, PodWrites(client), events, rules, is_leader, metrics)
+            controller.gang_examined.subscribe(self._gang_repair.saw)
         after = settings.delete_rejected_after_seconds
         self._rejected = RejectedPodDeletion(cache, PodWrites(client), after, is_leader, metrics) if after else None
         patience = stuck_pods.Limits(settings.stuck_after_seconds, settings.evict_stuck)
@@ -128,6 +133,8 @@ class LeaderRunnables:
         yield self.stuck.run
         if self._rejected is not None:
             yield self._rejected.run
+        if self._gang_repair is not None:
+            yield self._gang_repair.run
 
 
 def _with_kueue(read: ReadOwner, cache: ClusterCache, rules: Rules) -> ReadOwner:

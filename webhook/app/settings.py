@@ -16,7 +16,7 @@ from webhook.app.setting_values import Names, Port, Weights
 from webhook.model.manage import Manage
 from webhook.model.options import Fidelity, GangStrategy, ScoreStrategy
 from webhook.model.policy import Exclusive
-from webhook.model.rules import GateMode, Mode, NoCapacity, NotAlignable, PreemptionMode
+from webhook.model.rules import GateMode, Mode, NoCapacity, NotAlignable, PreemptionMode, Repair
 
 PREFIX: Final = "TOPOLOGY_WEBHOOK_"
 
@@ -154,6 +154,9 @@ class Settings(BaseSettings):
     others do, an event is emitted."""
     evict_stuck: bool = False
     """Whether such a pod is evicted if a controller recreates it. The new pod is then placed again."""
+    repair: Repair = "Pod"
+    """What happens if a gang lost a node and its domain has no room for the lost pods: `Pod` they wait, `Gang` the
+    gang is evicted and moves to a domain that holds all of it, if there is one."""
     delete_rejected_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 0.0
     """Time after which a managed pod with a controller is deleted if its kubelet rejected it because of NUMA nodes,
     CPUs, memory or devices. 0: never."""

@@ -24,6 +24,7 @@ from webhook.cache.kai_pod_groups import KAIPodGroups
 from webhook.cache.kubelet_admission import KubeletAdmission
 from webhook.cache.kubelet_predictions import KubeletPredictions
 from webhook.cache.kubelet_rejections import KubeletRejections
+from webhook.cache.lost_members import LostMembers
 from webhook.cache.management import as_managed
 from webhook.cache.missed_creations import MissedPods
 from webhook.cache.missing_hint import HintBackfill
@@ -103,6 +104,9 @@ class ClusterCache(PodAssumptions):
         self.rejections.found.subscribe(self.avoided.saw)
         self.gangs = GangMembers()
         """The members of gangs that have a node."""
+        self.lost_members = LostMembers(self._is_ready)
+        """The gangs that lost a member with its node."""
+        self.gangs.left.subscribe(self.lost_members.left)
         self.bound_pods = BoundPods(is_enabled=preempts)
         """The bound pods as preemption sees them."""
         self.disruption_budgets = DisruptionBudgets()
@@ -323,6 +327,10 @@ class ClusterCache(PodAssumptions):
         if self._assumed_pods.put_topology(topology) or differs:
             self.changed.emit()
         self.avoided.reported(topology.node)
+
+    def _is_ready(self, node: str) -> bool:
+        found = self._state.nodes.get(node)
+        return found is not None and found.ready
 
     def _written_at(self, node: str) -> int | None:
         topology = self._state.topologies.get(node)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from webhook.cache.pod_info import PodInfo
 from webhook.model.membership import AssignedMember
+from webhook.signal import Signal
 
 _Members = dict[str, dict[str, AssignedMember]]
 
@@ -12,6 +13,8 @@ class GangMembers:
     """An index over all pods. Results are live views and must not be changed."""
 
     def __init__(self) -> None:
+        self.left = Signal[[str, AssignedMember]]()
+        """Emitted with the gang and the member when one has a node no more, or is being deleted."""
         self._assigned: _Members = {}
         self._unasked: _Members = {}
         self._group_of: dict[str, tuple[_Members, str]] = {}
@@ -36,16 +39,26 @@ class GangMembers:
     def put(self, pod: PodInfo) -> None:
         """Add the pod, or replace what is known about it."""
         key = pod.record.key
-        self.drop(key)
-        if pod.member is not None:
-            members = self._unasked if pod.unasked else self._assigned
-            members.setdefault(pod.group, {})[key] = pod.member
-            self._group_of[key] = members, pod.group
+        if pod.member is None:
+            self.drop(key)
+            return
+        self._remove(key)
+        members = self._unasked if pod.unasked else self._assigned
+        members.setdefault(pod.group, {})[key] = pod.member
+        self._group_of[key] = members, pod.group
 
     def drop(self, key: str) -> None:
         """Remove the pod namespace/name."""
-        if (found := self._group_of.pop(key, None)) is not None:
-            members, group = found
-            del members[group][key]
-            if not members[group]:
-                del members[group]
+        if (removed := self._remove(key)) is not None:
+            self.left.emit(*removed)
+
+    def _remove(self, key: str) -> tuple[str, AssignedMember] | None:
+        """The gang and the member, if the pod was one."""
+        found = self._group_of.pop(key, None)
+        if found is None:
+            return None
+        members, group = found
+        member = members[group].pop(key)
+        if not members[group]:
+            del members[group]
+        return group, member

@@ -69,6 +69,9 @@ class ControllerMetrics(Protocol):
     def kubelet_rejected(self, reason: str, *, managed: bool) -> None:
         """A kubelet rejected a pod; managed: whether the service decides about it."""
 
+    def gang_moved(self) -> None:
+        """A gang that lost a node moves as a whole."""
+
     def rejected_deleted(self) -> None:
         """A rejected pod was deleted."""
 

@@ -95,6 +95,9 @@ class PlacementMetrics:
             namespace=namespace,
             registry=registry,
         )
+        self.gangs_moved: Final = Counter(
+            "gangs_moved", "Gangs that lost a node and moved as a whole.", namespace=namespace, registry=registry
+        )
         self.rejected_pods_deleted: Final = Counter(
             "rejected_pods_deleted", "Rejected pods that were deleted.", namespace=namespace, registry=registry
         )
@@ -143,6 +146,10 @@ class PlacementMetrics:
     def kubelet_rejected(self, reason: str, *, managed: bool) -> None:
         """Count a pod that a kubelet rejected."""
         self.kubelet_rejections.labels(reason, str(managed).lower()).inc()
+
+    def gang_moved(self) -> None:
+        """Count a gang that moves."""
+        self.gangs_moved.inc()
 
     def rejected_deleted(self) -> None:
         """Count a rejected pod that was deleted."""

@@ -20,6 +20,9 @@ NoCapacity = Literal["Gate", "Allow", "Deny"]
 """What happens to a pod outside a gang that fits nowhere now, but may later."""
 
 
+Repair = Literal["Pod", "Gang"]
+"""What moves if a gang lost a node and its domain has no room: the lost pods wait, or the whole gang moves."""
+
 NotAlignable = Literal["Warn", "Deny"]
 """What happens to a pod that requests a NUMA policy but that no kubelet aligns."""
 

@@ -40,6 +40,7 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "WARN_AFTER_SECONDS" .Values.settings.warnAfterSeconds
   "STUCK_AFTER_SECONDS" .Values.settings.stuckAfterSeconds
   "EVICT_STUCK" .Values.settings.evictStuck
+  "REPAIR" .Values.settings.repair
   "DELETE_REJECTED_AFTER_SECONDS" .Values.settings.deleteRejectedAfterSeconds
   "MAX_AFFINITY_VALUES" .Values.settings.maxAffinityValues
   "PREFERRED_NODES" .Values.settings.preferredNodes

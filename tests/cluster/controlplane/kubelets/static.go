@@ -80,7 +80,7 @@ func (k *kubelet) startStatic(file string) {
 	fields := podFields(node, pod)
 	k.static[file] = &staticPod{pod: pod}
 	if result := k.admission.Admit(pod); !result.Admit {
-		fields["reason"], fields["message"] = result.Reason, result.Message
+		fields["what"], fields["message"] = "static pod "+pod.Name, result.Reason+": "+result.Message
 		k.journal.Write("error", fields)
 		return
 	}

@@ -1,0 +1,196 @@
+"""A gang that lost a node stays in its domain if that has room, and else moves as a whole if `repair` is `Gang`."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.builders.clusters import machine, put
+from tests.builders.nodes import node
+from tests.builders.pods import gated
+from tests.builders.topologies import topology
+from tests.unit.controllers.leader import ApiServer, Leader
+from tests.unit.controllers.site import metrics
+from webhook.controllers.gang_repair import GangRepair
+from webhook.kube.pod_writes import Outcome
+from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, MIN_MEMBER
+from webhook.model.pod import Owner
+from webhook.model.rules import Rules
+
+RACK = "example.com/rack"
+ASKS = {KAI_TOPOLOGY: "network", KAI_REQUIRED_PLACEMENT: "rack", MIN_MEMBER: "2"}
+JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "train", "controller": True}
+
+
+def rack(name: str, *nodes: str) -> list[dict[str, Any]]:
+    """Machines with 8 free CPUs each."""
+    return [one for each in nodes for one in machine(name=each, free=(8,), labels={RACK: name})]
+
+
+class Server(ApiServer):
+    """Refuses to evict `kept`; asked: the dry runs."""
+
+    kept = ""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.asked: list[str] = []
+
+    async def evict(self, key: str, uid: str, *, dry_run: bool = False) -> Outcome:
+        if dry_run:
+            self.asked.append(key)
+            return Outcome.NOT_NOW if key == self.kept else Outcome.WRITTEN
+        return await super().evict(key, uid)
+
+    async def read(self, key: str) -> dict[str, Any] | None:
+        return self.pods.get(key)
+
+
+class Cluster(Leader):
+    """A gang of two pods of 8 CPUs runs on n0 and n1 of rack r1."""
+
+    def __init__(self, *more: Any, owners: Any = (JOB,)) -> None:
+        super().__init__(topology(labels=[RACK]), *rack("r1", "n0", "n1"), *more)
+        self.owners = list(owners)
+        self.api.__class__ = Server  # the controller has this object already
+        self.api.asked = []  # type: ignore[attr-defined]
+        self.metrics = metrics()
+        events: Any = self.api
+        self.repair = GangRepair(self.cache, self.api, events, Rules(), self.is_leader, self.metrics)
+        self.controller.gang_examined.subscribe(self.repair.saw)
+
+    async def read_owner(self, namespace: str, owner: Owner) -> Mapping[str, Any] | None:
+        del namespace
+        template = {"metadata": {}, "spec": gated()["spec"]}
+        spec = {"parallelism": 2, "completions": 2, "template": template}
+        metadata = {"name": owner.name, "uid": owner.uid}
+        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+    async def cycle(self) -> None:
+        reading = asyncio.create_task(self.controller._owner_chains.run())
+        await super().cycle()
+        await asyncio.sleep(0.05)  # the owners are read
+        reading.cancel()
+        await super().cycle()
+
+    @classmethod
+    async def running(cls, *more: Any, **how: Any) -> "Cluster":
+        cluster = cls(*more, **how)
+        cluster.waits("a")
+        cluster.waits("b")
+        await cluster.cycle()
+        assert cluster.nodes() == {"a": "n0", "b": "n1"}
+        for name, place in cluster.nodes().items():
+            raw = cluster.api.pods[f"default/{name}"]
+            status = {"phase": "Running"}
+            cluster.api.has({**raw, "spec": {**raw["spec"], "nodeName": place}, "status": status})
+        cluster.api.events.clear()
+        return cluster
+
+    def waits(self, name: str) -> None:
+        raw = gated(name=name, group="g", annotations=ASKS, metadata={"ownerReferences": self.owners})
+        self.api.has(raw)
+
+    def loses(self, place: str = "n1", name: str = "b") -> None:
+        """A node fails, its pod is evicted, and its controller creates another one."""
+        put(self.cache, {**node(name=place, cpus=16, labels={RACK: "r1"}), "status": NOT_READY})
+        self.api.delete(f"default/{name}")
+        self.waits(f"{name}2")
+
+    def told(self, reason: str) -> list[str]:
+        return [event.note for event in self.api.events if event.reason == reason]
+
+
+NOT_READY = {
+    "allocatable": {"cpu": "16", "memory": "128Gi", "pods": "110"},
+    "conditions": [{"type": "Ready", "status": "Unknown"}],
+}
+
+
+async def test_it_moves_as_a_whole_to_a_domain_that_holds_all_of_it() -> None:
+    cluster = await Cluster.running(*rack("r2", "n2", "n3"))
+    cluster.loses()
+    await cluster.cycle()
+    assert cluster.waiting() == {"b2"}
+    await cluster.repair.sweep(0)
+    assert cluster.api.evicted == ["default/a"]
+    (text,) = set(cluster.told("GangMoved"))
+    assert text == "moves as a whole: lost n1, and its domain has no room for the lost pods; rack r2 holds all 2 pods"
+    assert cluster.metrics.gangs_moved._value.get() == 1
+    cluster.api.delete("default/a")
+    cluster.waits("a2")
+    await cluster.cycle()
+    assert {name: place for name, place in cluster.nodes().items() if name in {"a2", "b2"}} == {"a2": "n2", "b2": "n3"}
+
+
+async def test_if_its_domain_has_room_it_stays() -> None:
+    cluster = await Cluster.running(*rack("r2", "n2", "n3"))
+    put(cluster.cache, *rack("r1", "n4"))
+    cluster.loses()
+    await cluster.cycle()
+    await cluster.repair.sweep(0)
+    assert cluster.nodes()["b2"] == "n4"
+    assert cluster.api.evicted == []
+
+
+async def test_if_no_domain_holds_all_of_it_it_stays() -> None:
+    cluster = await Cluster.running(*rack("r2", "n2"))
+    cluster.loses()
+    await cluster.cycle()
+    await cluster.repair.sweep(0)
+    assert (cluster.api.evicted, cluster.told("GangMoved")) == ([], [])
+
+
+async def test_if_one_member_may_not_be_evicted_none_is() -> None:
+    cluster = await Cluster.running(*rack("r2", "n2", "n3"))
+    cluster.api.kept = "default/a"  # type: ignore[attr-defined]
+    cluster.loses()
+    await cluster.cycle()
+    await cluster.repair.sweep(0)
+    assert cluster.api.evicted == []
+    assert cluster.told("GangNotMoved")[0].endswith("it stays, because default/a may not be evicted now")
+    cluster.api.kept = ""  # type: ignore[attr-defined]
+    await cluster.repair.sweep(1)
+    assert cluster.api.evicted == []  # not again so soon
+    await cluster.repair.sweep(31)
+    assert cluster.api.evicted == ["default/a"]
+
+
+async def test_a_gang_that_waits_for_a_new_member_and_lost_no_node_stays() -> None:
+    cluster = await Cluster.running(*rack("r2", "n2", "n3"))
+    cluster.waits("c")
+    await cluster.cycle()
+    await cluster.repair.sweep(0)
+    assert cluster.waiting() == {"c"}
+    assert cluster.api.evicted == []
+
+
+@pytest.mark.parametrize("owners", [()])
+async def test_members_that_no_controller_recreates_stay(owners: Any) -> None:
+    cluster = await Cluster.running(*rack("r2", "n2", "n3"), owners=owners)
+    cluster.loses()
+    await cluster.cycle()
+    await cluster.repair.sweep(0)
+    assert cluster.api.evicted == []
+
+
+async def test_a_follower_moves_nothing() -> None:
+    cluster = await Cluster.running(*rack("r2", "n2", "n3"))
+    cluster.loses()
+    await cluster.cycle()
+    cluster.leads = False
+    await cluster.repair.sweep(0)
+    assert (cluster.api.evicted, cluster.api.asked) == ([], [])  # type: ignore[attr-defined]
+
+
+async def test_an_eviction_that_a_budget_delays_is_repeated() -> None:
+    cluster = await Cluster.running(*rack("r2", "n2", "n3"))
+    cluster.loses()
+    await cluster.cycle()
+    cluster.api.outcome = Outcome.NOT_NOW
+    await cluster.repair.sweep(0)
+    cluster.api.outcome = Outcome.WRITTEN
+    await cluster.repair.sweep(2)
+    await cluster.repair.sweep(4)
+    assert cluster.api.evicted == ["default/a", "default/a"]

@@ -1,0 +1,266 @@
+"""Moves a gang that lost a node, as a whole, if its domain has no room for the lost members (`repair: Gang`).
+
+A member whose node is gone is recreated by its controller, and held to the domain of the remaining members. If the
+domain has room it is placed there. Else it waits, and usually the remaining members wait for it.
+
+1. A gang was examined, waits, and has lost a node (see `cache.lost_members`). It does not fit beside its running
+   members, judged as by the leader's placement.
+2. Its running members are read, and the whole gang is placed on the cluster without them. If no domain holds all of
+   it, nothing is moved.
+3. Each running member is evicted by a dry run. If one may not be evicted now (a PodDisruptionBudget), nothing is moved.
+4. They are evicted. The API server gives each the condition `DisruptionTarget`. Their controller recreates all, and the
+   gang is placed anew as soon as it is complete. Members that could not be evicted after all are retried.
+
+Only members that a controller recreates are evicted: if one has none, the gang stays. Nothing is kept for the gang
+meanwhile: if other pods take the place, it waits like any gang.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import Any, Final, NoReturn
+
+import structlog
+
+from webhook.admission.pod.managed_fields import ManagedFields, without_ours
+from webhook.cache.cluster_cache import ClusterCache
+from webhook.controllers.metric_recorder import ControllerMetrics
+from webhook.controllers.placement.gang_agreement import agree
+from webhook.controllers.placement.gang_search import GangSearch, GatedGang, search_gang
+from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.engine.preemption.freed_cluster import FreedCluster
+from webhook.engine.request import named_resources
+from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.engine.topology.tree_cache import TopologyTrees
+from webhook.internal_errors import Where, contained
+from webhook.kube.api_errors import ClusterError
+from webhook.kube.events import EventRecorder, ObjectEvent, PodEvent
+from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.model.errors import UserError
+from webhook.model.names import MANAGED_FIELDS
+from webhook.model.rules import Rules
+from webhook.views.freeing import Holdings
+
+log = structlog.get_logger(__name__)
+
+_PERIOD_SECONDS: Final = 2.0
+# A try reads every running member, and decides twice on the gang.
+_AGAIN_SECONDS: Final = 30.0
+# A larger gang would take more than ten seconds to read and to evict, one member after the other.
+_MOST_MEMBERS: Final = 512
+
+Raw = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """A gang that moves."""
+
+    gang: GatedGang
+    evicted: Mapping[str, str]
+    """Its running members: namespace/name -> uid."""
+    text: str
+
+
+class GangRepair:
+    """Moves gangs while `is_leader()`."""
+
+    def __init__(
+        self,
+        cache: ClusterCache,
+        writes: PodWrites,
+        events: EventRecorder,
+        rules: Rules,
+        is_leader: Callable[[], bool],
+        metrics: ControllerMetrics,
+    ) -> None:
+        self._cache = cache
+        self._writes = writes
+        self._events = events
+        self._rules = rules
+        self._is_leader = is_leader
+        self._metrics = metrics
+        self._trees = TopologyTrees()
+        self._waiting: dict[str, GatedGang] = {}
+        self._not_before: dict[str, float] = {}
+        self._moving: dict[str, dict[str, str]] = {}  # group -> members that are still to be evicted: key -> uid
+
+    def saw(self, gang: GatedGang, why: str) -> None:
+        """Take a gang that was examined; why: why its members wait, empty if they do not."""
+        group = gang.membership.group
+        if not why:
+            self._waiting.pop(group, None)
+            self._cache.lost_members.forget(group)
+        elif self._cache.lost_members.nodes(group):
+            self._waiting[group] = gang
+
+    async def run(self) -> NoReturn:
+        """Sweep until cancelled."""
+        while True:
+            await asyncio.sleep(_PERIOD_SECONDS)
+            await self.sweep(monotonic())
+
+    async def sweep(self, now: float) -> None:
+        """Try each gang that waits for a lost member; now: seconds of `time.monotonic`."""
+        if not self._is_leader():
+            self._waiting.clear()
+            self._moving.clear()
+            return
+        self._not_before = {group: at for group, at in self._not_before.items() if at > now}
+        for group, left in list(self._moving.items()):
+            with contained(Where.GANG, gang=group):
+                await self._evict(group, left)
+        for group, gang in list(self._waiting.items()):
+            if group in self._not_before or group in self._moving:
+                continue
+            self._not_before[group] = now + _AGAIN_SECONDS
+            with contained(Where.GANG, gang=group):
+                if (move := await self._find(gang)) is not None:
+                    await self._begin(group, move)
+
+    async def _find(self, gang: GatedGang) -> _Move | None:
+        """Steps 1 to 3: the move of the gang, if it must and can move."""
+        group = gang.membership.group
+        gated = self._cache.gated_pods()
+        waiting = tuple(one for one in gang.members if gated.get(one.key) is one.raw)
+        running = dict(self._cache.gangs.assigned(group))
+        if not running or len(waiting) < len(gang.members):
+            self._forget(group)  # examined again before it is due again, if it still waits
+            return None
+        if len(running) + len(waiting) > _MOST_MEMBERS or self._fits_beside(gang):
+            return None
+        raws = await self._read(running)
+        if raws is None or not all(GatedPod.from_object(_without_node(raw)).pod.controller for raw in raws.values()):
+            return None
+        text = self._where_to(gang, raws)
+        if text is None or not self._is_same(gang, running):
+            return None
+        uids = {key: str(raw["metadata"]["uid"]) for key, raw in raws.items()}
+        for key, uid in uids.items():
+            outcome = await self._writes.evict(key, uid, dry_run=True)
+            if outcome not in {Outcome.WRITTEN, Outcome.GONE}:
+                log.info("gang.not_moved", gang=group, pod=key, error=self._writes.error)
+                self._tell(gang, "GangNotMoved", f"{text}; it stays, because {key} may not be evicted now", "Warning")
+                return None
+        return _Move(gang, uids, text) if self._is_same(gang, running) and self._is_leader() else None
+
+    def _fits_beside(self, gang: GatedGang) -> bool:
+        """Whether the waiting members fit beside the running ones, or do not wait for room."""
+        snapshot, assigned = self._cache.snapshot(), self._cache.gangs.assigned(gang.membership.group)
+        agreed = agree(gang, assigned, snapshot.topologies, snapshot.kai_groups)
+        if not agreed.gang.members or not agreed.assigned_members:
+            return True
+        found = search_gang(agreed.gang, agreed.minimum, agreed.assigned_members, snapshot, self._trees, self._rules)
+        return not isinstance(found, GangSearch) or found.placement.assigned or found.assembled.within is None
+
+    async def _read(self, running: Mapping[str, object]) -> dict[str, Raw] | None:
+        """The running members as they are; None if one of them has just gone."""
+        raws: dict[str, Raw] = {}
+        for key in sorted(running):
+            try:
+                raw = await self._writes.read(key)
+            except ClusterError as error:
+                log.info("gang.not_read", pod=key, error=str(error))
+                return None
+            if raw is None or "deletionTimestamp" in raw["metadata"]:
+                return None
+            raws[key] = raw
+        return raws
+
+    def _where_to(self, gang: GatedGang, raws: Mapping[str, Raw]) -> str | None:
+        """Step 2: why and where to the whole gang moves; None if no domain holds it."""
+        first = gang.members[0]
+        try:
+            restored = tuple(
+                GatedPod.from_object(_without_node(raw), first.owner_chain, first.basis, reads_kueue=first.reads_kueue)
+                for raw in raws.values()
+            )
+        except UserError:
+            return None
+        whole = replace(gang, members=tuple(sorted((*gang.members, *restored), key=lambda one: one.order)))
+        snapshot = self._cache.snapshot()
+        agreed = agree(whole, {}, snapshot.topologies, snapshot.kai_groups)
+        if len(agreed.gang.members) < len(whole.members):
+            return None
+        without = replace(snapshot, nodes=self._without(snapshot.nodes, whole, raws))
+        found = search_gang(agreed.gang, len(whole.members), {}, without, self._trees, self._rules)
+        if not isinstance(found, GangSearch) or not found.placement.assigned:
+            return None
+        placement = found.placement
+        if len(list(placement.pods())) < len(whole.members):
+            return None
+        path = placement.tree.path(placement.domain) if placement.domain is not None else ()
+        where = f"{path[-1][0].rpartition('/')[2]} {path[-1][1]}" if path else "the cluster"
+        lost = ", ".join(sorted(self._cache.lost_members.nodes(gang.membership.group))[:3])
+        return f"lost {lost}, and its domain has no room for the lost pods; {where} holds all {len(whole.members)} pods"
+
+    def _without(self, nodes: Snapshot, whole: GatedGang, raws: Mapping[str, Raw]) -> Snapshot:
+        """The cluster without the running members."""
+        names = [name for one in whole.members for name in named_resources(one.pod)]
+        ended: dict[str, list[str]] = {}
+        for key, raw in raws.items():
+            ended.setdefault(raw["spec"].get("nodeName") or "", []).append(key)
+        return FreedCluster(nodes, names, Holdings(self._cache).on).without(ended)
+
+    def _is_same(self, gang: GatedGang, running: Mapping[str, object]) -> bool:
+        """Whether the gang is still as it was when the search began."""
+        gated = self._cache.gated_pods()
+        return all(gated.get(one.key) is one.raw for one in gang.members) and running == dict(
+            self._cache.gangs.assigned(gang.membership.group)
+        )
+
+    async def _begin(self, group: str, move: _Move) -> None:
+        """Step 4."""
+        log.info("gang.moved", gang=group, pods=len(move.evicted), why=move.text)
+        self._metrics.gang_moved()
+        self._tell(move.gang, "GangMoved", f"moves as a whole: {move.text}")
+        for key, uid in move.evicted.items():
+            self._events.tell(PodEvent(key, uid, "EvictedForRescheduling", f"its gang {move.text}", "Evict", "Warning"))
+        self._forget(group)
+        self._moving[group] = dict(move.evicted)
+        await self._evict(group, self._moving[group])
+
+    async def _evict(self, group: str, left: dict[str, str]) -> None:
+        """Evict those that are left; a budget may delay some of them until a later sweep."""
+        for key, uid in list(left.items()):
+            if not self._is_leader():
+                return
+            outcome = await self._writes.evict(key, uid)
+            if outcome in {Outcome.WRITTEN, Outcome.GONE, Outcome.STALE}:
+                del left[key]
+            else:
+                log.warning("gang.eviction_failed", pod=key, error=self._writes.error)
+        if not left:
+            self._moving.pop(group, None)
+
+    def _forget(self, group: str) -> None:
+        self._waiting.pop(group, None)
+
+    def _tell(self, gang: GatedGang, reason: str, text: str, kind: Any = "Normal") -> None:
+        """An Event on the owner of the gang; without one, on its waiting members."""
+        member = next((one for one in gang.members if one.reports_on_owner and one.owner_chain is not None), None)
+        if member is None or member.owner_chain is None:
+            for one in gang.members:
+                self._events.tell(PodEvent(one.key, one.pod.uid, reason, text, "Evict", kind))
+            return
+        top, namespace = member.owner_chain.top, member.pod.namespace
+        self._events.tell(
+            ObjectEvent(
+                f"{namespace}/{top.name}",
+                top.uid,
+                reason,
+                text,
+                "Evict",
+                kind,
+                api_version=top.api_version,
+                kind=top.kind,
+            )
+        )
+
+
+def _without_node(raw: Raw) -> Raw:
+    """The pod as its user wrote it, without the node that it was placed on."""
+    annotations = raw["metadata"].get("annotations") or {}
+    users = without_ours(raw, ManagedFields.parse(annotations.get(MANAGED_FIELDS)))
+    return {**users, "spec": {name: value for name, value in users["spec"].items() if name != "nodeName"}}
