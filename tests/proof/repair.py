@@ -20,10 +20,7 @@ _PLANTED = 8
 def repair(seed: int) -> Scenario:
     """Eight of 20 machines have static pods that nothing in the API server shows at first."""
     del seed  # nothing is random here but the exporters' lags
-    machines = [
-        SimulatedMachine(f"node-{number:03}", labels={"example.com/pool": "a" if number < _PLANTED else "b"})
-        for number in range(_MACHINES)
-    ]
+    machines = [SimulatedMachine(f"node-{number:03}") for number in range(_MACHINES)]
     planted = [
         PlantedPod(machine.name, f"static-{numa}", 10, at=3.0) for machine in machines[:_PLANTED] for numa in range(2)
     ]
@@ -32,7 +29,10 @@ def repair(seed: int) -> Scenario:
         "repair",
         machines,
         [
-            Workload("small", _PLANTED, [small], node_selector={"example.com/pool": "a"}),
+            *(
+                Workload(f"small-{number}", 1, [small], node_selector={"kubernetes.io/hostname": machine.name})
+                for number, machine in enumerate(machines[:_PLANTED])
+            ),
             Workload("large", 2 * (_MACHINES - _PLANTED), [large], at=6.0),
         ],
         seconds=40.0,

@@ -16,7 +16,7 @@ meanwhile: if other pods take the place, it waits like any gang.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, Final, NoReturn
@@ -131,9 +131,10 @@ class GangRepair:
         if len(running) + len(waiting) > _MOST_MEMBERS or self._fits_beside(gang):
             return None
         raws = await self._read(running)
-        if raws is None or not all(GatedPod.from_object(_without_node(raw)).pod.controller for raw in raws.values()):
+        restored = None if raws is None else _restored(gang.members[0], raws)
+        if raws is None or restored is None or not all(one.pod.controller for one in restored):
             return None
-        text = self._where_to(gang, raws)
+        text = self._where_to(gang, raws, restored)
         if text is None or not self._is_same(gang, running):
             return None
         uids = {key: str(raw["metadata"]["uid"]) for key, raw in raws.items()}
@@ -168,16 +169,8 @@ class GangRepair:
             raws[key] = raw
         return raws
 
-    def _where_to(self, gang: GatedGang, raws: Mapping[str, Raw]) -> str | None:
+    def _where_to(self, gang: GatedGang, raws: Mapping[str, Raw], restored: Iterable[GatedPod]) -> str | None:
         """Step 2: why and where to the whole gang moves; None if no domain holds it."""
-        first = gang.members[0]
-        try:
-            restored = tuple(
-                GatedPod.from_object(_without_node(raw), first.owner_chain, first.basis, reads_kueue=first.reads_kueue)
-                for raw in raws.values()
-            )
-        except UserError:
-            return None
         whole = replace(gang, members=tuple(sorted((*gang.members, *restored), key=lambda one: one.order)))
         snapshot = self._cache.snapshot()
         agreed = agree(whole, {}, snapshot.topologies, snapshot.kai_groups)
@@ -257,6 +250,18 @@ class GangRepair:
                 kind=top.kind,
             )
         )
+
+
+def _restored(first: GatedPod, raws: Mapping[str, Raw]) -> tuple[GatedPod, ...] | None:
+    """The running members as if they waited, with the owners of a member that does; None if one cannot be read."""
+    kueue = first.reads_kueue
+    try:
+        return tuple(
+            GatedPod.from_object(_without_node(raw), first.owner_chain, first.basis, reads_kueue=kueue)
+            for raw in raws.values()
+        )
+    except UserError:
+        return None
 
 
 def _without_node(raw: Raw) -> Raw:
