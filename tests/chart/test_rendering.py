@@ -335,6 +335,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "warnAfterSeconds": 900,
         "stuckAfterSeconds": 120,
         "evictStuck": True,
+        "preemption": "Never",
         "repair": "Gang",
         "deleteRejectedAfterSeconds": 3600,
         "maxAffinityValues": 1000,
