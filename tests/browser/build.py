@@ -33,7 +33,7 @@ SCRIPTS: Final = (
     "idiomorph/dist/idiomorph-ext.min.js",
 )
 """The scripts that the page contains, in their packages."""
-_PINS: Final = ("package.json", "package-lock.json", "unpack.mjs")
+_PINS: Final = ("package.json", "package-lock.json", "unpack.mjs", "fonts.conf")
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,8 @@ def _fetch(folder: Path, tell: Callable[[str], None]) -> None:
         with tarfile.open(archive) as packed:
             packed.extractall(folder, filter="data")
         archive.unlink()
-    (folder / "fonts.conf").rename(folder / "fonts" / "fonts.conf")
+    (folder / "fonts.conf").unlink()
+    shutil.copy(HERE / "fonts.conf", folder / "fonts")
     (folder / "chromium").chmod(0o755)
     shutil.copy(packages / "axe-core" / "axe.min.js", folder)
     (folder / "scripts").mkdir()
