@@ -97,12 +97,13 @@ class WritesInFlight:
         finally:
             del self._tasks[key]
             self._keys.discard(key)
-            if written and self._queue.is_on_way(key):
-                self._pace.ungated(key, monotonic())
-                asyncio.get_running_loop().call_later(self._pace.patience, self._wait_no_longer, key)
-            elif not written:
-                self._queue.arrived(key)
-            self._send()
+        # Not after a cancellation: then the process ends, and nothing more is sent.
+        if written and self._queue.is_on_way(key):
+            self._pace.ungated(key, monotonic())
+            asyncio.get_running_loop().call_later(self._pace.patience, self._wait_no_longer, key)
+        elif not written:
+            self._queue.arrived(key)
+        self._send()
         if fault:
             self._failed(key, uid, fault)
         else:

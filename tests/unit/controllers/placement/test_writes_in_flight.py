@@ -102,3 +102,16 @@ async def test_a_pod_that_was_not_written_holds_up_none() -> None:
     api.start("b1", "n0", "second")
     await api.has_sent(2)
     assert api.sent == ["a1", "b1"]
+
+
+async def test_a_write_that_is_cancelled_sends_no_other() -> None:
+    api = Api(1)
+    for number in range(2):
+        api.start(f"p{number}")
+    await api.has_sent(1)
+    (write,) = (task for task in asyncio.all_tasks() if task.get_name() == "write of p0")
+    write.cancel()
+    await asyncio.wait([write])
+    await asyncio.sleep(0)
+    assert (api.sent, api.ended) == (["p0"], [])
+    api.writes.cancel()
