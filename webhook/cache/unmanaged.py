@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from webhook.model.membership import GROUP_ANNOTATIONS, may_be_in_group
+from webhook.model.membership import GROUP_ANNOTATIONS, is_of_daemon_set, may_be_in_group
 from webhook.model.names import MANAGED, MIRROR_POD, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
 from webhook.model.rules import Rules
 
@@ -54,7 +54,6 @@ def why_not_scheduled_by_ours(raw: Mapping[str, Any], rules: Rules) -> str | Non
     scheduler = (raw.get("spec") or {}).get("schedulerName") or "default-scheduler"
     if scheduler not in rules.scheduler_names:
         return f"the scheduler {scheduler} places it"
-    owners = metadata.get("ownerReferences") or ()
-    if any(owner.get("controller") and owner.get("kind") == "DaemonSet" for owner in owners):
+    if is_of_daemon_set(metadata):
         return "its DaemonSet chooses its node"
     return None

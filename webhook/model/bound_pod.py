@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from sys import intern
 from typing import Any, Final
 
-from webhook.model.membership import controller_uid
+from webhook.model.membership import controller_uid, is_of_daemon_set
 from webhook.model.timestamps import epoch_seconds
 
 # The kubelet shows static pods as mirror pods, and ignores it when these are deleted.
 _MIRROR: Final = "kubernetes.io/config.mirror"
+# The API server's default for `terminationGracePeriodSeconds`.
+_DEFAULT_GRACE_SECONDS: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +30,13 @@ class BoundPod:
     """The uid of its controller; its own without one."""
     is_static: bool
     """Whether a file on its node defines it: the API server cannot end it."""
+    of_daemon_set: bool
+    """Whether a DaemonSet would create it again on the same node at once."""
     deleting: bool
     gone_by: int | None = None
     """When its graceful period ends, in seconds since the epoch; None if it is not being deleted."""
+    grace: int = _DEFAULT_GRACE_SECONDS
+    """The graceful period that it gets when it is deleted, in seconds. Its owner chooses it freely."""
 
     @classmethod
     def from_object(cls, raw: Mapping[str, Any]) -> "BoundPod":
@@ -39,6 +45,7 @@ class BoundPod:
         annotations = metadata.get("annotations") or {}
         uid = str(metadata.get("uid") or "")
         key = f"{metadata.get('namespace', '')}/{metadata['name']}"
+        grace = spec.get("terminationGracePeriodSeconds")
         started = epoch_seconds((raw.get("status") or {}).get("startTime"))
         if started is None:
             started = epoch_seconds(metadata.get("creationTimestamp")) or 0
@@ -51,6 +58,8 @@ class BoundPod:
             labels=metadata.get("labels") or {},
             workload=controller_uid(metadata) or uid or key,
             is_static=_MIRROR in annotations,
+            of_daemon_set=is_of_daemon_set(metadata),
             deleting="deletionTimestamp" in metadata,
             gone_by=epoch_seconds(metadata.get("deletionTimestamp")),
+            grace=_DEFAULT_GRACE_SECONDS if grace is None else grace,
         )

@@ -129,6 +129,12 @@ def controller_uid(metadata: Mapping[str, Any]) -> str:
     return next((str(owner.get("uid", "")) for owner in owners if owner.get("controller")), "")
 
 
+def is_of_daemon_set(metadata: Mapping[str, Any]) -> bool:
+    """Whether an object's controller is a DaemonSet."""
+    owners = metadata.get("ownerReferences") or ()
+    return any(owner.get("controller") and owner.get("kind") == "DaemonSet" for owner in owners)
+
+
 def is_in_group(annotations: Mapping[str, str]) -> bool:
     """Whether a pod with these annotations is placed together with others."""
     return not GROUP_ANNOTATIONS.isdisjoint(annotations) or SCHEDULING_GROUP in annotations

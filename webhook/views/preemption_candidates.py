@@ -1,7 +1,11 @@
 """The pods that a preemptor may end, read from the cluster cache.
 
-A pod that is being deleted counts as ended, so that no other pod is chosen in its place. If its kubelet hangs, this
-holds for a limited time. After that, it is a pod that stays: it can neither be waited for nor ended.
+A pod that is being deleted counts as ended, so that no other pod is chosen in its place. If its kubelet hangs, or its
+owner gave it a long graceful period, this holds for a limited time. Otherwise it is a pod that stays: it can neither be
+waited for nor ended.
+
+These pods are no candidates: static pods; pods of DaemonSets, which come back to the same node at once; pods with a
+longer graceful period than a place is held for; and those of the preemptor's own gang.
 """
 
 from collections import defaultdict
@@ -20,6 +24,9 @@ from webhook.model.workload.common_fields import min_member
 
 # A kubelet reports the end of a pod within seconds of its graceful period. A node counts as lost after 40 s.
 STUCK_SECONDS: Final = 60.0
+# Pods that save a checkpoint take up to some minutes; the default is 30 s. While a victim ends, its node is closed to
+# others, and one of the few holds is taken: a tenant chooses the graceful period and must not choose this time.
+LONGEST_GRACE_SECONDS: Final = 600.0
 # A step reads the pods of so many nodes: 110 each take about 0.5 ms.
 _NODES: Final = 16
 
@@ -29,21 +36,34 @@ def candidates_below(cache: ClusterCache, priority: int) -> Candidates:
     return result_of(read_candidates(cache, priority))
 
 
-def read_candidates(cache: ClusterCache, priority: int, closed: Collection[str] = ()) -> Steps[Candidates]:
-    """The same in steps. closed: nodes that are held for others: none of their pods is a candidate."""
-    return (yield from _Reader(cache, priority, closed).read())
+def read_candidates(
+    cache: ClusterCache, priority: int, closed: Collection[str] = (), own: Collection[str] = ()
+) -> Steps[Candidates]:
+    """The same in steps.
+
+    closed: nodes that are held for others: none of their pods is a candidate. own: namespace/name of the running
+    members of the preemptor.
+    """
+    return (yield from _Reader(cache, priority, closed, own).read())
 
 
 def is_leaving(pod: BoundPod, now: float) -> bool:
-    """Whether the pod is being deleted, and its kubelet does not hang. now: seconds since the epoch."""
-    return pod.deleting and (pod.gone_by is None or now < pod.gone_by + STUCK_SECONDS)
+    """Whether the pod is being deleted, ends soon, and its kubelet does not hang. now: seconds since the epoch."""
+    return pod.deleting and (pod.gone_by is None or -STUCK_SECONDS < pod.gone_by - now <= LONGEST_GRACE_SECONDS)
+
+
+def may_end(pod: BoundPod, priority: int) -> bool:
+    """Whether the pod, which is not being deleted, may end for a preemptor of this priority."""
+    may_leave = not (pod.is_static or pod.of_daemon_set) and pod.grace <= LONGEST_GRACE_SECONDS
+    return may_leave and pod.priority < priority
 
 
 class _Reader:
-    def __init__(self, cache: ClusterCache, priority: int, closed: Collection[str]) -> None:
+    def __init__(self, cache: ClusterCache, priority: int, closed: Collection[str], own: Collection[str]) -> None:
         self._cache = cache
         self._priority = priority
         self._closed = closed
+        self._own = own
         self._gang_of = {key: name for name, members in cache.gangs.groups().items() for key in members}
         self._budgets = tuple(cache.disruption_budgets.by_key().values())
         self._numbers: dict[str, list[int]] = defaultdict(list)
@@ -69,7 +89,9 @@ class _Reader:
                     if is_leaving(pod, now):
                         ending[node][pod.key] = requests
                 elif (
-                    pod.priority < self._priority and not pod.is_static and self._gang_of.get(pod.key) not in protected
+                    may_end(pod, self._priority)
+                    and pod.key not in self._own
+                    and self._gang_of.get(pod.key) not in protected
                 ):
                     pods[pod.key] = self._candidate(pod, requests)
         gangs = {name: self._gang(name, members, pods) for name, members in self._cache.gangs.groups().items()}

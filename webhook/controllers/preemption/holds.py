@@ -2,7 +2,8 @@
 
 Life cycle of a hold:
 1. Chosen: the victims are known, and the preemptor's nodes are held. Evictions begin.
-2. Ending: the victims are being deleted. Each has until the end of its graceful period, and a margin.
+2. Ending: the victims are being deleted. Each has until the end of its graceful period, and a margin. If somebody
+   deletes one with a longer period than victims may have, the hold does not wait for that.
 3. Freed: all victims are gone. The exporters show that later, so the hold lasts for as long as that may take.
 4. It ends: a member of the preemptor is placed or gone, its time is over, or a preemptor of higher priority needs one
    of its nodes.
@@ -19,10 +20,12 @@ from enum import StrEnum
 from typing import Final
 
 from webhook.model.bound_pod import BoundPod
-from webhook.views.preemption_candidates import STUCK_SECONDS
+from webhook.views.preemption_candidates import LONGEST_GRACE_SECONDS, STUCK_SECONDS
 
 # Evictions are answered within seconds, and the watch shows them at once. Calls time out after 10 s.
 _EVICTION_SECONDS: Final = 30.0
+# No victim needs longer: longer graceful periods are not chosen.
+_LONGEST_ENDING_SECONDS: Final = LONGEST_GRACE_SECONDS + STUCK_SECONDS
 _NONE: Final[frozenset[str]] = frozenset()
 
 
@@ -82,7 +85,8 @@ class Hold:
                 left = self._left(bound)
                 undeleted = any(not pod.deleting for pod in left)
                 hanging = any(pod.gone_by is not None and wall_clock > pod.gone_by + STUCK_SECONDS for pod in left)
-                return hanging or (undeleted and now - self.since > _EVICTION_SECONDS)
+                age = now - self.since
+                return hanging or (undeleted and age > _EVICTION_SECONDS) or age > _LONGEST_ENDING_SECONDS
 
     def _left(self, bound: Mapping[str, BoundPod]) -> list[BoundPod]:
         return [pod for key, uid in self.victims.items() if (pod := bound.get(key)) is not None and pod.uid == uid]

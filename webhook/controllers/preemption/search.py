@@ -28,7 +28,7 @@ from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.rules import Rules
 from webhook.views.freeing import Holdings
-from webhook.views.preemption_candidates import is_leaving, read_candidates
+from webhook.views.preemption_candidates import is_leaving, may_end, read_candidates
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class PreemptionSearch:
 
     def run(self, preemptor: Preemptor, closed: Collection[str] = ()) -> Steps[Found]:
         """The victims. closed: nodes that are held for others."""
-        candidates = yield from read_candidates(self._cache, preemptor.priority, closed)
+        candidates = yield from read_candidates(self._cache, preemptor.priority, closed, self._own(preemptor))
         if not candidates.pods and not candidates.ending:
             return Found(NoVictims(certain=True), candidates)
         cluster = self._cache.snapshot()
@@ -80,9 +80,11 @@ class PreemptionSearch:
     def still_holds(self, preemptor: Preemptor, victims: Mapping[str, str], closed: Collection[str]) -> bool:
         """Whether the preemptor still needs exactly these pods to end. victims: namespace/name -> uid."""
         bound = self._cache.bound_pods.by_key()
+        if not victims.keys().isdisjoint(self._own(preemptor)):
+            return False
         for key, uid in victims.items():
             pod = bound.get(key)
-            if pod is None or pod.uid != uid or pod.deleting or pod.priority >= preemptor.priority:
+            if pod is None or pod.uid != uid or pod.deleting or not may_end(pod, preemptor.priority):
                 return False
         gone: dict[str, list[str]] = {}
         for key in victims:
@@ -105,6 +107,13 @@ class PreemptionSearch:
         names = tuple({name for podset in assembled.gang.all_sets() for name in named_resources(podset.pod)})
         view = without(FreedCluster(cluster.nodes, names, holdings).without(gone), closed)
         return assign_within(view, tree, assembled, self._rules).assigned
+
+    def _own(self, preemptor: Preemptor) -> frozenset[str]:
+        """The members that run: those that it counts, and all others of its group."""
+        if isinstance(preemptor.unit, GatedPod):
+            return frozenset()
+        running = self._cache.gangs.groups().get(preemptor.unit.membership.group, {})
+        return frozenset(preemptor.assigned) | frozenset(running)
 
     def _pod_fits(self, gated: GatedPod, snapshot: Snapshot) -> bool:
         return decide(snapshot, gated.pod, gated.intent, self._rules.engine).fit_count > 0

@@ -19,6 +19,7 @@ from webhook.controllers.preemption.holds import Hold, Phase
 from webhook.controllers.preemption.preemptor import members_of, name_of, priority_of
 from webhook.engine.snapshot.node_sums import added
 from webhook.model.resources import PODS
+from webhook.views.preemption_candidates import is_leaving
 
 
 def held_before(unit: GatedPod | GatedGang, cache: ClusterCache, now: float) -> Hold | None:
@@ -28,8 +29,12 @@ def held_before(unit: GatedPod | GatedGang, cache: ClusterCache, now: float) -> 
     if not places:
         return None
     nodes, priority = frozenset(places.values()), priority_of(unit)
-    bound = cache.bound_pods.by_key().values()
-    ending = {pod.key: pod.uid for pod in bound if pod.deleting and pod.node in nodes and pod.priority < priority}
+    bound, wall_clock = cache.bound_pods.by_key().values(), cache.current_time()
+    ending = {
+        pod.key: pod.uid
+        for pod in bound
+        if is_leaving(pod, wall_clock) and pod.node in nodes and pod.priority < priority
+    }
     if not ending and not _have_room(members, places, cache):
         return None
     uids = {one.key: one.pod.uid for one in members}

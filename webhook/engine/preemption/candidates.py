@@ -1,6 +1,7 @@
 """The pods that a preemptor may end, with the gangs and the PodDisruptionBudgets that make some of them dearer.
 
-1. A candidate is bound, has a lower priority than the preemptor, is not static, and is not being deleted.
+1. A candidate is bound, has a lower priority than the preemptor, and is not being deleted. Some of these are left out
+   (see `views.preemption_candidates`).
 2. A gang that would fall below its minimum ends whole. If one of its members may not be ended, or the gang's own
    priority is not lower, it must not fall below its minimum.
 3. A pod violates a budget if more of its pods end than it allows now, counted in the order of importance, as

@@ -40,7 +40,7 @@ def test_victims_have_their_graceful_period_and_a_minute_more() -> None:
     one = hold("a", 10, "n0")
     one.enter(Phase.ENDING, 0.0)
     deleted = victim(deletionTimestamp="2030-01-01T00:00:30Z")
-    assert not one.has_expired(1e6, DELETED_AT + 60, 130.0, deleted)
+    assert not one.has_expired(600.0, DELETED_AT + 60, 130.0, deleted)
     assert one.has_expired(0.0, DELETED_AT + 61, 130.0, deleted)
 
 
@@ -56,3 +56,11 @@ def test_a_new_pod_of_the_same_name_is_no_victim() -> None:
     one.enter(Phase.ENDING, 0.0)
     one.update(1.0, victim(uid="another"))
     assert one.phase is Phase.FREED
+
+
+def test_a_victim_that_others_gave_a_longer_graceful_period_is_not_waited_for() -> None:
+    one = hold("a", 10, "n0")
+    one.enter(Phase.ENDING, 100.0)
+    deleted = victim(deletionTimestamp="2031-01-01T00:00:30Z")
+    assert not one.has_expired(760.0, DELETED_AT, 130.0, deleted)
+    assert one.has_expired(761.0, DELETED_AT, 130.0, deleted)

@@ -1,0 +1,87 @@
+"""Which pods the leader spares, and which of those that leave it waits for."""
+
+from typing import Any
+
+import pytest
+
+from tests.property.preemptors import Cluster, Placed
+from tests.unit.controllers.preemption.leader import PreemptingLeader, one_node
+from tests.unit.controllers.preemption.test_controller import high, member
+from webhook.engine.preemption.victims import Victims
+
+YEAR = 31_536_000
+
+# n0 ── NUMA 0 [0 of 8: a, priority 0]  NUMA 1 [0 of 8: b, priority 10]
+
+
+def change(leader: PreemptingLeader, key: str, **fields: Any) -> None:
+    """Change fields of a pod's metadata, or of its spec."""
+    raw = leader.api.pods[key]
+    parts = {part: {**raw[part], **(fields.get(part) or {})} for part in ("metadata", "spec")}
+    leader.api.has({**raw, **parts})
+
+
+def deleted(year: int, grace: int) -> dict[str, Any]:
+    return {"deletionTimestamp": f"{year}-01-01T03:07:10Z", "deletionGracePeriodSeconds": grace}
+
+
+async def test_a_pod_that_ends_in_a_year_is_not_waited_for() -> None:
+    leader = PreemptingLeader(one_node(), high())
+    change(leader, "default/a", metadata=deleted(2031, YEAR))
+    await leader.round()
+    assert leader.api.evicted == ["default/b"]
+
+
+async def test_a_pod_that_ends_soon_is_waited_for() -> None:
+    leader = PreemptingLeader(one_node(), high())
+    change(leader, "default/a", metadata=deleted(2030, 30))
+    await leader.round()
+    assert leader.api.evicted == []
+
+
+async def test_the_next_leader_does_not_wait_for_a_pod_that_ends_in_a_year() -> None:
+    leader = PreemptingLeader(one_node(), high())
+    change(leader, "default/a", metadata=deleted(2031, YEAR))
+    await leader.api.nominate("default/high", "high", "n0")
+    successor = leader.replaced_by()
+    await successor.round()
+    assert successor.api.evicted == ["default/b"]
+
+
+@pytest.mark.parametrize(("grace", "victim"), [(600, "default/a"), (601, "default/b")])
+async def test_a_pod_with_a_longer_graceful_period_than_a_place_is_held_for_is_spared(grace: int, victim: str) -> None:
+    leader = PreemptingLeader(one_node(), high())
+    change(leader, "default/a", spec={"terminationGracePeriodSeconds": grace})
+    await leader.round()
+    assert leader.api.evicted == [victim]
+
+
+@pytest.mark.parametrize(("kind", "victim"), [("ReplicaSet", "default/a"), ("DaemonSet", "default/b")])
+async def test_a_pod_that_comes_back_to_the_same_node_is_spared(kind: str, victim: str) -> None:
+    leader = PreemptingLeader(one_node(), high())
+    owner = {"apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": "o", "controller": True}
+    change(leader, "default/a", metadata={"ownerReferences": [owner]})
+    await leader.round()
+    assert leader.api.evicted == [victim]
+
+
+# n0 ── NUMA 0 [0 of 8: g-0, priority 0]  NUMA 1 [0 of 8: x, priority 200]
+
+
+async def test_a_gang_does_not_end_its_own_running_member() -> None:
+    g0 = Placed("g-0", "n0", 8, 0, numa=0, gang="g", minimum=2)
+    leader = PreemptingLeader(Cluster(("n0",), (g0, Placed("x", "n0", 8, 200, numa=1))), member(1, 2))
+    searched: list[Any] = []
+    run = leader.preemption._search.run
+
+    def noted(preemptor: Any, closed: Any) -> Any:
+        found = yield from run(preemptor, closed)
+        searched.append((preemptor, found))
+        return found
+
+    leader.preemption._search.run = noted  # type: ignore[method-assign,assignment]
+    await leader.round()
+    assert leader.api.evicted == []
+    ((preemptor, found),) = searched
+    assert not isinstance(found.victims, Victims)
+    assert not leader.preemption._search.still_holds(preemptor, {"default/g-0": "g-0"}, ())
