@@ -34,6 +34,8 @@ class Preemption(StrEnum):
     """The API server refused to end a victim."""
     IN_VAIN = "in_vain"
     """The place was held in vain: a victim did not end, or the preemptor could not use what was left."""
+    PAUSED = "paused"
+    """Pods would be chosen, but none end, because too many holds ended in vain."""
 
 
 class ControllerMetrics(Protocol):

@@ -21,6 +21,7 @@ from webhook.controllers.placement.gated_pods import GatedPod, seconds_waited
 from webhook.controllers.placement.pending_pods import PendingPods
 from webhook.controllers.placement.ungate_unplaced import UnplacedUngater
 from webhook.controllers.placement.wait_reason import WaitReason
+from webhook.controllers.preemption.holds_in_vain import PAUSED
 from webhook.controllers.preemption.waiting_preemptors import WaitingPreemptors
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.engine.decide import Decision
@@ -87,10 +88,12 @@ class FailureHandler:
         self._status_reporter.waits(gated.raw, known, group, takes_policy=gated.takes_policy, event=event)
 
     def preempting(self, key: str) -> NoAssignment | None:
-        """What the pod waits for while a place is held for it; None if none is."""
+        """What the pod waits for while a place is held for it, or would be; None if none is."""
         hold = self.preemptors.holds.of_member(key)
         if hold is None:
-            return None
+            if not self.preemptors.is_paused(key):
+                return None
+            return NoAssignment(frozenset({WaitReason.PREEMPTING, "paused"}), waits(PAUSED), WaitReason.PREEMPTING)
         return NoAssignment(
             frozenset({WaitReason.PREEMPTING, hold.phase, len(hold.victims)}), waits(hold.text), WaitReason.PREEMPTING
         )

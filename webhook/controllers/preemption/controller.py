@@ -2,7 +2,7 @@
 
 Twice a second:
 1. Holds whose phase or time is over are taken care of (see `holds`). The nominations of those that ended in vain are
-   removed.
+   removed, and no pods are chosen while too many do so (see `holds_in_vain`).
 2. Whose turn it is (see `waiting_preemptors`) searches for victims (see `search`). A search works for a short time,
    then rests for four times as long: reviews need the event loop.
 3. The place of a choice is held at once. A task of its own ends the victims (see `wave`), so that a call that hangs
@@ -19,6 +19,7 @@ from typing import Any, Final, NoReturn
 
 import structlog
 
+from webhook.admission.binding.binding_pod import assigned_node
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.metric_recorder import ControllerMetrics, Preemption
 from webhook.controllers.placement.work_clock import WorkClock
@@ -40,6 +41,8 @@ _PART_SECONDS: Final = 0.015
 _REST_PER_WORK: Final = 4.0
 # Searches between two checks of the holds.
 _PER_ROUND: Final = 64
+# Nodes in one line of the log.
+_MOST_NAMED: Final = 16
 
 
 class PreemptionController:
@@ -63,6 +66,7 @@ class PreemptionController:
         self._settle = settle
         self._search = PreemptionSearch(cache, rules)
         self._waves = waves
+        self._is_paused = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> NoReturn:
@@ -84,6 +88,8 @@ class PreemptionController:
         for hold in self._holds:
             with contained(Where.POD, preemptor=hold.name):
                 if any(_uid(gated.get(key)) != uid for key, uid in hold.members.items()):
+                    if any(self._node_of(key, uid) in hold.nodes for key, uid in hold.members.items()):
+                        self._preemptors.succeeded(hold)
                     self._holds.end(hold)  # placed, or gone
                     continue
                 phase = hold.phase
@@ -93,7 +99,10 @@ class PreemptionController:
                 if hold.has_expired(now, self._cache.current_time(), self._settle, bound):
                     log.warning("preemption.in_vain", preemptor=hold.name, phase=hold.phase, nodes=sorted(hold.nodes))
                     self._metrics.preemption(Preemption.IN_VAIN)
-                    self._give_up(hold)
+                    self._preemptors.ended_in_vain(hold, now)
+                    self._drop(hold)
+        self._preemptors.in_vain.update(now, bound)
+        self._tell_pause()
 
     async def choose(self) -> None:
         """Phases 2 and 3, for those whose turn it is."""
@@ -135,6 +144,11 @@ class PreemptionController:
         wave = Wave(current, hold, victims.violating, shared)
         if not self._still_holds(wave):
             return
+        if self._preemptors.in_vain.is_paused:
+            self._metrics.preemption(Preemption.PAUSED)
+            self._preemptors.paused(current)
+            self._holds.changed()
+            return
         self._metrics.preemption(Preemption.VICTIMS)
         for ended in self._holds.add(hold):
             self._start(self._waves.forget(ended))
@@ -153,7 +167,8 @@ class PreemptionController:
                 await self._waves.forget(hold)
             else:
                 self._metrics.preemption(Preemption.REFUSED)
-                self._give_up(hold)
+                self._preemptors.refused(hold.name)
+                self._drop(hold)
 
     def _still_holds(self, wave: Wave) -> bool:
         """Whether the preemptor still waits and needs exactly these pods to end."""
@@ -166,8 +181,27 @@ class PreemptionController:
     def _is_being_placed(self, preemptor: Preemptor) -> bool:
         return any(self._cache.assumed_node(one.key) is not None for one in preemptor.members)
 
-    def _give_up(self, hold: Hold) -> None:
-        self._preemptors.in_vain(hold.name)
+    def _node_of(self, key: str, uid: str) -> str | None:
+        """The node that this incarnation of a pod has, or was given."""
+        bound = self._cache.bound_pods.by_key().get(key)
+        if bound is not None:
+            return bound.node if bound.uid == uid else None
+        waiting = self._cache.waiting_pod(key, uid)
+        hint = None if waiting is None else assigned_node(waiting)
+        return None if hint is None else hint.node
+
+    def _tell_pause(self) -> None:
+        """Log that no pods are chosen any more, or that they are again."""
+        if self._is_paused == self._preemptors.in_vain.is_paused:
+            return
+        self._is_paused = not self._is_paused
+        if self._is_paused:
+            log.error("preemption.paused", nodes=sorted(self._preemptors.in_vain.closed)[:_MOST_NAMED])
+        else:
+            log.info("preemption.resumed")
+        self._holds.changed()
+
+    def _drop(self, hold: Hold) -> None:
         self._holds.end(hold)
         self._start(self._waves.forget(hold))
 

@@ -10,6 +10,7 @@ While a preemptor has a hold, it has no turn: it waits for its victims.
 """
 
 from collections.abc import Hashable, Iterable
+from functools import partial
 from itertools import count
 from typing import Final
 
@@ -17,7 +18,8 @@ from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.placement.gang_search import GatedGang
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.placement.retry_delays import RetryDelays
-from webhook.controllers.preemption.holds import Holds
+from webhook.controllers.preemption.holds import Hold, Holds
+from webhook.controllers.preemption.holds_in_vain import HoldsInVain
 from webhook.controllers.preemption.preemptor import Preemptor, name_of, priority_of
 from webhook.controllers.preemption.takeover import held_before
 
@@ -25,8 +27,12 @@ from webhook.controllers.preemption.takeover import held_before
 MOST_HOLDS: Final = 64
 # The end of a pod takes longer. A choice that no longer holds is rare.
 _LATER_SECONDS: Final = 2.0
-# A preemptor whose place was freed and could not be used, or whose victims could not be evicted.
+# A preemptor whose victims could not be evicted: a budget may allow it a minute later.
+_REFUSED_SECONDS: Final = 60.0
+# A preemptor whose place was freed and could not be used, and all that are equal to it. Pods have ended for nothing, so
+# the delay grows far beyond that of a search: 1 min, 2, 4 ... 64.
 _IN_VAIN_SECONDS: Final = 60.0
+_MOST_DOUBLINGS: Final = 6
 
 
 class WaitingPreemptors:
@@ -43,6 +49,10 @@ class WaitingPreemptors:
         self._tried: dict[int, int] = {}
         self._delays = RetryDelays(_ignore)
         self._changes = 0
+        self.in_vain: Final = HoldsInVain(partial(_written_at, cache))
+        self._failures: dict[Hashable, int] = {}
+        """How many holds in a row ended in vain, by kind."""
+        self._paused: frozenset[str] = frozenset()
         self._turns, self._numbers = count(), count()
         self._served: dict[str, int] = {}
         self._is_new_term = True
@@ -76,7 +86,8 @@ class WaitingPreemptors:
         kinds = set(self._kind_of.values())
         self._kinds = {kind: number for kind, number in self._kinds.items() if number in kinds}
         self._tried = {kind: at for kind, at in self._tried.items() if kind in kinds}
-        self._delays.keep(kinds | names)
+        self._delays.keep(kinds | names | {_after_vain(kind) for kind in kinds})
+        self._failures = {kind: number for kind, number in self._failures.items() if kind in kinds}
         namespaces = {one.namespace for one in self._waiting.values()}
         self._served = {name: at for name, at in self._served.items() if name in namespaces}
 
@@ -107,8 +118,11 @@ class WaitingPreemptors:
         return self.holds.closed_to(name_of(unit), priority_of(unit)) if len(self.holds) else frozenset()
 
     def closed_for(self, preemptor: Preemptor) -> frozenset[str]:
-        """The nodes that it cannot use, whoever ends there: held for others, or reserved for gangs."""
-        return self.closed_to(preemptor.unit) | preemptor.reserved
+        """The nodes that are not chosen for it.
+
+        They are held for others, reserved for gangs, or a hold on them ended in vain.
+        """
+        return self.closed_to(preemptor.unit) | preemptor.reserved | self.in_vain.closed
 
     def next(self) -> Preemptor | None:
         """Whose turn it is; None if no search could help now."""
@@ -137,9 +151,34 @@ class WaitingPreemptors:
         """Search again soon: pods that are being deleted are enough, or the choice no longer holds."""
         self._delays.put_off(preemptor.name, _LATER_SECONDS)
 
-    def in_vain(self, name: str) -> None:
-        """Its victims could not be evicted, or it could not use what they left."""
-        self._delays.put_off(name, _IN_VAIN_SECONDS)
+    def refused(self, name: str) -> None:
+        """Its victims could not be evicted."""
+        self._delays.put_off(name, _REFUSED_SECONDS)
+
+    def ended_in_vain(self, hold: Hold, now: float) -> None:
+        """Its victims did not end, or it could not use what they left. now: seconds of `time.monotonic`."""
+        self.in_vain.failed(hold, now)
+        kind = self._kind_of.get(hold.name)
+        if kind is not None:
+            failures = self._failures.get(kind, 0)
+            self._failures[kind] = failures + 1
+            self._delays.put_off(_after_vain(kind), _IN_VAIN_SECONDS * 2 ** min(failures, _MOST_DOUBLINGS))
+
+    def succeeded(self, hold: Hold) -> None:
+        """It got its place."""
+        self.in_vain.succeeded()
+        self._failures.pop(self._kind_of.get(hold.name), None)
+
+    def paused(self, preemptor: Preemptor) -> None:
+        """Pods would end for it, but none are chosen, as too many holds ended in vain."""
+        self.hopeless(preemptor)
+        self._paused |= {one.key for one in preemptor.members}
+
+    def is_paused(self, key: str) -> bool:
+        """Whether pods would end for the pod namespace/name if preemption were not paused."""
+        if not self.in_vain.is_paused:
+            self._paused = frozenset()
+        return key in self._paused
 
     def _is_due(self, one: Preemptor) -> bool:
         kind = self._kind_of[one.name]
@@ -147,6 +186,7 @@ class WaitingPreemptors:
             self.holds.get(one.name) is None
             and self._tried.get(kind) != self._changes
             and not self._delays.is_put_off(kind)
+            and not self._delays.is_put_off(_after_vain(kind))
             and not self._delays.is_put_off(one.name)
         )
 
@@ -156,6 +196,16 @@ class WaitingPreemptors:
 
 def _order(one: Preemptor) -> tuple[int, str, str]:
     return one.unit.order
+
+
+def _after_vain(kind: Hashable) -> Hashable:
+    """The key of the delay after holds in vain: a search that finds nothing must not shorten it."""
+    return "in vain", kind
+
+
+def _written_at(cache: ClusterCache, node: str) -> int | None:
+    topology = cache.state.topologies.get(node)
+    return None if topology is None else topology.written_at
 
 
 def _ignore(_: float) -> None:
