@@ -1,6 +1,7 @@
 """The chart in a real cluster: what it installs, and what remains after an uninstallation."""
 
 import json
+from functools import partial
 
 import pytest
 
@@ -31,7 +32,10 @@ def test_the_service_has_these_rights_and_no_others(control_plane: ControlPlane,
     assert rights == {
         ("namespaces",): read,
         ("nodes",): read,
-        ("pods",): {*read, "patch"},
+        # Preemption evicts, and deletes where a disruption budget is violated as a last resort.
+        ("pods",): {*read, "patch", "delete"},
+        ("pods/eviction",): {"create"},
+        ("poddisruptionbudgets",): {"list", "watch"},
         ("pods/status",): {"patch"},
         ("noderesourcetopologies",): read,
         ("topologies",): read,
@@ -53,21 +57,37 @@ def test_the_service_has_these_rights_and_no_others(control_plane: ControlPlane,
     }
 
 
-def test_the_service_may_do_nothing_that_changes_the_cluster(control_plane: ControlPlane, release: Release) -> None:
-    def may(verb: str, group: str, resource: str, namespace: str, name: str = "") -> bool:
-        """The result of `kubectl auth can-i`."""
-        resource, _, subresource = resource.partition("/")
-        attributes = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
-        spec = {"user": release.account, "resourceAttributes": {**attributes, "namespace": namespace, "name": name}}
-        answer = control_plane.api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", {"spec": spec})
-        return bool(answer["status"]["allowed"])
+def _may(
+    plane: ControlPlane, release: Release, verb: str, group: str, resource: str, namespace: str, name: str = ""
+) -> bool:
+    """The result of `kubectl auth can-i`."""
+    resource, _, subresource = resource.partition("/")
+    attributes = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
+    spec = {"user": release.account, "resourceAttributes": {**attributes, "namespace": namespace, "name": name}}
+    answer = plane.api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", {"spec": spec})
+    return bool(answer["status"]["allowed"])
 
+
+@pytest.mark.parametrize("settings", [{"preemption": "Never"}, {"mode": "Observe"}, {"mode": "Off"}])
+def test_it_may_end_pods_only_where_it_preempts(
+    control_plane: ControlPlane, release: Release, settings: dict[str, str]
+) -> None:
+    may = partial(_may, control_plane, release)
+    release.upgrade({"settings": settings})
+    assert may("list", "", "pods", "kube-system")
+    assert not may("delete", "", "pods", "kube-system")
+    assert not may("create", "", "pods/eviction", "kube-system")
+    assert not may("list", "policy", "poddisruptionbudgets", "kube-system")
+
+
+def test_the_service_may_do_nothing_that_changes_the_cluster(control_plane: ControlPlane, release: Release) -> None:
+    may = partial(_may, control_plane, release)
     release.upgrade()
     assert may("get", "", "secrets", release.namespace, f"{FULL_NAME}-ca")
     for namespace in (release.namespace, "kube-system"):
         for verb in ("create", "update", "patch", "delete"):
-            # Patching places a pod that waits behind the gate, and labels the leader's own.
-            assert may(verb, "", "pods", namespace) == (verb == "patch")
+            # Patching places a pod that waits behind the gate, and labels the leader's own. Preemption deletes.
+            assert may(verb, "", "pods", namespace) == (verb in {"patch", "delete"})
             assert not may(verb, "", "nodes", "")
             assert not may(verb, "apps", "deployments", namespace)
             assert not may(verb, "rbac.authorization.k8s.io", "roles", namespace)
