@@ -24,11 +24,18 @@ class Outcome(Enum):
     UNKNOWN = "no clear answer: it may be written, now or later"
 
 
+# Kubernetes' own reasons have up to 24 characters; a webhook that denies a request may give any.
+_LONGEST_REASON: Final = 64
 _OUTCOMES: Final = {404: Outcome.GONE, 409: Outcome.STALE, 429: Outcome.NOT_NOW}
 
 
 class PodWrites:
     """The writes to pods by one client, and the reads that go with them."""
+
+    reason: str = ""
+    """Status and reason of the last write that failed, without the message: that may quote other tenants' objects."""
+    retry_after: float = 0.0
+    """The seconds that the API server asked to wait when it postponed a write last."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -46,6 +53,11 @@ class PodWrites:
     async def nominate(self, key: str, uid: str, node: str | None) -> Outcome:
         """Nominate a node that the scheduler tries first for this incarnation of a pod; None: none any more."""
         body = {"metadata": {"uid": uid}, "status": {"nominatedNodeName": node}}
+        return await self._outcome(self._client.patch(f"{_path(key)}/status", body))
+
+    async def clear_nomination(self, key: str, uid: str, version: str) -> Outcome:
+        """Nominate no node any more for a pod that is still as it was last seen."""
+        body = {"metadata": {"uid": uid, "resourceVersion": version}, "status": {"nominatedNodeName": None}}
         return await self._outcome(self._client.patch(f"{_path(key)}/status", body))
 
     async def set_condition(self, key: str, uid: str, condition: Mapping[str, str]) -> Outcome:
@@ -90,10 +102,12 @@ class PodWrites:
             await call
         except APIError as error:
             self.error = str(error)
+            self.reason = f"{error.status} {error.reason[:_LONGEST_REASON]}"
+            self.retry_after = error.retry_after
             # 5xx includes timeouts of writes that etcd may still complete.
             return _OUTCOMES.get(error.status, Outcome.REFUSED if error.status < 500 else Outcome.UNKNOWN)
         except ClusterError as error:
-            self.error = str(error)
+            self.error, self.reason = str(error), "no answer"
             return Outcome.UNKNOWN
         return Outcome.WRITTEN
 

@@ -84,6 +84,11 @@ class ApiServer(PodWrites):
         self.has({**raw, "status": {**(raw.get("status") or {}), "nominatedNodeName": node}})
         return Outcome.WRITTEN
 
+    async def clear_nomination(self, key: str, uid: str, version: str) -> Outcome:
+        if version != self.pods[key]["metadata"].get("resourceVersion", ""):
+            return Outcome.STALE
+        return await self.nominate(key, uid, None)
+
     async def evict(self, key: str, uid: str, *, dry_run: bool = False) -> Outcome:
         return self._remove(self.evicted, key, uid, dry_run=dry_run)
 

@@ -12,8 +12,7 @@ An exception affects only its own preemptor, which is tried again later.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from functools import partial
+from collections.abc import Callable, Coroutine, Iterable
 from time import monotonic
 from typing import Any, Final, NoReturn
 
@@ -24,8 +23,10 @@ from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.metric_recorder import ControllerMetrics, Preemption
 from webhook.controllers.placement.work_clock import WorkClock
 from webhook.controllers.preemption.holds import Hold, Phase
+from webhook.controllers.preemption.nominations import without_hold
 from webhook.controllers.preemption.preemptor import Preemptor
 from webhook.controllers.preemption.search import Found, PreemptionSearch
+from webhook.controllers.preemption.takeover import have_room
 from webhook.controllers.preemption.waiting_preemptors import WaitingPreemptors
 from webhook.controllers.preemption.wave import Wave, WaveOutcome, Waves
 from webhook.engine.preemption.steps import Steps
@@ -41,6 +42,8 @@ _PART_SECONDS: Final = 0.015
 _REST_PER_WORK: Final = 4.0
 # Searches between two checks of the holds.
 _PER_ROUND: Final = 64
+# Lost writes are rare, and a look at ten thousand waiting pods takes 2 ms.
+_SWEEP_SECONDS: Final = 5.0
 # Nodes in one line of the log.
 _MOST_NAMED: Final = 16
 
@@ -67,6 +70,7 @@ class PreemptionController:
         self._search = PreemptionSearch(cache, rules)
         self._waves = waves
         self._is_paused = False
+        self._next_sweep = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> NoReturn:
@@ -90,17 +94,23 @@ class PreemptionController:
                 if any(_uid(gated.get(key)) != uid for key, uid in hold.members.items()):
                     if any(self._node_of(key, uid) in hold.nodes for key, uid in hold.members.items()):
                         self._preemptors.succeeded(hold)
-                    self._holds.end(hold)  # placed, or gone
+                    self._drop(hold)  # placed, or gone
                     continue
                 phase = hold.phase
                 hold.update(now, bound)
                 if hold.phase is not phase:
                     self._holds.changed()
-                if hold.has_expired(now, self._cache.current_time(), self._settle, bound):
+                if hold.taken_over and hold.phase is Phase.FREED and self._lacks_room(hold):
+                    log.info("preemption.not_all_evicted", preemptor=hold.name, nodes=sorted(hold.nodes))
+                    self._drop(hold)
+                elif hold.has_expired(now, self._cache.current_time(), self._settle, bound):
                     log.warning("preemption.in_vain", preemptor=hold.name, phase=hold.phase, nodes=sorted(hold.nodes))
                     self._metrics.preemption(Preemption.IN_VAIN)
                     self._preemptors.ended_in_vain(hold, now)
                     self._drop(hold)
+        if now >= self._next_sweep and self._preemptors.has_taken_over:
+            self._next_sweep = now + _SWEEP_SECONDS
+            self._clear(gated)
         self._preemptors.in_vain.update(now, bound)
         self._tell_pause()
 
@@ -126,49 +136,70 @@ class PreemptionController:
         closed = self._preemptors.closed_for(preemptor)
         found = await _paced(self._search.run(preemptor, closed))
         victims = found.victims
+        partial_hold = self._holds.get(preemptor.name)
         if not isinstance(victims, Victims):
             if victims is not None:
                 self._metrics.preemption(Preemption.NO_VICTIMS)
+                if partial_hold is not None:
+                    self._drop(partial_hold)  # what ends there is not enough: it may fit elsewhere
+                    return
             self._preemptors.hopeless(preemptor)
             return
         if not victims.pods:
             self._metrics.preemption(Preemption.ENDING)
+            if partial_hold is not None:
+                partial_hold.is_partial = False
             return
         bound = self._cache.bound_pods.by_key()
         uids = {key: bound[key].uid for key in victims.pods if key in bound}
         current = self._preemptors.current(preemptor.name)
         if current is None or len(uids) < len(victims.pods) or closed != self._preemptors.closed_for(current):
             return
-        hold = _hold(current, victims, uids)
+        earlier = {} if partial_hold is None else {**partial_hold.earlier, **partial_hold.victims}
+        hold = _hold(current, victims, uids, earlier)
         shared = frozenset(key for key in uids if len(found.candidates.pods[key].budgets) > 1)
         wave = Wave(current, hold, victims.violating, shared)
         if not self._still_holds(wave):
             return
-        if self._preemptors.in_vain.is_paused:
+        if partial_hold is None and self._preemptors.in_vain.is_paused:
             self._metrics.preemption(Preemption.PAUSED)
             self._preemptors.paused(current)
             self._holds.changed()
             return
         self._metrics.preemption(Preemption.VICTIMS)
         for ended in self._holds.add(hold):
-            self._start(self._waves.forget(ended))
+            self._clear(ended.members)
         self._start(self._run(wave))
 
     async def _run(self, wave: Wave) -> None:
-        hold, outcome = wave.hold, None
+        hold = wave.hold
+
+        def is_held() -> bool:
+            return self._is_leader() and self._holds.get(hold.name) is hold
+
+        # Whoever is cancelled leaves the hold to the next leader.
         try:
-            outcome = await self._waves.send(wave, partial(self._still_holds, wave))
-        finally:
-            if outcome is WaveOutcome.SENT:
-                hold.enter(Phase.ENDING, monotonic())
-                self._holds.changed()
-            elif outcome is WaveOutcome.OUTDATED:
-                self._holds.end(hold)
-                await self._waves.forget(hold)
-            else:
-                self._metrics.preemption(Preemption.REFUSED)
-                self._preemptors.refused(hold.name)
-                self._drop(hold)
+            outcome = await self._waves.send(wave, lambda: is_held() and self._still_holds(wave), is_held)
+        except Exception:
+            self._ended(hold, WaveOutcome.REFUSED)
+            raise
+        self._ended(hold, outcome)
+
+    def _ended(self, hold: Hold, outcome: WaveOutcome) -> None:
+        """A wave has ended like this."""
+        if outcome in {WaveOutcome.REFUSED, WaveOutcome.PARTIAL}:
+            self._metrics.preemption(Preemption.REFUSED)
+        if outcome is WaveOutcome.REFUSED:
+            self._preemptors.refused(hold.name)
+        if outcome is WaveOutcome.SENT:
+            hold.enter(Phase.ENDING, monotonic())
+        elif outcome is WaveOutcome.PARTIAL:
+            hold.keep_only({**hold.earlier, **hold.victims}, monotonic())
+        elif hold.earlier:
+            hold.keep_only(hold.earlier, monotonic())  # these end already
+        else:
+            self._drop(hold)
+        self._holds.changed()
 
     def _still_holds(self, wave: Wave) -> bool:
         """Whether the preemptor still waits and needs exactly these pods to end."""
@@ -202,8 +233,18 @@ class PreemptionController:
         self._holds.changed()
 
     def _drop(self, hold: Hold) -> None:
+        """End a hold, and remove its nominations."""
         self._holds.end(hold)
-        self._start(self._waves.forget(hold))
+        self._clear(hold.members)
+
+    def _clear(self, keys: Iterable[str]) -> None:
+        """Remove the nominations of those of these pods that wait without a hold."""
+        if found := without_hold(self._cache.gated_pods(), keys, self._holds):
+            self._start(self._waves.clear(found))
+
+    def _lacks_room(self, hold: Hold) -> bool:
+        current = self._preemptors.current(hold.name)
+        return current is not None and not have_room(current.members, hold.places, self._cache)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         async def run() -> None:
@@ -215,13 +256,13 @@ class PreemptionController:
         task.add_done_callback(self._tasks.discard)
 
 
-def _hold(preemptor: Preemptor, victims: Victims, uids: dict[str, str]) -> Hold:
+def _hold(preemptor: Preemptor, victims: Victims, uids: dict[str, str], earlier: dict[str, str]) -> Hold:
     members = {one.key: one.pod.uid for one in preemptor.members}
     by_name = {one.pod.name: one.key for one in preemptor.members}
     places = {by_name[name]: node for name, node in victims.places if name in by_name}
     if not victims.places:
         places = dict.fromkeys(members, victims.nodes[0])
-    return Hold(preemptor.name, preemptor.priority, frozenset(victims.nodes), members, uids, places)
+    return Hold(preemptor.name, preemptor.priority, frozenset(victims.nodes), members, uids, places, earlier=earlier)
 
 
 async def _paced(steps: Steps[Found]) -> Found:

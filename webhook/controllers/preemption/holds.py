@@ -4,6 +4,7 @@ Life cycle of a hold:
 1. Chosen: the victims are known, and the preemptor's nodes are held. Evictions begin.
 2. Ending: the victims are being deleted. Each has until the end of its graceful period, and a margin. If somebody
    deletes one with a longer period than victims may have, the hold does not wait for that.
+   If the API server refused to end some of them, the place is still held, and others are searched for on its nodes.
 3. Freed: all victims are gone. The exporters show that later, so the hold lasts for as long as that may take.
 4. It ends: a member of the preemptor is placed or gone, its time is over, or a preemptor of higher priority needs one
    of its nodes.
@@ -52,6 +53,12 @@ class Hold:
     places: Mapping[str, str] = field(default_factory=dict)
     """namespace/name -> node of its members, where they are nominated."""
     phase: Phase = Phase.CHOSEN
+    earlier: Mapping[str, str] = field(default_factory=dict)
+    """The same of those that already end, as an earlier choice for this place was refused in part."""
+    is_partial: bool = False
+    """Whether the API server refused to end some of the victims, so that others must be searched for on these nodes."""
+    taken_over: bool = False
+    """Whether the last leader chose it: it may not have evicted all victims."""
     since: float = 0.0
     """When the phase began."""
 
@@ -61,7 +68,7 @@ class Hold:
         where = _nodes(self.nodes)
         if self.phase is Phase.FREED:
             return f"the room on {where} is held for it, until the node's NUMA nodes are reported as free"
-        count = len(self.victims)
+        count = len({**self.earlier, **self.victims})
         pods = "1 pod" if count == 1 else f"{count} pods"
         return f"waits for {pods} of lower priority on {where} to end"
 
@@ -69,6 +76,15 @@ class Hold:
         """Enter the next phase if that is due. bound: the bound pods by namespace/name."""
         if self.phase is Phase.ENDING and not self._left(bound):
             self.enter(Phase.FREED, now)
+
+    def keep_only(self, victims: Mapping[str, str], now: float) -> None:
+        """Only these end; the others are still to be searched for."""
+        self.victims, self.earlier, self.is_partial = victims, {}, True
+        self.enter(Phase.ENDING, now)
+
+    def may_be_completed(self, bound: Mapping[str, BoundPod]) -> bool:
+        """Whether others can be searched for now: not when some are gone whose room may not be reported yet."""
+        return self.is_partial and self.phase is Phase.ENDING and len(self._left(bound)) == len(self.victims)
 
     def enter(self, phase: Phase, now: float) -> None:
         """Enter a phase."""
@@ -89,7 +105,8 @@ class Hold:
                 return hanging or (undeleted and age > _EVICTION_SECONDS) or age > _LONGEST_ENDING_SECONDS
 
     def _left(self, bound: Mapping[str, BoundPod]) -> list[BoundPod]:
-        return [pod for key, uid in self.victims.items() if (pod := bound.get(key)) is not None and pod.uid == uid]
+        victims = {**self.earlier, **self.victims}
+        return [pod for key, uid in victims.items() if (pod := bound.get(key)) is not None and pod.uid == uid]
 
 
 class Holds:

@@ -57,7 +57,7 @@ class HoldsInVain:
         """The hold ended in vain."""
         self._in_a_row += 1
         for node in hold.nodes:
-            self._nodes[node] = _Node(hold.victims, self._written_at(node), now + _LONGEST_SECONDS)
+            self._nodes[node] = _Node({**hold.earlier, **hold.victims}, self._written_at(node), now + _LONGEST_SECONDS)
         self.closed = frozenset(self._nodes)
 
     def succeeded(self) -> None:

@@ -4,6 +4,7 @@
   has to end.
 - None are, and the nodes have room by their sums: the victims are gone, and the exporters may not have shown that yet.
   The nodes are held for that time.
+- Some are, and when they are gone there is no room: the last leader had not evicted all. There is a new choice.
 - None are, and there is no room: the last leader ended before it evicted a pod. There is a new choice.
 
 Only the service, the scheduler and administrators can write the status of pods.
@@ -35,17 +36,17 @@ def held_before(unit: GatedPod | GatedGang, cache: ClusterCache, now: float) -> 
         for pod in bound
         if is_leaving(pod, wall_clock) and pod.node in nodes and pod.priority < priority
     }
-    if not ending and not _have_room(members, places, cache):
+    if not ending and not have_room(members, places, cache):
         return None
     uids = {one.key: one.pod.uid for one in members}
-    return Hold(name_of(unit), priority, nodes, uids, ending, places, Phase.ENDING, now)
+    return Hold(name_of(unit), priority, nodes, uids, ending, places, Phase.ENDING, taken_over=True, since=now)
 
 
 def _nominated(gated: GatedPod) -> str:
     return str((gated.raw.get("status") or {}).get("nominatedNodeName") or "")
 
 
-def _have_room(members: tuple[GatedPod, ...], places: Mapping[str, str], cache: ClusterCache) -> bool:
+def have_room(members: tuple[GatedPod, ...], places: Mapping[str, str], cache: ClusterCache) -> bool:
     """Whether each node has as much free as its members request."""
     wanted: dict[str, list[Mapping[str, int]]] = defaultdict(list)
     for one in members:

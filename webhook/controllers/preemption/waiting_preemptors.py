@@ -6,7 +6,7 @@
 3. A preemptor for which no end of pods helps has its next turn after a change in the cluster, with a delay that doubles
    each time. Equal pods share this result: a thousand of them cost one search.
 
-While a preemptor has a hold, it has no turn: it waits for its victims.
+While a preemptor has a hold, it has no turn: it waits for its victims, unless some of them were refused.
 """
 
 from collections.abc import Hashable, Iterable
@@ -56,6 +56,11 @@ class WaitingPreemptors:
         self._turns, self._numbers = count(), count()
         self._served: dict[str, int] = {}
         self._is_new_term = True
+
+    @property
+    def has_taken_over(self) -> bool:
+        """Whether what the last leader held is known."""
+        return not self._is_new_term
 
     def changed(self) -> None:
         """Something in the cluster changed."""
@@ -120,9 +125,14 @@ class WaitingPreemptors:
     def closed_for(self, preemptor: Preemptor) -> frozenset[str]:
         """The nodes that are not chosen for it.
 
-        They are held for others, reserved for gangs, or a hold on them ended in vain.
+        They are held for others, reserved for gangs, or a hold on them ended in vain. If pods end for it already, all
+        nodes but theirs.
         """
-        return self.closed_to(preemptor.unit) | preemptor.reserved | self.in_vain.closed
+        closed = self.closed_to(preemptor.unit) | preemptor.reserved | self.in_vain.closed
+        hold = self.holds.get(preemptor.name)
+        if hold is not None and hold.is_partial:
+            closed |= self._cache.state.nodes.keys() - hold.nodes
+        return closed
 
     def next(self) -> Preemptor | None:
         """Whose turn it is; None if no search could help now."""
@@ -183,12 +193,16 @@ class WaitingPreemptors:
     def _is_due(self, one: Preemptor) -> bool:
         kind = self._kind_of[one.name]
         return (
-            self.holds.get(one.name) is None
+            self._needs_victims(one)
             and self._tried.get(kind) != self._changes
             and not self._delays.is_put_off(kind)
             and not self._delays.is_put_off(_after_vain(kind))
             and not self._delays.is_put_off(one.name)
         )
+
+    def _needs_victims(self, one: Preemptor) -> bool:
+        hold = self.holds.get(one.name)
+        return hold is None or hold.may_be_completed(self._cache.bound_pods.by_key())
 
     def _by_namespace(self, one: Preemptor) -> tuple[int, tuple[int, str, str]]:
         return self._served.get(one.namespace, -1), _order(one)

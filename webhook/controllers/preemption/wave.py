@@ -10,20 +10,24 @@
    as kube-scheduler does: the eviction API would refuse that. So is a pod that several budgets count, as that API
    cannot evict it at all. Then the condition comes first: nothing else would write it.
 
+5. If an end is postponed after others have begun, it is retried for some seconds: they shall not end in vain.
+
 Source: kubernetes pkg/scheduler/framework/preemption/executor.go (preemptPod).
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum, auto
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 import structlog
 
 from webhook.controllers.metric_recorder import ControllerMetrics
 from webhook.controllers.preemption.holds import Hold
+from webhook.controllers.preemption.nominations import Nomination
 from webhook.controllers.preemption.preemptor import Preemptor
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.pod_writes import Outcome, PodWrites
@@ -31,6 +35,11 @@ from webhook.kube.pod_writes import Outcome, PodWrites
 log = structlog.get_logger(__name__)
 
 CONDITION: Final = "DisruptionTarget"
+# A budget counts a pod that became ready, or priority and fairness lets calls pass again, within seconds. A longer wait
+# keeps the others' room from a preemptor that may fit elsewhere.
+_RETRIES: Final = 4
+_RETRY_SECONDS: Final = 1.0
+_LONGEST_RETRY_SECONDS: Final = 5.0
 REASON: Final = "PreemptionByTopologyWebhook"
 
 
@@ -39,8 +48,10 @@ class WaveOutcome(Enum):
 
     SENT = auto()
     """All victims are being deleted, or were gone."""
+    PARTIAL = auto()
+    """Some are; the API server refused to end the others. The hold's victims are now those that end."""
     REFUSED = auto()
-    """The API server refuses to end one of them."""
+    """The API server refuses to end one of them; no pod was ended."""
     OUTDATED = auto()
     """The choice no longer holds; no pod was ended."""
 
@@ -61,6 +72,14 @@ class Wave:
         return key in self.violating or key in self.shared
 
 
+class _Answer(NamedTuple):
+    """The answer to one call. Other calls run at the same time, so what it says is kept with it."""
+
+    outcome: Outcome
+    reason: str = ""
+    retry_after: float = 0.0
+
+
 class Waves:
     """Sends waves; at most `concurrency` calls of all waves at a time."""
 
@@ -71,21 +90,29 @@ class Waves:
         metrics: ControllerMetrics,
         is_leader: Callable[[], bool],
         concurrency: int,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._is_leader = is_leader
         self._writes = writes
         self._events = events
         self._metrics = metrics
+        self._sleep = sleep
         self._slots = asyncio.Semaphore(concurrency)
 
-    async def send(self, wave: Wave, still_holds: Callable[[], bool]) -> WaveOutcome:
-        """End the victims. still_holds: whether the preemptor needs them, and we still lead."""
+    async def send(self, wave: Wave, still_holds: Callable[[], bool], is_held: Callable[[], bool]) -> WaveOutcome:
+        """End the victims.
+
+        still_holds: whether the preemptor needs them, and we still lead. is_held: whether we lead and still hold the
+        place.
+        """
         if not still_holds():
             return WaveOutcome.OUTDATED
         await self.nominate(wave.hold)
-        tried = await self._each(wave, self._try)
-        if tried.keys() - _done(tried, Outcome.WRITTEN, Outcome.GONE):
-            return self._refused(wave)
+        victims = wave.hold.victims
+        tried = await self._each(wave, self._try, victims)
+        if kept := tried.keys() - _with(tried, Outcome.WRITTEN, Outcome.GONE):
+            self._refused(wave, tried, kept)
+            return WaveOutcome.REFUSED
         if not still_holds():
             return WaveOutcome.OUTDATED
         log.info(
@@ -96,66 +123,93 @@ class Waves:
             violating=sorted(wave.violating),
         )
         self._tell_preemptor(wave)
-        ended = await self._each(wave, self._end)
-        for key, outcome in ended.items():
-            if outcome in {Outcome.WRITTEN, Outcome.UNKNOWN}:
-                self._metrics.preempted(violates=key in wave.violating)
-        done = _done(ended, Outcome.WRITTEN, Outcome.GONE, Outcome.STALE, Outcome.UNKNOWN)
-        return self._refused(wave) if ended.keys() - done else WaveOutcome.SENT
+        ended = await self._each(wave, self._end, victims)
+        for _ in range(_RETRIES):
+            postponed = _with(ended, Outcome.NOT_NOW)
+            if not postponed or not _with(ended, Outcome.WRITTEN, Outcome.UNKNOWN):
+                break
+            asked = max(ended[key].retry_after for key in postponed)
+            await self._sleep(min(max(asked, _RETRY_SECONDS), _LONGEST_RETRY_SECONDS))
+            if not is_held():
+                break
+            ended |= await self._each(wave, self._end, {key: victims[key] for key in postponed})
+        for key in _with(ended, Outcome.WRITTEN, Outcome.UNKNOWN):
+            self._metrics.preempted(violates=key in wave.violating)
+        done = _with(ended, Outcome.WRITTEN, Outcome.GONE, Outcome.STALE, Outcome.UNKNOWN)
+        kept = ended.keys() - done
+        if not kept:
+            return WaveOutcome.SENT
+        self._refused(wave, ended, kept)
+        if not _with(ended, Outcome.WRITTEN, Outcome.UNKNOWN):
+            return WaveOutcome.REFUSED
+        wave.hold.victims = {key: uid for key, uid in victims.items() if key in done}
+        return WaveOutcome.PARTIAL
 
     async def nominate(self, hold: Hold) -> None:
         """Nominate the members where the hold has places for them."""
-        await asyncio.gather(*(self._nominate(key, hold.members[key], node) for key, node in hold.places.items()))
+        nominate = self._writes.nominate
+        await asyncio.gather(
+            *(self._write(key, partial(nominate, key, hold.members[key], node)) for key, node in hold.places.items())
+        )
 
-    async def forget(self, hold: Hold) -> None:
-        """Remove the nominations of a hold that has ended in vain."""
-        await asyncio.gather(*(self._nominate(key, hold.members[key], None) for key in hold.places))
+    async def clear(self, nominations: Iterable[Nomination]) -> None:
+        """Remove these nominations."""
+        await asyncio.gather(
+            *(self._write(one.key, partial(self._writes.clear_nomination, *one)) for one in nominations)
+        )
 
-    async def _nominate(self, key: str, uid: str, node: str | None) -> None:
+    async def _write(self, key: str, call: Callable[[], Awaitable[Outcome]]) -> None:
         async with self._slots:
             if not self._is_leader():
                 return
-            outcome = await self._writes.nominate(key, uid, node)
+            outcome = await call()
         if outcome not in {Outcome.WRITTEN, Outcome.STALE, Outcome.GONE}:
             log.warning("preemption.nomination_failed", pod=key, error=self._writes.error)
 
-    async def _each(self, wave: Wave, call: Callable[[Wave, str, str], Awaitable[Outcome]]) -> Mapping[str, Outcome]:
-        victims = wave.hold.victims
-
-        async def one(key: str, uid: str) -> Outcome:
+    async def _each(
+        self, wave: Wave, call: Callable[[Wave, str, str], Awaitable[_Answer]], victims: Mapping[str, str]
+    ) -> dict[str, _Answer]:
+        async def one(key: str, uid: str) -> _Answer:
             async with self._slots:
-                return await call(wave, key, uid) if self._is_leader() else Outcome.NOT_NOW
+                return await call(wave, key, uid) if self._is_leader() else _Answer(Outcome.NOT_NOW, "no longer leader")
 
-        outcomes = await asyncio.gather(*(one(key, uid) for key, uid in victims.items()))
-        return dict(zip(victims, outcomes, strict=True))
+        answers = await asyncio.gather(*(one(key, uid) for key, uid in victims.items()))
+        return dict(zip(victims, answers, strict=True))
 
-    async def _try(self, wave: Wave, key: str, uid: str) -> Outcome:
+    async def _try(self, wave: Wave, key: str, uid: str) -> _Answer:
         return await self._remove(wave, key, uid, dry_run=True)
 
-    async def _end(self, wave: Wave, key: str, uid: str) -> Outcome:
+    async def _end(self, wave: Wave, key: str, uid: str) -> _Answer:
         message = f"preempted by {wave.preemptor.unseen_from(key)}"
         condition = disruption_target(message)
         if wave.is_deleted(key):
             await self._writes.set_condition(key, uid, condition)
-        outcome = await self._remove(wave, key, uid, dry_run=False)
-        if outcome is Outcome.WRITTEN and not wave.is_deleted(key):
+        answer = await self._remove(wave, key, uid, dry_run=False)
+        if answer.outcome is Outcome.WRITTEN and not wave.is_deleted(key):
             await self._writes.set_condition(key, uid, condition)
-        if outcome in {Outcome.WRITTEN, Outcome.UNKNOWN}:
+        if answer.outcome in {Outcome.WRITTEN, Outcome.UNKNOWN}:
             self._events.tell(PodEvent(key, uid, "Preempted", message, "Preempt", "Warning"))
-        return outcome
+        return answer
 
-    async def _remove(self, wave: Wave, key: str, uid: str, *, dry_run: bool) -> Outcome:
+    async def _remove(self, wave: Wave, key: str, uid: str, *, dry_run: bool) -> _Answer:
         remove = self._writes.delete_pod if wave.is_deleted(key) else self._writes.evict
         outcome = await remove(key, uid, dry_run=dry_run)
-        if outcome not in {Outcome.WRITTEN, Outcome.GONE, Outcome.STALE}:
-            log.warning("preemption.victim_kept", pod=key, dry_run=dry_run, error=self._writes.error)
-        return outcome
+        if outcome in {Outcome.WRITTEN, Outcome.GONE, Outcome.STALE}:
+            return _Answer(outcome)
+        # Nothing was awaited since the answer: these are its own.
+        answer = _Answer(outcome, self._writes.reason, self._writes.retry_after)
+        log.warning("preemption.victim_kept", pod=key, dry_run=dry_run, error=self._writes.error)
+        return answer
 
-    def _refused(self, wave: Wave) -> WaveOutcome:
-        text = f"pods of lower priority cannot be evicted for it: {self._writes.error}"
+    def _refused(self, wave: Wave, answers: Mapping[str, _Answer], kept: Iterable[str]) -> None:
+        """Tell the preemptor. The API server's message may quote victims of other tenants."""
+        if not self._is_leader():
+            return
+        kept = sorted(kept)
+        reason = answers[kept[0]].reason
+        text = f"{len(kept)} of {len(answers)} pods of lower priority cannot be evicted for it: {reason}"
         for member in wave.preemptor.members[:1]:
             self._events.tell(PodEvent(member.key, member.pod.uid, "PreemptionRefused", text, "Preempt", "Warning"))
-        return WaveOutcome.REFUSED
 
     def _tell_preemptor(self, wave: Wave) -> None:
         count = len(wave.hold.victims)
@@ -180,5 +234,5 @@ def disruption_target(message: str) -> Mapping[str, str]:
     }
 
 
-def _done(outcomes: Mapping[str, Outcome], *done: Outcome) -> set[str]:
-    return {key for key, outcome in outcomes.items() if outcome in done}
+def _with(answers: Mapping[str, _Answer], *outcomes: Outcome) -> set[str]:
+    return {key for key, answer in answers.items() if answer.outcome in outcomes}

@@ -24,14 +24,18 @@ class PreemptingLeader(Leader):
         self.cluster = cluster
         self.ended: set[str] = set()
         self.now = 0.0
+        self.slept: list[float] = []
         events: Any = self.api
         self.api.ends_gracefully = True
         self.metrics = metrics()
-        waves = Waves(self.api, events, self.metrics, self.is_leader, 4)
+        waves = Waves(self.api, events, self.metrics, self.is_leader, 4, self._sleep)
         self.preemption = PreemptionController(
             self.cache, self.controller.preemptors, waves, self.metrics, Rules(), self.is_leader, SETTLE
         )
         self.api.has(*(pod.raw() for pod in cluster.pods), *waiting)
+
+    async def _sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
 
     @property
     def holds(self) -> Mapping[str, frozenset[str]]:

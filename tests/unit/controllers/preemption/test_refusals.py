@@ -1,0 +1,201 @@
+"""What happens if the API server refuses an end after others have begun, or the leader changes in between."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.property.preemptors import Cluster, Placed
+from tests.unit.controllers.preemption.leader import PreemptingLeader, one_node
+from tests.unit.controllers.preemption.test_controller import high, member, two_nodes
+from webhook.controllers.preemption.holds import Phase
+from webhook.kube.pod_writes import Outcome
+
+# n0, n1 ── NUMA 0 [0 of 8], NUMA 1 [0 of 8]; a gang needs all four
+
+
+def refuses(leader: PreemptingLeader, key: str, outcome: Outcome, times: int = 1000) -> None:
+    """The real end of this pod meets with this outcome so often; dry runs pass."""
+    remove, left = leader.api._remove, [times]
+
+    def refused(removed: list[str], pod: str, uid: str, *, dry_run: bool) -> Outcome:
+        leader.api.refusals = {}
+        if pod == key and not dry_run and left[0]:
+            left[0] -= 1
+            leader.api.refusals = {key: outcome}
+        return remove(removed, pod, uid, dry_run=dry_run)
+
+    leader.api._remove = refused  # type: ignore[method-assign,assignment]
+
+
+def ending(leader: PreemptingLeader) -> set[str]:
+    return {key for key, raw in leader.api.pods.items() if "deletionTimestamp" in raw["metadata"]}
+
+
+def nominated(leader: PreemptingLeader) -> dict[str, str]:
+    nodes = {key: (raw.get("status") or {}).get("nominatedNodeName") for key, raw in leader.api.pods.items()}
+    return {key: node for key, node in nodes.items() if node}
+
+
+ALL = {"default/v00", "default/v01", "default/v10", "default/v11"}
+
+
+async def test_an_end_that_is_postponed_is_retried_as_late_as_the_api_server_asks() -> None:
+    leader = PreemptingLeader(two_nodes(), *(member(number) for number in range(4)))
+    leader.api.retry_after = 3.0
+    refuses(leader, "default/v11", Outcome.NOT_NOW, times=2)
+    await leader.round()
+    assert ending(leader) == ALL
+    assert leader.slept == [3.0, 3.0]
+    assert leader.holds == {"group default/name/g": {"n0", "n1"}}
+
+
+async def test_the_wait_between_tries_is_bounded() -> None:
+    leader = PreemptingLeader(two_nodes(), *(member(number) for number in range(4)))
+    leader.api.retry_after = 60.0
+    refuses(leader, "default/v11", Outcome.NOT_NOW)
+    await leader.round()
+    assert sum(leader.slept) <= 20
+
+
+@pytest.mark.parametrize(("outcome", "times"), [(Outcome.NOT_NOW, 5), (Outcome.REFUSED, 1)])
+async def test_the_place_is_kept_and_only_the_missing_end_is_searched_for(outcome: Outcome, times: int) -> None:
+    leader = PreemptingLeader(two_nodes(), *(member(number) for number in range(4)))
+    refuses(leader, "default/v11", outcome, times)
+    await leader.round()
+    assert ending(leader) == ALL - {"default/v11"}
+    assert set(leader.holds.values()) == {frozenset({"n0", "n1"})}
+    assert len(nominated(leader)) == 4
+    leader.controller.preemptors._delays._clock = lambda: 1e9
+    await leader.round()
+    assert ending(leader) == ALL
+    (hold,) = leader.controller.preemptors.holds
+    assert {**hold.earlier, **hold.victims}.keys() == ALL
+    leader.end(*ALL)
+    await leader.round()
+    assert leader.waiting() == set()
+
+
+async def test_if_the_missing_one_stays_refused_the_others_are_still_waited_for() -> None:
+    leader = PreemptingLeader(two_nodes(), *(member(number) for number in range(4)))
+    refuses(leader, "default/v11", Outcome.REFUSED)
+    await leader.round()
+    leader.controller.preemptors._delays._clock = lambda: 1e9
+    await leader.round()
+    (hold,) = leader.controller.preemptors.holds
+    assert hold.victims.keys() == ALL - {"default/v11"}
+    assert hold.phase is Phase.ENDING
+
+
+async def test_if_the_first_end_is_refused_the_place_is_given_up() -> None:
+    leader = PreemptingLeader(one_node(), high())
+    refuses(leader, "default/a", Outcome.NOT_NOW)
+    await leader.round()
+    assert leader.holds == {}
+    assert leader.slept == []
+
+
+async def test_the_event_names_no_text_of_other_tenants() -> None:
+    leader = PreemptingLeader(one_node(), high())
+    leader.api.error = '429 TooManyRequests: the budget "secret" of another tenant'
+    leader.api.reason = "429 TooManyRequests"
+    leader.api.refusals["default/a"] = Outcome.NOT_NOW
+    await leader.round()
+    (refused,) = (event.note for event in leader.api.events if event.reason == "PreemptionRefused")
+    assert refused == "1 of 1 pods of lower priority cannot be evicted for it: 429 TooManyRequests"
+
+
+async def test_the_nominations_of_a_gang_that_lost_a_member_are_removed() -> None:
+    leader = PreemptingLeader(two_nodes(), *(member(number) for number in range(4)))
+    await leader.round()
+    assert len(nominated(leader)) == 4
+    leader.api.delete("default/g-3")
+    await leader.round()
+    assert nominated(leader) == {}
+
+
+async def test_a_nomination_whose_removal_was_lost_is_removed_later() -> None:
+    leader = PreemptingLeader(one_node(), high(priority=0))
+    await leader.round()
+    await leader.api.nominate("default/high", "high", "n0")
+    leader.now += 5
+    await leader.round()
+    assert nominated(leader) == {}
+
+
+async def test_the_nomination_of_a_pod_that_was_ungated_meanwhile_stays() -> None:
+    leader = PreemptingLeader(one_node(), high(priority=0))
+    await leader.round()
+    await leader.api.nominate("default/high", "high", "n0")
+    leader.api.shows = False
+    raw = leader.api.pods["default/high"]
+    leader.api.has({**raw, "metadata": {**raw["metadata"], "resourceVersion": "newer"}})
+    leader.now += 5
+    leader.preemption.check_holds(leader.now)
+    await leader.preemption.settle()
+    assert nominated(leader) == {"default/high": "n0"}
+
+
+async def test_a_nomination_that_the_next_leader_cannot_use_is_removed() -> None:
+    hopeless = Cluster(("n0",), (Placed("a", "n0", 8, 500, numa=0), Placed("b", "n0", 8, 500, numa=1)))
+    leader = PreemptingLeader(hopeless, high())
+    await leader.api.nominate("default/high", "high", "n0")
+    successor = leader.replaced_by()
+    await successor.round()
+    assert nominated(successor) == {}
+
+
+async def test_a_wave_whose_hold_was_dropped_ends_no_pod() -> None:
+    leader = PreemptingLeader(one_node(), high())
+    nominate = leader.api.nominate
+
+    async def dropped_meanwhile(key: str, uid: str, node: str | None) -> Outcome:
+        for hold in leader.controller.preemptors.holds:
+            leader.controller.preemptors.holds.end(hold)
+        return await nominate(key, uid, node)
+
+    leader.api.nominate = dropped_meanwhile  # type: ignore[method-assign]
+    await leader.round()
+    assert leader.api.evicted == []
+
+
+async def test_the_next_leader_searches_anew_at_once_if_the_wave_was_cut_off() -> None:
+    leader = PreemptingLeader(two_nodes(), *(member(number) for number in range(4)))
+    refuses(leader, "default/v11", Outcome.REFUSED)
+    await leader.round()
+    successor = leader.replaced_by()
+    await successor.round()
+    assert successor.api.evicted == []
+    searched: list[str] = []
+    run = successor.preemption._search.run
+
+    def counted(preemptor: Any, closed: Any) -> Any:
+        searched.append(preemptor.name)
+        return run(preemptor, closed)
+
+    successor.preemption._search.run = counted  # type: ignore[method-assign,assignment]
+    successor.end(*sorted(ALL - {"default/v11"}))
+    await successor.round()
+    assert searched == ["group default/name/g"]
+    assert successor.holds == {}
+    assert not successor.controller.preemptors.in_vain.closed
+
+
+async def test_whoever_is_cancelled_leaves_hold_and_nomination_to_the_next_leader() -> None:
+    leader = PreemptingLeader(one_node(), high())
+    began = asyncio.Event()
+
+    async def hangs(*_: Any, **__: Any) -> Outcome:
+        began.set()
+        await asyncio.sleep(3600)
+        return Outcome.WRITTEN
+
+    leader.api.evict = hangs  # type: ignore[method-assign]
+    await leader.cycle()
+    await leader.preemption.choose()
+    await began.wait()
+    for task in leader.preemption._tasks:
+        task.cancel()
+    await leader.preemption.settle()
+    assert leader.holds == {"pod high": {"n0"}}
+    assert nominated(leader) == {"default/high": "n0"}
