@@ -7,7 +7,7 @@ Life cycle of a hold:
    If the API server refused to end some of them, the place is still held, and others are searched for on its nodes.
 3. Freed: all victims are gone. The exporters show that later, so the hold lasts for as long as that may take.
 4. It ends: a member of the preemptor is placed or gone, its time is over, or a preemptor of higher priority needs one
-   of its nodes.
+   of its nodes, or needs a place when there are too many.
 
 While a node is held, no unit of lower or equal priority is placed there: the node as a whole is closed to it.
 A preemptor of higher priority does not see the hold.
@@ -15,9 +15,10 @@ A preemptor of higher priority does not see the hold.
 Pure: times are given, in seconds of one clock for ages, and in seconds since the epoch for pods' deletions.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 from typing import Final
 
 from webhook.model.bound_pod import BoundPod
@@ -27,6 +28,10 @@ from webhook.views.preemption_candidates import LONGEST_GRACE_SECONDS, STUCK_SEC
 _EVICTION_SECONDS: Final = 30.0
 # No victim needs longer: longer graceful periods are not chosen.
 _LONGEST_ENDING_SECONDS: Final = LONGEST_GRACE_SECONDS + STUCK_SECONDS
+# Places that are freed at a time. Each closes its nodes to others, and costs a decision per cycle.
+MOST_HOLDS: Final = 64
+# One tenant gets half of them, so that it cannot keep others of its priority from preempting.
+MOST_OF_NAMESPACE: Final = 32
 _NONE: Final[frozenset[str]] = frozenset()
 
 
@@ -71,6 +76,11 @@ class Hold:
         count = len({**self.earlier, **self.victims})
         pods = "1 pod" if count == 1 else f"{count} pods"
         return f"waits for {pods} of lower priority on {where} to end"
+
+    @property
+    def namespace(self) -> str:
+        """The preemptor's."""
+        return next(iter(self.members), "").partition("/")[0]
 
     def update(self, now: float, bound: Mapping[str, BoundPod]) -> None:
         """Enter the next phase if that is due. bound: the bound pods by namespace/name."""
@@ -142,8 +152,16 @@ class Holds:
             self._closed[key] = frozenset().union(*(hold.nodes for hold in others))
         return self._closed[key]
 
+    def must_exceed(self, namespace: str) -> float:
+        """The priority above which one more may be added for this namespace; -inf while there are few."""
+        lowest = _in_the_way(list(self), namespace)
+        return -inf if lowest is None else lowest.priority
+
     def add(self, hold: Hold) -> list[Hold]:
-        """Hold a place; returns the holds of lower priority that end because they need the same nodes."""
+        """Hold a place; returns the holds of lower priority that end for it.
+
+        They need the same nodes, or there are too many.
+        """
         ended = [
             other
             for other in self
@@ -151,6 +169,9 @@ class Holds:
         ]
         for other in ended:
             self._drop(other)
+        if (lowest := _in_the_way(list(self), hold.namespace)) is not None and lowest.priority < hold.priority:
+            self._drop(lowest)
+            ended.append(lowest)
         self._by_name[hold.name] = hold
         self._by_member |= dict.fromkeys(hold.members, hold)
         self._changed()
@@ -177,6 +198,13 @@ class Holds:
     def _changed(self) -> None:
         self._closed.clear()
         self.changed()
+
+
+def _in_the_way(holds: Sequence[Hold], namespace: str) -> Hold | None:
+    """The hold that would have to end for one more of this namespace: that of the lowest priority, the latest first."""
+    own = [hold for hold in holds if hold.namespace == namespace]
+    among = own if len(own) >= MOST_OF_NAMESPACE else holds if len(holds) >= MOST_HOLDS else ()
+    return min(among, key=lambda hold: (hold.priority, -hold.since), default=None)
 
 
 def _nodes(names: frozenset[str]) -> str:

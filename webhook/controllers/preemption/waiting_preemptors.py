@@ -18,13 +18,11 @@ from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.placement.gang_search import GatedGang
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.placement.retry_delays import RetryDelays
-from webhook.controllers.preemption.holds import Hold, Holds
+from webhook.controllers.preemption.holds import MOST_OF_NAMESPACE, Hold, Holds
 from webhook.controllers.preemption.holds_in_vain import HoldsInVain
 from webhook.controllers.preemption.preemptor import Preemptor, name_of, priority_of
 from webhook.controllers.preemption.takeover import held_before
 
-# Places that are freed at a time. Each closes its nodes to others, and costs a decision per cycle.
-MOST_HOLDS: Final = 64
 # The end of a pod takes longer. A choice that no longer holds is rare.
 _LATER_SECONDS: Final = 2.0
 # A preemptor whose victims could not be evicted: a budget may allow it a minute later.
@@ -136,9 +134,10 @@ class WaitingPreemptors:
 
     def next(self) -> Preemptor | None:
         """Whose turn it is; None if no search could help now."""
-        if len(self.holds) >= MOST_HOLDS:
-            return None
         due = [one for one in self._waiting.values() if self._is_due(one)]
+        if len(self.holds) >= MOST_OF_NAMESPACE:
+            limits = {namespace: self.holds.must_exceed(namespace) for namespace in {one.namespace for one in due}}
+            due = [one for one in due if one.priority > limits[one.namespace] or self.holds.get(one.name) is not None]
         if not due:
             return None
         turn = next(self._turns)

@@ -1,7 +1,7 @@
 """Who is kept off held nodes, and when a hold ends."""
 
 from tests.builders.pods import bound
-from webhook.controllers.preemption.holds import Hold, Holds, Phase
+from webhook.controllers.preemption.holds import MOST_HOLDS, MOST_OF_NAMESPACE, Hold, Holds, Phase
 from webhook.model.bound_pod import BoundPod
 
 DELETED_AT = 1_893_456_030  # 2030-01-01T00:00:30Z
@@ -64,3 +64,32 @@ def test_a_victim_that_others_gave_a_longer_graceful_period_is_not_waited_for() 
     deleted = victim(deletionTimestamp="2031-01-01T00:00:30Z")
     assert not one.has_expired(760.0, DELETED_AT, 130.0, deleted)
     assert one.has_expired(761.0, DELETED_AT, 130.0, deleted)
+
+
+def full(*namespaces: str, priority: int = 5) -> Holds:
+    """As many places as there may be, held for these namespaces in turn."""
+    holds = Holds()
+    for number in range(MOST_HOLDS):
+        key = f"{namespaces[number % len(namespaces)]}/p{number}"
+        holds.add(Hold(key, priority, frozenset({f"n{number}"}), {key: key}, {}))
+    return holds
+
+
+def test_if_there_are_too_many_a_higher_priority_ends_the_lowest() -> None:
+    holds = full("a", "b")
+    assert holds.must_exceed("c") == 5
+    (ended,) = holds.add(Hold("c/p", 6, frozenset({"n"}), {"c/p": "p"}, {}))
+    assert ended.priority == 5
+    assert len(holds) == MOST_HOLDS
+
+
+def test_a_namespace_has_half_of_the_places() -> None:
+    holds = Holds()
+    for number in range(MOST_OF_NAMESPACE):
+        key = f"a/p{number}"
+        assert holds.must_exceed("a") < 0
+        holds.add(Hold(key, 5, frozenset({f"n{number}"}), {key: key}, {}))
+    assert holds.must_exceed("a") == 5
+    assert holds.must_exceed("b") < 0
+    (ended,) = holds.add(Hold("a/p", 6, frozenset({"n"}), {"a/p": "p"}, {}))
+    assert ended.namespace == "a"

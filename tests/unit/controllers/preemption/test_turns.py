@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from tests.builders.clusters import cluster_cache
 from tests.builders.pods import gated
 from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.controllers.preemption.holds import MOST_HOLDS, Hold
 from webhook.controllers.preemption.preemptor import Preemptor
 from webhook.controllers.preemption.waiting_preemptors import WaitingPreemptors
 
@@ -64,3 +65,16 @@ def test_where_preemption_is_off_no_pod_has_a_turn() -> None:
     preemptors = WaitingPreemptors(cluster_cache())
     preemptors.unfit(waiting("p", "default", 10, 1))
     assert preemptors.next() is None
+
+
+def test_when_all_places_are_held_only_a_higher_priority_has_a_turn() -> None:
+    preemptors = WaitingPreemptors(cluster_cache(), is_enabled=True)
+    for number in range(MOST_HOLDS):
+        key = f"{'ab'[number % 2]}/p{number}"
+        preemptors.holds.add(Hold(key, 50, frozenset({f"n{number}"}), {key: key}, {}))
+    preemptors.unfit(waiting("same", "c", 50, 1))
+    assert preemptors.next() is None
+    preemptors.unfit(waiting("higher", "c", 51, 1))
+    chosen = preemptors.next()
+    assert chosen is not None
+    assert chosen.members[0].key == "c/higher"
