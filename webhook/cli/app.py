@@ -7,7 +7,21 @@ from typing import Annotated, Final
 
 import typer
 
-from webhook.cli import audit, completion, doctor, explain, nodes, page, review, serve, simulate, tree, ungate, waiting
+from webhook.cli import (
+    audit,
+    completion,
+    defrag,
+    doctor,
+    explain,
+    nodes,
+    page,
+    review,
+    serve,
+    simulate,
+    tree,
+    ungate,
+    waiting,
+)
 from webhook.version import DISTRIBUTION, VERSION
 
 KUBECTL: Final = "kubectl topology"
@@ -22,6 +36,7 @@ _COMMANDS: Final[tuple[tuple[str, Callable[..., None], str], ...]] = (
     ("page", page.page, page.EXAMPLES),
     ("nodes", nodes.nodes, nodes.EXAMPLES),
     ("waiting", waiting.waiting, waiting.EXAMPLES),
+    ("defrag", defrag.defrag, defrag.EXAMPLES),
     ("simulate", simulate.simulate, simulate.EXAMPLES),
     ("serve", serve.serve, serve.EXAMPLES),
     ("ungate", ungate.ungate, ungate.EXAMPLES),
