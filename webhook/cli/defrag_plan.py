@@ -73,7 +73,7 @@ class _Planner:
         self._cluster = cluster
         self._around = around
         self._candidates = candidates_below(cache, _ANY_PRIORITY)
-        self.running = running_pods(self._candidates, pods, cache)
+        self.running = running_pods(self._candidates, pods, cache, around.rules)
         self._holdings = Holdings(cache)
         self._left = dict(self.running.movable)
         self._allowed = list(self._candidates.allowed)

@@ -13,6 +13,7 @@ from typing import Any, Final
 from webhook.admission.pod.managed_fields import ManagedFields, without_ours
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.cache.delegated_pods import why_delegated
+from webhook.cache.unmanaged import why_unmanaged
 from webhook.engine.freeing.holdings import HeldPod
 from webhook.engine.moves.movable import Movable, Placeable
 from webhook.engine.preemption.candidates import Candidate, Candidates
@@ -22,6 +23,7 @@ from webhook.model.limits import check_annotations
 from webhook.model.membership import membership_of
 from webhook.model.names import MANAGED_FIELDS
 from webhook.model.pod import Pod
+from webhook.model.rules import Rules
 from webhook.views.freeing import Holdings
 
 Raw = Mapping[str, Any]
@@ -50,6 +52,8 @@ class Unmovable(StrEnum):
     """It has a system-critical priority."""
     GANG = "Gang"
     """It is a member of a gang, which could not go on without it."""
+    UNMANAGED = "Unmanaged"
+    """kube-scheduler places its next pod, and may put it where it was."""
     SCHEDULER = "Scheduler"
     """Only the scheduler can judge where it could go, e.g. because of its volumes."""
     PROTECTED = "Protected"
@@ -70,7 +74,7 @@ class RunningPods:
     """How many there are of each reason. Static pods are not counted."""
 
 
-def running_pods(candidates: Candidates, raws: Iterable[Raw], cache: ClusterCache) -> RunningPods:
+def running_pods(candidates: Candidates, raws: Iterable[Raw], cache: ClusterCache, rules: Rules) -> RunningPods:
     """All pods with a node. raws: their objects; others may be among them."""
     by_key = {f"{raw['metadata'].get('namespace') or 'default'}/{raw['metadata']['name']}": raw for raw in raws}
     holdings = Holdings(cache)
@@ -79,7 +83,7 @@ def running_pods(candidates: Candidates, raws: Iterable[Raw], cache: ClusterCach
     counts: Counter[Unmovable] = Counter()
     for key, candidate in candidates.pods.items():
         raw = by_key.get(key)
-        why = Unmovable.NOT_RUNNING if raw is None else why_unmovable(raw, candidate, candidates)
+        why = Unmovable.NOT_RUNNING if raw is None else why_unmovable(raw, candidate, candidates, rules)
         found = None if why is not None or raw is None or key not in held else _movable(raw, candidate, held[key])
         if found is None:
             counts[why or Unmovable.NOT_RUNNING] += 1
@@ -88,7 +92,7 @@ def running_pods(candidates: Candidates, raws: Iterable[Raw], cache: ClusterCach
     return RunningPods(movable, counts)
 
 
-def why_unmovable(raw: Raw, candidate: Candidate, candidates: Candidates) -> Unmovable | None:
+def why_unmovable(raw: Raw, candidate: Candidate, candidates: Candidates, rules: Rules) -> Unmovable | None:
     """Why the pod stays where it is; None if it may be moved."""
     metadata = raw["metadata"]
     annotations = metadata.get("annotations") or {}
@@ -103,6 +107,8 @@ def why_unmovable(raw: Raw, candidate: Candidate, candidates: Candidates) -> Unm
         return Unmovable.NO_CONTROLLER
     if any(annotations.get(name) == value for name, value in _PROTECTED.items()):
         return Unmovable.PROTECTED
+    if why_unmanaged(raw, rules) is not None:
+        return Unmovable.UNMANAGED
     if why_delegated(raw) is not None:
         return Unmovable.SCHEDULER
     # The eviction API refuses a pod that several budgets count.

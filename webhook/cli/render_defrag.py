@@ -23,6 +23,7 @@ _UNMOVABLE: Final = {
     Unmovable.DAEMON_SET: "of DaemonSets",
     Unmovable.SYSTEM_CRITICAL: "system-critical",
     Unmovable.GANG: "in gangs",
+    Unmovable.UNMANAGED: "unmanaged",
     Unmovable.SCHEDULER: "with constraints that only the scheduler can judge",
     Unmovable.PROTECTED: "with an annotation against eviction",
     Unmovable.BUDGETS: "protected by PodDisruptionBudgets",

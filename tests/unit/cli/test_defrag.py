@@ -121,12 +121,12 @@ def test_a_rack_is_freed_for_a_gang(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_pod_moves_only_where_it_may_run(tmp_path: Path) -> None:
+    outcome = defrag(tmp_path, *fragmented(nodeSelector={"kubernetes.io/hostname": "n0"}), gated(name="waits", cpu=14))
+    assert moves(outcome) == [[("b", "n0", [1], "n0", [0])]]
+
+
 def test_a_pod_moves_only_if_it_has_another_place(tmp_path: Path) -> None:
-    selector = {"kubernetes.io/hostname": "n0"}
-    # b may run on n0 only, where a leaves no room for it beside the waiting pod
-    outcome = defrag(tmp_path, *fragmented(nodeSelector=selector, cpu=4), gated(name="waits", cpu=16))
-    # a: 6 CPUs fit in NUMA node 1 of n0 or n1
-    assert moves(outcome) == [[("a", "n0", [0], "n0", [1])]] or moves(outcome) == [[("a", "n0", [0], "n1", [1])]]
     both = [
         *machine("n0", (10,), (2, 2), {}),
         *machine("n1", (2, 2), (2, 2), {}),
@@ -143,6 +143,7 @@ def test_a_pod_moves_only_if_it_has_another_place(tmp_path: Path) -> None:
         ({"metadata": {}}, "NoController"),
         ({"metadata": owned("Job")}, "NoController"),
         ({"metadata": owned("DaemonSet")}, "DaemonSet"),
+        ({"numa": None}, "Unmanaged"),
         ({"priority": 2_000_000_000}, "SystemCritical"),
         ({"group": "g"}, "Gang"),
         ({"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}}, "Protected"),

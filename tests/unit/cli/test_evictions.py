@@ -24,7 +24,7 @@ class Server:
         assert path == f"/api/v1/namespaces/ns/pods/{name}/eviction"
         self.calls.append((name, options["preconditions"]["uid"], dry_run))
         if status := self._refuses.get((name, dry_run)):
-            raise APIError("POST", path, status, "Refused", "no")
+            raise APIError(status, "Refused", "no")
         return {}
 
 
