@@ -105,10 +105,10 @@ class _LivePods:
 
 def _apply(plan: Plan, settings: Settings) -> Sequence[str]:
     """Evict the pods of the plan. Raises InputError if one cannot be evicted."""
-    if not plan.uids:
+    if not plan.evictions:
         return []
     try:
-        done = asyncio.run(evict_all(settings, plan.uids))
+        done = asyncio.run(evict_all(settings, plan.evictions))
     except ClusterError as error:
         raise InputError(str(error)) from error
     if done.refused:

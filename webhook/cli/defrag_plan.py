@@ -7,9 +7,10 @@
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
+from webhook.cli.evictions import MovesOfOne, PodOnNode
 from webhook.cli.judgement_context import JudgementContext, Owners, Raw
 from webhook.cli.movable_pods import RunningPods, running_pods
 from webhook.cli.offline_cluster import Cluster
@@ -42,8 +43,8 @@ class Plan:
     running: RunningPods
     left_out: int
     """How many more wait, for which nothing was searched."""
-    uids: dict[str, str] = field(default_factory=dict)
-    """namespace/name -> uid of the pods that move."""
+    evictions: Sequence[MovesOfOne] = ()
+    """The same for the API server: those that need moves."""
 
     @property
     def moves(self) -> list[MoveView]:
@@ -58,11 +59,20 @@ def plan_moves(cluster: Cluster, pods: Iterable[Raw], rules: Rules, count: int) 
     units = waiting_units(cluster, around)
     planner = _Planner(cluster, pods, around, units[:count])
     views = [planner.plan(one) for one in units[:count]]
-    bound = cluster.cache.bound_pods.by_key()
-    plan = Plan(views, planner.running, len(units) - len(views))
-    keys = (f"{move.namespace}/{move.name}" for move in plan.moves)
-    plan.uids = {key: bound[key].uid for key in keys}
-    return plan
+    bound, gated = cluster.cache.bound_pods.by_key(), cluster.gated
+    evictions = [
+        MovesOfOne(
+            {key: bound[key].uid for move in view.moves if (key := f"{move.namespace}/{move.name}")},
+            [
+                PodOnNode(key, str(gated[key]["metadata"].get("uid") or ""), place.node)
+                for place in view.starts
+                if (key := f"{view.namespace}/{place.name}")
+            ],
+        )
+        for view in views
+        if view.moves
+    ]
+    return Plan(views, planner.running, len(units) - len(views), evictions)
 
 
 class _Planner:

@@ -2,19 +2,40 @@
 
 1. Every eviction is tried with a dry run. If the API server refuses one (a right, a PodDisruptionBudget, a webhook), or
    a pod is no longer the one of the plan, nothing is evicted.
-2. The pods are evicted one after the other, in the order of the plan. The first refusal ends it: budgets and pods may
-   have changed since. What was evicted by then stays so.
+2. What waits is nominated where it would start. The leader holds these nodes for it as soon as the pods are being
+   deleted there (see `controllers.preemption.takeover`), so that their next pods go elsewhere.
+3. The pods are evicted one after the other, in the order of the plan. The first refusal ends it: budgets and pods may
+   have changed since. What was evicted by then stays so, and the nominations that are not complete are removed.
 
 Each call names the uid of the pod that was planned, so that its successor of the same name is never evicted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from webhook.app.settings import Settings
 from webhook.cli.live_cluster import connect
 from webhook.kube.client import Client
 from webhook.kube.pod_writes import Outcome, PodWrites
+
+
+@dataclass(frozen=True, slots=True)
+class PodOnNode:
+    """A pod that waits, and where it would start."""
+
+    key: str
+    """namespace/name."""
+    uid: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class MovesOfOne:
+    """What one pod or gang needs."""
+
+    evicts: Mapping[str, str]
+    """namespace/name -> uid of the pods that move."""
+    starts: Sequence[PodOnNode]
 
 
 @dataclass(slots=True)
@@ -24,25 +45,45 @@ class Evictions:
     evicted: list[str] = field(default_factory=list)
     """By namespace/name, in order."""
     refused: str = ""
-    """The pod that could not be evicted, and why; empty if all were."""
+    """What the API server refused, and why; empty if nothing."""
 
 
-async def evict_all(settings: Settings, uids: Mapping[str, str]) -> Evictions:
-    """Evict the pods. uids: namespace/name -> uid. Raises ClusterError."""
+async def evict_all(settings: Settings, moves: Sequence[MovesOfOne]) -> Evictions:
+    """Evict the pods. Raises ClusterError."""
     async with await connect(settings) as client:
-        return await evict(client, uids)
+        return await evict(client, moves)
 
 
-async def evict(client: Client, uids: Mapping[str, str]) -> Evictions:
+async def evict(client: Client, moves: Sequence[MovesOfOne]) -> Evictions:
     """The same with a client."""
     writes = PodWrites(client)
     done = Evictions()
-    for dry_run in (True, False):
-        for key, uid in uids.items():
-            outcome = await writes.evict(key, uid, dry_run=dry_run)
-            if outcome is not Outcome.WRITTEN:
-                done.refused = f"pod {key} cannot be evicted: {outcome.value}: {writes.error}"
-                return done
-            if not dry_run:
-                done.evicted.append(key)
+    for one in moves:
+        await _evict(writes, one, done, dry_run=True)
+    for one in moves:
+        if not done.refused:
+            await _nominate(writes, one, done)
+            await _evict(writes, one, done, dry_run=False)
+            if done.refused:
+                for pod in one.starts:
+                    await writes.nominate(pod.key, pod.uid, None)
     return done
+
+
+async def _nominate(writes: PodWrites, one: MovesOfOne, done: Evictions) -> None:
+    for pod in one.starts:
+        outcome = await writes.nominate(pod.key, pod.uid, pod.node)
+        if outcome is not Outcome.WRITTEN:
+            done.refused = f"pod {pod.key} cannot be nominated on {pod.node}: {outcome.value}: {writes.error}"
+            return
+
+
+async def _evict(writes: PodWrites, one: MovesOfOne, done: Evictions, *, dry_run: bool) -> None:
+    for key, uid in one.evicts.items():
+        if done.refused:
+            return
+        outcome = await writes.evict(key, uid, dry_run=dry_run)
+        if outcome is not Outcome.WRITTEN:
+            done.refused = f"pod {key} cannot be evicted: {outcome.value}: {writes.error}"
+        elif not dry_run:
+            done.evicted.append(key)

@@ -143,7 +143,7 @@ def test_a_pod_moves_only_if_it_has_another_place(tmp_path: Path) -> None:
         ({"metadata": {}}, "NoController"),
         ({"metadata": owned("Job")}, "NoController"),
         ({"metadata": owned("DaemonSet")}, "DaemonSet"),
-        ({"numa": None}, "Unmanaged"),
+        ({"schedulerName": "another"}, "Unmanaged"),
         ({"priority": 2_000_000_000}, "SystemCritical"),
         ({"group": "g"}, "Gang"),
         ({"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}}, "Protected"),

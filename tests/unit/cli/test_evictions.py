@@ -5,52 +5,83 @@ from typing import Any
 
 import pytest
 
-from webhook.cli.evictions import evict
+from webhook.cli.evictions import MovesOfOne, PodOnNode, evict
 from webhook.kube.api_errors import APIError
 
-UIDS = {"ns/a": "u-a", "ns/b": "u-b"}
+MOVES = [
+    MovesOfOne({"ns/a": "u-a", "ns/b": "u-b"}, [PodOnNode("ns/w", "u-w", "n0")]),
+    MovesOfOne({"ns/c": "u-c"}, [PodOnNode("ns/x", "u-x", "n1")]),
+]
+READY = [("dry-run", "a", "u-a"), ("dry-run", "b", "u-b"), ("dry-run", "c", "u-c")]
 
 
 class Server:
-    """Records evictions. refuses: (name, dry run) -> status."""
+    """Records calls. refuses: (what, name) -> status."""
 
-    def __init__(self, refuses: dict[tuple[str, bool], int]) -> None:
-        self.calls: list[tuple[str, str, bool]] = []
+    def __init__(self, refuses: dict[tuple[str, str], int]) -> None:
+        self.calls: list[tuple[str, ...]] = []
         self._refuses = refuses
 
     async def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        options = body["deleteOptions"]
-        name, dry_run = body["metadata"]["name"], options.get("dryRun") == ["All"]
+        options, name = body["deleteOptions"], body["metadata"]["name"]
         assert path == f"/api/v1/namespaces/ns/pods/{name}/eviction"
-        self.calls.append((name, options["preconditions"]["uid"], dry_run))
-        if status := self._refuses.get((name, dry_run)):
+        return self._call(
+            "dry-run" if options.get("dryRun") == ["All"] else "evict", name, options["preconditions"]["uid"]
+        )
+
+    async def patch(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        name = path.split("/")[-2]
+        assert path == f"/api/v1/namespaces/ns/pods/{name}/status"
+        node = body["status"]["nominatedNodeName"]
+        return self._call(f"nominate {node}", name, body["metadata"]["uid"])
+
+    def _call(self, *call: str) -> dict[str, Any]:
+        self.calls.append(call)
+        if status := self._refuses.get(call[:2]):
             raise APIError(status, "Refused", "no")
         return {}
 
 
-def evicted(refuses: dict[tuple[str, bool], int]) -> tuple[Any, Server]:
+def evicted(refuses: dict[tuple[str, str], int]) -> tuple[Any, list[tuple[str, ...]]]:
     server = Server(refuses)
-    return asyncio.run(evict(server, UIDS)), server  # type: ignore[arg-type] # what it needs of a client
+    return asyncio.run(evict(server, MOVES)), server.calls  # type: ignore[arg-type] # what it needs of a client
 
 
-def test_all_are_tried_before_any_is_evicted() -> None:
-    done, server = evicted({})
-    assert (done.evicted, done.refused) == (["ns/a", "ns/b"], "")
-    assert server.calls == [("a", "u-a", True), ("b", "u-b", True), ("a", "u-a", False), ("b", "u-b", False)]
+def test_all_are_tried_and_the_places_nominated_before_any_is_evicted() -> None:
+    done, calls = evicted({})
+    assert (done.evicted, done.refused) == (["ns/a", "ns/b", "ns/c"], "")
+    assert calls == [
+        *READY,
+        ("nominate n0", "w", "u-w"),
+        ("evict", "a", "u-a"),
+        ("evict", "b", "u-b"),
+        ("nominate n1", "x", "u-x"),
+        ("evict", "c", "u-c"),
+    ]
 
 
 @pytest.mark.parametrize(("status", "text"), [(429, "postponed"), (403, "rejected"), (409, "changed"), (404, "exist")])
 def test_nothing_is_evicted_if_a_dry_run_is_refused(status: int, text: str) -> None:
-    done, server = evicted({("b", True): status})
+    done, calls = evicted({("dry-run", "b"): status})
     assert done.evicted == []
     assert done.refused.startswith("pod ns/b cannot be evicted: ")
     assert text in done.refused
-    assert all(dry_run for _, _, dry_run in server.calls)
+    assert calls == READY[:2]
 
 
-def test_it_ends_with_the_first_refusal_and_says_what_was_evicted() -> None:
-    done, server = evicted({("a", False): 429})
-    assert (done.evicted, server.calls[2:]) == ([], [("a", "u-a", False)])
-    done, _ = evicted({("b", False): 429})
+def test_nothing_is_evicted_without_a_nomination() -> None:
+    done, calls = evicted({("nominate n0", "w"): 403})
+    assert (done.evicted, done.refused.startswith("pod ns/w cannot be nominated on n0: ")) == ([], True)
+    assert calls[3:] == [("nominate n0", "w", "u-w"), ("nominate None", "w", "u-w")]
+
+
+def test_it_ends_with_the_first_refusal_says_what_was_evicted_and_holds_nothing() -> None:
+    done, calls = evicted({("evict", "b"): 429})
     assert done.evicted == ["ns/a"]
     assert "ns/b" in done.refused
+    assert calls[3:] == [
+        ("nominate n0", "w", "u-w"),
+        ("evict", "a", "u-a"),
+        ("evict", "b", "u-b"),
+        ("nominate None", "w", "u-w"),
+    ]

@@ -66,6 +66,8 @@ class Hold:
     """Whether the last leader chose it: it may not have evicted all victims."""
     since: float = 0.0
     """When the phase began."""
+    moves: bool = False
+    """Whether the victims were evicted by `defrag`, so that they may have the same priority."""
 
     @property
     def text(self) -> str:
@@ -75,7 +77,7 @@ class Hold:
             return f"the room on {where} is held for it, until the node's NUMA nodes are reported as free"
         count = len({**self.earlier, **self.victims})
         pods = "1 pod" if count == 1 else f"{count} pods"
-        return f"waits for {pods} of lower priority on {where} to end"
+        return f"waits for {pods}{'' if self.moves else ' of lower priority'} on {where} to end"
 
     @property
     def namespace(self) -> str:

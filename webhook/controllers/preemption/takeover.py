@@ -1,4 +1,4 @@
-"""What the last leader held for a pod or gang, read from the nominated nodes of its waiting members.
+"""What is held for a pod or gang by the nominated nodes of its waiting members: by the last leader, or by `defrag`.
 
 - Pods of lower priority are being deleted on these nodes: they are the victims. The nodes are held, and no other pod
   has to end.
@@ -6,6 +6,8 @@
   The nodes are held for that time.
 - Some are, and when they are gone there is no room: the last leader had not evicted all. There is a new choice.
 - None are, and there is no room: the last leader ended before it evicted a pod. There is a new choice.
+- `topology-webhook defrag --apply` nominates, then evicts pods of the same or a lower priority. The nodes are held from
+  the moment that these are being deleted.
 
 Only the service, the scheduler and administrators can write the status of pods.
 """
@@ -25,8 +27,7 @@ from webhook.views.preemption_candidates import is_leaving
 
 def held_before(unit: GatedPod | GatedGang, cache: ClusterCache, now: float) -> Hold | None:
     """The hold of the last leader; None if there is none. now: seconds of `time.monotonic`."""
-    members = members_of(unit)
-    places = {one.key: node for one in members if (node := _nominated(one))}
+    members, places = members_of(unit), nominated_places(unit)
     if not places:
         return None
     nodes, priority = frozenset(places.values()), priority_of(unit)
@@ -40,6 +41,25 @@ def held_before(unit: GatedPod | GatedGang, cache: ClusterCache, now: float) -> 
         return None
     uids = {one.key: one.pod.uid for one in members}
     return Hold(name_of(unit), priority, nodes, uids, ending, places, Phase.ENDING, taken_over=True, since=now)
+
+
+def held_by_evictions(unit: GatedPod | GatedGang, cache: ClusterCache, now: float) -> Hold | None:
+    """The hold of `defrag`; None if no pod of the same or a lower priority is being deleted on the nominated nodes."""
+    places = nominated_places(unit)
+    if not places:
+        return None
+    members, nodes, priority = members_of(unit), frozenset(places.values()), priority_of(unit)
+    bound = cache.bound_pods.by_key().values()
+    ending = {pod.key: pod.uid for pod in bound if pod.deleting and pod.node in nodes and pod.priority <= priority}
+    if not ending:
+        return None
+    uids = {one.key: one.pod.uid for one in members}
+    return Hold(name_of(unit), priority, nodes, uids, ending, places, Phase.ENDING, now, moves=True)
+
+
+def nominated_places(unit: GatedPod | GatedGang) -> Mapping[str, str]:
+    """namespace/name -> node of the members that are nominated."""
+    return {one.key: node for one in members_of(unit) if (node := _nominated(one))}
 
 
 def _nominated(gated: GatedPod) -> str:

@@ -9,7 +9,7 @@
 While a preemptor has a hold, it has no turn: it waits for its victims, unless some of them were refused.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from functools import partial
 from itertools import count
 from typing import Final
@@ -21,7 +21,7 @@ from webhook.controllers.placement.retry_delays import RetryDelays
 from webhook.controllers.preemption.holds import MOST_OF_NAMESPACE, Hold, Holds
 from webhook.controllers.preemption.holds_in_vain import HoldsInVain
 from webhook.controllers.preemption.preemptor import Preemptor, name_of, priority_of
-from webhook.controllers.preemption.takeover import held_before
+from webhook.controllers.preemption.takeover import held_before, held_by_evictions, nominated_places
 
 # The end of a pod takes longer. A choice that no longer holds is rare.
 _LATER_SECONDS: Final = 2.0
@@ -54,6 +54,8 @@ class WaitingPreemptors:
         self._turns, self._numbers = count(), count()
         self._served: dict[str, int] = {}
         self._is_new_term = True
+        self._nominated: dict[str, Mapping[str, str]] = {}
+        """The nominations for which a place was held, by name: a hold that ended in vain does not come back."""
 
     @property
     def has_taken_over(self) -> bool:
@@ -69,6 +71,7 @@ class WaitingPreemptors:
         self.holds.clear()
         self._waiting.clear()
         self._kind_of.clear()
+        self._nominated.clear()
         self._is_new_term = True
 
     def collected(self, units: Iterable[GatedPod | GatedGang], now: float) -> None:
@@ -81,6 +84,7 @@ class WaitingPreemptors:
             for unit in units:
                 if (hold := held_before(unit, self._cache, now)) is not None:
                     self.holds.add(hold)
+        self._hold_nominated(units, now)
         if not self._waiting and not self.holds:
             return
         names = {name_of(unit) for unit in units}
@@ -93,6 +97,19 @@ class WaitingPreemptors:
         self._failures = {kind: number for kind, number in self._failures.items() if kind in kinds}
         namespaces = {one.namespace for one in self._waiting.values()}
         self._served = {name: at for name, at in self._served.items() if name in namespaces}
+
+    def _hold_nominated(self, units: Iterable[GatedPod | GatedGang], now: float) -> None:
+        """Hold the places for which `defrag` evicts pods."""
+        known, self._nominated = self._nominated, {}
+        for unit in units:
+            if not (places := nominated_places(unit)):
+                continue
+            name = name_of(unit)
+            if self.holds.get(name) is not None or known.get(name) == places:
+                self._nominated[name] = places
+            elif (hold := held_by_evictions(unit, self._cache, now)) is not None:
+                self.holds.add(hold)
+                self._nominated[name] = places
 
     def unfit(self, preemptor: Preemptor) -> None:
         """It fits nowhere now."""

@@ -5,7 +5,7 @@
    `MOST_DOMAINS` that hold most of it now. Without such a level, the whole cluster.
 3. All sets of one pod of a domain are tried, then of two, then of three, unless these are more than `MOST_SETS`. Equal
    pods of a workload count once. Of a set that lets the gang fit, the gang takes its places, then each pod that leaves
-   needs another one. The gang must also fit if their next pods are placed first (see `relocation`).
+   needs another one (see `relocation`).
 4. Beyond that, the set that preemption would choose in each domain (see `engine.preemption.gang`): no pod of it can
    stay, but a smaller set may exist.
 
@@ -26,7 +26,7 @@ from webhook.engine.gang.result import GangAssignment
 from webhook.engine.moves.movable import Movable, Movables, Moves, NoMoves, Placeable, cheapness
 from webhook.engine.moves.planned_cluster import PlannedCluster, Room
 from webhook.engine.moves.pod_moves import LARGEST_EXACT, few_alike
-from webhook.engine.moves.relocation import Relocation, early_places
+from webhook.engine.moves.relocation import Relocation
 from webhook.engine.preemption.gang import victims_for_gang
 from webhook.engine.preemption.victims import NoVictims
 from webhook.engine.snapshot.ledger import Reservation
@@ -128,11 +128,7 @@ class _Search:
         places = relocation.run(room.after(*starts), moved)
         # The gang might also start on other nodes, which leave more room.
         self._is_certain &= places is not None
-        if places is None:
-            return None
-        early = early_places(self._planned.without(), moved, self._options)
-        fits = self._starts(self._planned.without(moved).after(*early), None) is not None
-        return (starts, places) if fits else None
+        return None if places is None else (starts, places)
 
     def _starts(self, room: Room, closed: Bools | None) -> tuple[Reservation, ...] | None:
         """The places of the gang's members; None if it does not fit."""

@@ -6,8 +6,7 @@
 3. All sets of one pod are tried on these nodes, then of two, then of three, unless these are more than `MOST_SETS`.
    Equal pods of a workload count once. One decision judges one set on every node.
 4. Sets that let it fit are tried by cost: the place is taken by the waiting pod, then each that leaves needs another
-   place. It must also fit if their next pods are placed first (see `relocation`). At most `MOST_RELOCATIONS` sets of a
-   size.
+   place (see `relocation`). At most `MOST_RELOCATIONS` sets of a size.
 5. Beyond three pods, greedily: all movable pods of a node leave, then each stays after all if the pod still fits, the
    largest first.
 
@@ -22,7 +21,7 @@ from webhook.engine.arrays import Bools
 from webhook.engine.decide import decide
 from webhook.engine.moves.movable import Movable, Movables, Moves, NoMoves, Placeable, cheapness, size_of
 from webhook.engine.moves.planned_cluster import PlannedCluster
-from webhook.engine.moves.relocation import Relocation, early_places
+from webhook.engine.moves.relocation import Relocation
 from webhook.engine.preemption.node_bounds import node_bound
 from webhook.model.options import Options
 from webhook.model.resources import PODS
@@ -125,15 +124,10 @@ class _Search:
                 continue
             relocation = Relocation(self._options)
             places = relocation.run(room.after(start), moved)
-            if places is not None and self._fits_beside_early(moved):
+            if places is not None:
                 return Moves((start,), tuple((name, place) for place in places), at_least)
             self._is_certain &= relocation.is_certain
         return None
-
-    def _fits_beside_early(self, moved: Sequence[Movable]) -> bool:
-        """Whether the pod still fits if the next pods are placed before it."""
-        early = early_places(self._planned.without(), moved, self._options)
-        return bool(self._planned.without(moved).after(*early).places(self._waiting, 1, self._options))
 
     def _greedily(self, nodes: Sequence[tuple[str, int]], size: int) -> Moves | NoMoves:
         """Step 5. size: smaller sets were all tried."""

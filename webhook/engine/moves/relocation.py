@@ -2,9 +2,6 @@
 
 The largest pod comes first. Each tries its best nodes in turn; if a later pod finds none, the earlier ones try their
 next. The trials are bounded: `MOST_TRIALS` decisions for one set of pods.
-
-While a pod ends in its graceful period, its next pod exists already, and the service places it before the pod that
-waits for the place. `early_places` says where; what waits must still fit beside these.
 """
 
 from collections.abc import Sequence
@@ -18,16 +15,6 @@ from webhook.model.options import Options
 # Three pods with four nodes each take at most 1 + 4 + 16 decisions; a larger set ends here.
 MOST_TRIALS: Final = 64
 _NODES: Final = 4
-
-
-def early_places(room: Room, moved: Sequence[Movable], options: Options) -> tuple[Reservation, ...]:
-    """The places that the next pods get while the pods that leave still end. room: with these pods."""
-    taken: list[Reservation] = []
-    for one in sorted(moved, key=lambda one: (-one.candidate.priority, one.key)):
-        if places := room.places(one.pod, 1, options):
-            room = room.after(places[0])
-            taken.append(places[0])
-    return tuple(taken)
 
 
 class Relocation:
