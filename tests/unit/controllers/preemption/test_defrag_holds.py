@@ -1,0 +1,55 @@
+"""A place that `defrag` frees is held for what waits: it nominates, then evicts pods of any lower or equal priority."""
+
+from typing import Any
+
+import pytest
+
+from tests.builders.clusters import put
+from tests.builders.nodes import node
+from tests.builders.pods import bound, gated
+from webhook.cache.cluster_cache import ClusterCache
+from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.controllers.preemption.waiting_preemptors import WaitingPreemptors
+
+ENDING = {"deletionTimestamp": "2030-01-01T01:00:00Z"}
+RIVAL = GatedPod.from_object(gated(name="rival"))
+
+
+def waits(nominated: str = "n0") -> GatedPod:
+    return GatedPod.from_object({**gated(name="waits"), "status": {"nominatedNodeName": nominated}})
+
+
+def preemptors(metadata: dict[str, Any], **how: Any) -> WaitingPreemptors:
+    """A term has begun, and one pod runs on n0."""
+    cache = ClusterCache(preempts=True)
+    put(cache, node(name="n0", cpus=8), bound(name="a", node="n0", cpu=8, metadata=metadata, **how))
+    found = WaitingPreemptors(cache, is_enabled=True)
+    found.collected([RIVAL], 0.0)
+    return found
+
+
+def test_it_is_held_while_the_pods_end() -> None:
+    found = preemptors(ENDING)
+    found.collected([waits(), RIVAL], 1.0)
+    assert (found.closed_to(RIVAL), found.closed_to(waits())) == ({"n0"}, frozenset())
+    (hold,) = found.holds
+    assert hold.text == "waits for 1 pod on node n0 to end"
+
+
+@pytest.mark.parametrize("how", [{"metadata": {}}, {"metadata": ENDING, "priority": 1}])
+def test_a_nomination_alone_holds_nothing(how: dict[str, Any]) -> None:
+    found = preemptors(**how)
+    found.collected([waits(), RIVAL], 1.0)
+    assert not len(found.holds)
+
+
+def test_a_hold_that_ended_in_vain_does_not_come_back() -> None:
+    found = preemptors(ENDING)
+    found.collected([waits()], 1.0)
+    (hold,) = found.holds
+    found.holds.end(hold)
+    found.collected([waits()], 2.0)
+    assert not len(found.holds)
+    found.collected([waits("")], 3.0)
+    found.collected([waits()], 4.0)
+    assert len(found.holds), "it was nominated again"
