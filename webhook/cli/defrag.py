@@ -19,7 +19,7 @@ from webhook.cli.render_defrag import print_plan
 from webhook.cli.setting_flags import with_setting_flags
 from webhook.kube.api_errors import APIError, ClusterError
 from webhook.kube.client import Client
-from webhook.kube.resource import Raw, Resource
+from webhook.kube.resource import Resource
 from webhook.model.errors import UserError
 from webhook.views.as_json import as_json
 from webhook.views.defragmentation import Defragments
@@ -88,7 +88,7 @@ class _LivePods:
 
     def __init__(self, page_size: int) -> None:
         self._page_size = page_size
-        self.pods: list[Raw] = []
+        self.pods: list[Mapping[str, Any]] = []
 
     async def read(self, cluster: Cluster, client: Client) -> None:
         """The objects of running pods, the PodDisruptionBudgets, and the owners of pods that wait."""

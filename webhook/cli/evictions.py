@@ -59,31 +59,31 @@ async def evict(client: Client, moves: Sequence[MovesOfOne]) -> Evictions:
     writes = PodWrites(client)
     done = Evictions()
     for one in moves:
-        await _evict(writes, one, done, dry_run=True)
+        if not await _evict(writes, one, done, dry_run=True):
+            return done
     for one in moves:
-        if not done.refused:
-            await _nominate(writes, one, done)
-            await _evict(writes, one, done, dry_run=False)
-            if done.refused:
-                for pod in one.starts:
-                    await writes.nominate(pod.key, pod.uid, None)
+        if not (await _nominate(writes, one, done) and await _evict(writes, one, done, dry_run=False)):
+            for pod in one.starts:
+                await writes.nominate(pod.key, pod.uid, None)
+            return done
     return done
 
 
-async def _nominate(writes: PodWrites, one: MovesOfOne, done: Evictions) -> None:
+async def _nominate(writes: PodWrites, one: MovesOfOne, done: Evictions) -> bool:
     for pod in one.starts:
         outcome = await writes.nominate(pod.key, pod.uid, pod.node)
         if outcome is not Outcome.WRITTEN:
             done.refused = f"pod {pod.key} cannot be nominated on {pod.node}: {outcome.value}: {writes.error}"
-            return
+            return False
+    return True
 
 
-async def _evict(writes: PodWrites, one: MovesOfOne, done: Evictions, *, dry_run: bool) -> None:
+async def _evict(writes: PodWrites, one: MovesOfOne, done: Evictions, *, dry_run: bool) -> bool:
     for key, uid in one.evicts.items():
-        if done.refused:
-            return
         outcome = await writes.evict(key, uid, dry_run=dry_run)
         if outcome is not Outcome.WRITTEN:
             done.refused = f"pod {key} cannot be evicted: {outcome.value}: {writes.error}"
-        elif not dry_run:
+            return False
+        if not dry_run:
             done.evicted.append(key)
+    return True

@@ -34,7 +34,7 @@ _SYSTEM_CRITICAL: Final = 2_000_000_000
 # failure, and of other kinds it is not known.
 _RECREATE: Final = frozenset({"ReplicaSet", "StatefulSet", "ReplicationController"})
 _DAEMON_SET: Final = "DaemonSet"
-# Annotation -> the value with which a pod's owner asks that nobody evicts it, of Cluster Autoscaler and Karpenter.
+# Annotation -> the value with which a pod's owner asks that it is not evicted, of Cluster Autoscaler and Karpenter.
 _PROTECTED: Final = {
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
     "karpenter.sh/do-not-disrupt": "true",

@@ -35,9 +35,9 @@ class Server:
         node = body["status"]["nominatedNodeName"]
         return self._call(f"nominate {node}", name, body["metadata"]["uid"])
 
-    def _call(self, *call: str) -> dict[str, Any]:
-        self.calls.append(call)
-        if status := self._refuses.get(call[:2]):
+    def _call(self, what: str, name: str, uid: str) -> dict[str, Any]:
+        self.calls.append((what, name, uid))
+        if status := self._refuses.get((what, name)):
             raise APIError(status, "Refused", "no")
         return {}
 
