@@ -142,7 +142,7 @@ def test_a_pod_moves_only_if_it_has_another_place(tmp_path: Path) -> None:
     [
         ({"metadata": {}}, "NoController"),
         ({"metadata": owned("Job")}, "NoController"),
-        ({"metadata": owned("DaemonSet")}, "DaemonSet"),
+        ({"metadata": owned("DaemonSet")}, None),
         ({"schedulerName": "another"}, "Unmanaged"),
         ({"priority": 2_000_000_000}, "SystemCritical"),
         ({"group": "g"}, "Gang"),

@@ -49,12 +49,16 @@ def held_by_evictions(unit: GatedPod | GatedGang, cache: ClusterCache, now: floa
     if not places:
         return None
     members, nodes, priority = members_of(unit), frozenset(places.values()), priority_of(unit)
-    bound = cache.bound_pods.by_key().values()
-    ending = {pod.key: pod.uid for pod in bound if pod.deleting and pod.node in nodes and pod.priority <= priority}
+    bound, wall_clock = cache.bound_pods.by_key().values(), cache.current_time()
+    ending = {
+        pod.key: pod.uid
+        for pod in bound
+        if is_leaving(pod, wall_clock) and pod.node in nodes and pod.priority <= priority
+    }
     if not ending:
         return None
     uids = {one.key: one.pod.uid for one in members}
-    return Hold(name_of(unit), priority, nodes, uids, ending, places, Phase.ENDING, now, moves=True)
+    return Hold(name_of(unit), priority, nodes, uids, ending, places, Phase.ENDING, since=now, moves=True)
 
 
 def nominated_places(unit: GatedPod | GatedGang) -> Mapping[str, str]:

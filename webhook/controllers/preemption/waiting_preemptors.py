@@ -107,7 +107,7 @@ class WaitingPreemptors:
             name = name_of(unit)
             if self.holds.get(name) is not None or known.get(name) == places:
                 self._nominated[name] = places
-            elif (hold := held_by_evictions(unit, self._cache, now)) is not None:
+            elif len(self.holds) < MOST_HOLDS and (hold := held_by_evictions(unit, self._cache, now)) is not None:
                 self.holds.add(hold)
                 self._nominated[name] = places
 

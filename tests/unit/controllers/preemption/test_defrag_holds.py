@@ -7,11 +7,12 @@ import pytest
 from tests.builders.clusters import put
 from tests.builders.nodes import node
 from tests.builders.pods import bound, gated
+from tests.unit.views.one_node import WRITTEN_AT
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.preemption.waiting_preemptors import WaitingPreemptors
 
-ENDING = {"deletionTimestamp": "2030-01-01T01:00:00Z"}
+ENDING = {"deletionTimestamp": "2030-01-01T02:00:10Z"}
 RIVAL = GatedPod.from_object(gated(name="rival"))
 
 
@@ -21,7 +22,7 @@ def waits(nominated: str = "n0") -> GatedPod:
 
 def preemptors(metadata: dict[str, Any], **how: Any) -> WaitingPreemptors:
     """A term has begun, and one pod runs on n0."""
-    cache = ClusterCache(preempts=True)
+    cache = ClusterCache(clock=lambda: WRITTEN_AT, preempts=True)
     put(cache, node(name="n0", cpus=8), bound(name="a", node="n0", cpu=8, metadata=metadata, **how))
     found = WaitingPreemptors(cache, is_enabled=True)
     found.collected([RIVAL], 0.0)
