@@ -20,7 +20,7 @@ from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.placement.retry_delays import RetryDelays
 from webhook.controllers.preemption.holds import MOST_OF_NAMESPACE, Hold, Holds
 from webhook.controllers.preemption.holds_in_vain import HoldsInVain
-from webhook.controllers.preemption.preemptor import Preemptor, name_of, priority_of
+from webhook.controllers.preemption.preemptor import Preemptor, members_of, name_of, priority_of
 from webhook.controllers.preemption.takeover import held_before, held_by_evictions, nominated_places
 
 # The end of a pod takes longer. A choice that no longer holds is rare.
@@ -107,7 +107,9 @@ class WaitingPreemptors:
             name = name_of(unit)
             if self.holds.get(name) is not None or known.get(name) == places:
                 self._nominated[name] = places
-            elif len(self.holds) < MOST_HOLDS and (hold := held_by_evictions(unit, self._cache, now)) is not None:
+                continue
+            hold = held_by_evictions(unit, self._cache, now)
+            if hold is not None and hold.priority > self.holds.must_exceed(members_of(unit)[0].pod.namespace):
                 self.holds.add(hold)
                 self._nominated[name] = places
 
