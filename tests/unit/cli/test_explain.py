@@ -160,7 +160,7 @@ def test_a_disruption_budget_is_spared_and_broken_only_as_a_last_resort(tmp_path
 
 
 def test_pods_that_are_being_deleted_are_waited_for(tmp_path: Path) -> None:
-    ends = low("low-2", 1, 6, metadata={"deletionTimestamp": "2030-01-01T03:00:00Z"})
+    ends = low("low-2", 1, 6, metadata={"deletionTimestamp": "2030-01-01T02:00:30Z"})
     file = full(tmp_path, gated(name="urgent", cpu=4, priority=10))
     file.write_text(file.read_text().replace(json.dumps(low("low-2", 1, 6)), json.dumps(ends)))
     said = "preemption starts on n3 when pods that are being deleted have ended"

@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tests.builders.clusters import put
+from tests.builders.pods import gated
 from tests.property.preemptors import Cluster, Placed
 from tests.unit.controllers.leader import Leader
 from tests.unit.controllers.site import TERM, metrics
 from tests.unit.views.one_node import WRITTEN_AT
 from webhook.controllers.preemption.controller import PreemptionController
 from webhook.controllers.preemption.wave import Waves
+from webhook.model.names import MIN_MEMBER
 from webhook.model.rules import Rules
 
 NOW: Final = WRITTEN_AT + 4_000
@@ -83,3 +85,16 @@ class PreemptingLeader(Leader):
 def one_node() -> Cluster:
     """n0 ── NUMA 0 [0 of 8: a]  NUMA 1 [0 of 8: b]."""
     return Cluster(("n0",), (Placed("a", "n0", 8, 0, numa=0), Placed("b", "n0", 8, 10, numa=1)))
+
+
+def high(name: str = "high", *, cpu: int = 8, priority: int = 100, **how: Any) -> dict[str, Any]:
+    return gated(name=name, cpu=cpu, priority=priority, **how)
+
+
+def member(number: int, minimum: int = 4, **how: Any) -> dict[str, Any]:
+    return high(f"g-{number}", group="g", annotations={MIN_MEMBER: str(minimum)}, second=number, **how)
+
+
+def two_nodes(priority: int = 0) -> Cluster:
+    pods = (Placed(f"v{n}{z}", f"n{n}", 8, priority, numa=z) for n in range(2) for z in range(2))
+    return Cluster(("n0", "n1"), tuple(pods))

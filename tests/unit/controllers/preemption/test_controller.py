@@ -3,16 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from tests.builders.pods import gated
-from tests.property.preemptors import Cluster, Placed
-from tests.unit.controllers.preemption.leader import PreemptingLeader, one_node
+from tests.unit.controllers.preemption.leader import PreemptingLeader, high, member, one_node, two_nodes
 from webhook.kube.pod_writes import Outcome
-from webhook.model.names import MIN_MEMBER
-
-
-def high(name: str = "high", *, cpu: int = 8, priority: int = 100, **how: Any) -> dict[str, Any]:
-    return gated(name=name, cpu=cpu, priority=priority, **how)
-
 
 # n0 ── NUMA 0 [0 of 8: a, priority 0]  NUMA 1 [0 of 8: b, priority 10]
 
@@ -211,15 +203,6 @@ async def test_a_hopeless_pod_is_not_searched_for_again_before_a_change_and_equa
 
 
 # n0, n1 ── NUMA 0 [0 of 8], NUMA 1 [0 of 8]; a gang needs all four
-
-
-def two_nodes(priority: int = 0) -> Cluster:
-    pods = (Placed(f"v{n}{z}", f"n{n}", 8, priority, numa=z) for n in range(2) for z in range(2))
-    return Cluster(("n0", "n1"), tuple(pods))
-
-
-def member(number: int, minimum: int = 4, **how: Any) -> dict[str, Any]:
-    return high(f"g-{number}", group="g", annotations={MIN_MEMBER: str(minimum)}, second=number, **how)
 
 
 async def test_a_gang_frees_its_place_and_starts_whole() -> None:

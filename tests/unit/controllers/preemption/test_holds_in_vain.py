@@ -1,8 +1,7 @@
 """Places that were freed in vain: how many more pods end before the leader stops."""
 
 from tests.property.preemptors import Cluster, Placed
-from tests.unit.controllers.preemption.leader import PreemptingLeader
-from tests.unit.controllers.preemption.test_controller import high
+from tests.unit.controllers.preemption.leader import PreemptingLeader, high
 from webhook.controllers.preemption.holds import Hold
 from webhook.controllers.preemption.holds_in_vain import MOST_IN_VAIN, HoldsInVain
 from webhook.model.bound_pod import BoundPod

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from tests.property.preemptors import Cluster, Placed
-from tests.unit.controllers.preemption.leader import PreemptingLeader, one_node
-from tests.unit.controllers.preemption.test_controller import high, member, two_nodes
+from tests.unit.controllers.preemption.leader import PreemptingLeader, high, member, one_node, two_nodes
 from webhook.controllers.preemption.holds import Phase
 from webhook.kube.pod_writes import Outcome
 

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from tests.property.preemptors import Cluster, Placed
-from tests.unit.controllers.preemption.leader import PreemptingLeader, one_node
-from tests.unit.controllers.preemption.test_controller import high, member
+from tests.unit.controllers.preemption.leader import PreemptingLeader, high, member, one_node
 from webhook.engine.preemption.victims import Victims
 
 YEAR = 31_536_000
