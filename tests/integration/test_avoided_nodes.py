@@ -78,7 +78,7 @@ def test_without_another_node_it_waits_for_a_newer_nrt_even_across_a_restart(
     frees = cycle([(8, 7), (8, 8)])
 
     def runs() -> bool:
-        # Each NRT is written anew: it counts once it is younger than the rejection, in whole seconds.
+        # Each NRT is written again: it counts once it is younger than the rejection, in whole seconds.
         publish(control_plane.api, Machine("k0", free=next(frees), cpus=8))
         return in_phase(pods, "Running") == [second]
 

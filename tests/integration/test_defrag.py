@@ -1,4 +1,4 @@
-"""`defrag --apply` on the real control plane with simulated kubelets: a rack becomes free, and nobody loses a place."""
+"""`defrag --apply` on the real control plane with simulated kubelets: a rack becomes free, no pod loses its place."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Clusters on which a pod fits nowhere, with the victims that kube-scheduler's own code chooses for it.
 
-`python -m tests.conformance.preemption.cases PROGRAM` writes the golden file anew. PROGRAM is `main.go` of this folder,
+`python -m tests.conformance.preemption.cases PROGRAM` rewrites the golden file. PROGRAM is `main.go` of this folder,
 built with `go build`. The clusters have no NUMA nodes: only sums count, as for kube-scheduler.
 """
 

@@ -39,7 +39,7 @@ class Site:
         return self.answer
 
     def shows(self, condition: Mapping[str, Any]) -> None:
-        """The PodGroup has this condition, whoever wrote it."""
+        """The PodGroup has this condition, from any writer."""
         put(self.cache, {**GROUP, "status": {"conditions": [dict(condition)]}})
 
     def turn(self) -> list[tuple[str, str, str]]:

@@ -161,7 +161,7 @@ async def test_a_domain_comes_first_if_it_has_room_beside_pods_that_end_only_whe
     assert (await kept()).reserved_nodes == {"n1"}
     put(cache, holder("service-too", "n1", "Always"))
     assert (await kept()).reserved_nodes == {"n0"}
-    # It ends now: somebody has deleted it.
+    # It ends now: it was deleted.
     put(cache, holder("service-too", "n1", "Always", metadata={"deletionTimestamp": "2030-01-01T00:00:00Z"}))
     assert (await kept()).reserved_nodes == {"n1"}
 

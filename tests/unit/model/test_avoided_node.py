@@ -16,7 +16,7 @@ def test_a_pod_avoids_the_nodes_of_its_controller_and_of_its_gang() -> None:
 
 def test_no_other_pod_avoids_them() -> None:
     assert avoided_by(AVOIDED, "a", "another", named_group("a", "h")) == ()
-    assert avoided_by(AVOIDED, "b", "u") == ()  # whoever names the owner of another namespace gains nothing
+    assert avoided_by(AVOIDED, "b", "u") == ()  # naming the owner of another namespace gains nothing
     assert avoided_by(AVOIDED, "a", "") == ()
 
 

@@ -164,7 +164,7 @@ def of_nested(index: int) -> GatedPod:
 @pytest.mark.parametrize(
     ("assigned_nodes", "rooms", "found"),
     [
-        # Nobody runs: pairs go to racks that hold them.
+        # No member runs: pairs go to racks that hold them.
         ({}, [1, 2, 3], {"w-0": "rack-1", "w-1": "rack-1", "w-2": "rack-2", "w-3": "rack-2"}),
         # One of a pair is made again: it goes to the rack of the other one, or waits.
         ({0: "n0", 2: "n1", 3: "n1"}, [1, 4, 4], {"w-1": "rack-0"}),

@@ -1,4 +1,4 @@
-"""What remains of nodes beside pods that end only when somebody deletes them."""
+"""What remains of nodes beside pods that end only when they are deleted."""
 
 from tests.unit.engine.gang.reserved import snapshot
 from webhook.engine.freeing.holdings import HeldPod
