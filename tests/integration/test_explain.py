@@ -9,16 +9,15 @@ import pytest
 
 from tests.cluster.gated import SPEC, Pods, pod
 from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL, Machine
-from tests.cluster.racked import RACKS, webhook
+from tests.cluster.racked import RACKS, topology_of_racks
+from tests.cluster.webhook_process import LocalWebhook, local_webhook
 from tests.unit.cli.conftest import Outcome, run_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.cluster.control_plane import ControlPlane
-
-__all__ = ["webhook"]  # a fixture: the service
 
 # rack-0 ── m0 [16 16]        [free CPUs per NUMA node]
 # rack-1 ── m1 [8 8]
@@ -26,6 +25,14 @@ MACHINES = [
     Machine("m0", free=(16, 16), labels={ZONE_LABEL: "zone-0", RACK_LABEL: "rack-0"}),
     Machine("m1", free=(8, 8), labels={ZONE_LABEL: "zone-0", RACK_LABEL: "rack-1"}),
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
+    # The leader must not end the pods that `explain` is asked about.
+    values = {"settings": {"preemption": "Never"}}
+    with topology_of_racks(control_plane), local_webhook(control_plane, values=values) as webhook:
+        yield webhook
 
 
 @pytest.fixture
