@@ -28,6 +28,8 @@ class Preemption(StrEnum):
     """Pods were chosen, and their eviction began."""
     ENDING = "ending"
     """Pods that are being deleted are enough."""
+    BESIDE = "beside"
+    """Pods that end for another preemptor leave room for this one, too."""
     NO_VICTIMS = "no_victims"
     """No end of pods of lower priority was found to help."""
     REFUSED = "refused"

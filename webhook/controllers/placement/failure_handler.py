@@ -89,7 +89,13 @@ class FailureHandler:
 
     def preempting(self, key: str) -> NoAssignment | None:
         """What the pod waits for while a place is held for it, or would be; None if none is."""
-        hold = self.preemptors.holds.of_member(key)
+        holds = self.preemptors.holds
+        hold = holds.of_member(key)
+        if hold is None and (room := holds.beside(key)) is not None:
+            text = f"pods of lower priority end on node {room.node} for another pod, and there is room for both then"
+            return NoAssignment(
+                frozenset({WaitReason.PREEMPTING, "beside", room.node}), waits(text), WaitReason.PREEMPTING
+            )
         if hold is None:
             if not self.preemptors.is_paused(key):
                 return None

@@ -3,8 +3,9 @@
 Twice a second:
 1. Holds whose phase or time is over are taken care of (see `holds`). The nominations of those that ended in vain are
    removed, and no pods are chosen while too many do so (see `holds_in_vain`).
-2. Whose turn it is (see `waiting_preemptors`) searches for victims (see `search`). A search works for a short time,
-   then rests for four times as long: reviews need the event loop.
+2. Whose turn it is (see `waiting_preemptors`) searches for victims (see `search`), unless there will be room beside
+   another preemptor (see `beside`). A search works for a short time, then rests for four times as long: reviews need
+   the event loop.
 3. The place of a choice is held at once. A task of its own ends the victims (see `wave`), so that a call that hangs
    delays no other preemptor. No result of this is awaited by the placement of pods.
 
@@ -22,6 +23,7 @@ from webhook.admission.binding.binding_pod import assigned_node
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.metric_recorder import ControllerMetrics, Preemption
 from webhook.controllers.placement.work_clock import WorkClock
+from webhook.controllers.preemption.beside import has_room_beside
 from webhook.controllers.preemption.holds import Hold, Phase
 from webhook.controllers.preemption.nominations import without_hold
 from webhook.controllers.preemption.preemptor import Preemptor
@@ -67,6 +69,7 @@ class PreemptionController:
         self._metrics = metrics
         self._is_leader = is_leader
         self._settle = settle
+        self._rules = rules
         self._search = PreemptionSearch(cache, rules)
         self._waves = waves
         self._is_paused = False
@@ -132,6 +135,12 @@ class PreemptionController:
 
     async def _choose_for(self, preemptor: Preemptor) -> None:
         if self._is_being_placed(preemptor):
+            return
+        if self._holds.get(preemptor.name) is None and has_room_beside(
+            preemptor, self._cache, self._preemptors, self._rules
+        ):
+            self._metrics.preemption(Preemption.BESIDE)
+            self._holds.changed()
             return
         closed = self._preemptors.closed_for(preemptor)
         found = await _paced(self._search.run(preemptor, closed))

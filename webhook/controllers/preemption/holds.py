@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
 from webhook.model.bound_pod import BoundPod
 from webhook.views.preemption_candidates import LONGEST_GRACE_SECONDS, STUCK_SECONDS
@@ -41,6 +41,14 @@ class Phase(StrEnum):
     CHOSEN = "Chosen"
     ENDING = "Ending"
     FREED = "Freed"
+
+
+class RoomBeside(NamedTuple):
+    """Where a single pod will have room beside the members of another preemptor."""
+
+    name: str
+    """The pod's, as a preemptor."""
+    node: str
 
 
 @dataclass(slots=True)
@@ -68,6 +76,8 @@ class Hold:
     """When the phase began."""
     moves: bool = False
     """Whether the victims were evicted by `defrag`, so that they may have the same priority."""
+    beside: dict[str, RoomBeside] = field(default_factory=dict)
+    """The single pods, by namespace/name, that will have room beside its members."""
 
     @property
     def text(self) -> str:
@@ -143,6 +153,10 @@ class Holds:
     def of_member(self, key: str) -> Hold | None:
         """The hold of the preemptor of which the pod namespace/name is a member."""
         return self._by_member.get(key)
+
+    def beside(self, key: str) -> RoomBeside | None:
+        """Where the pod namespace/name will have room when the victims of another preemptor are gone."""
+        return next((room for hold in self._by_name.values() if (room := hold.beside.get(key)) is not None), None)
 
     def closed_to(self, name: str, priority: int) -> frozenset[str]:
         """The nodes that are held for others of the same or a higher priority."""

@@ -1,0 +1,83 @@
+"""A pod that has room beside another preemptor ends no pods of its own."""
+
+from tests.property.preemptors import Cluster, Placed
+from tests.unit.controllers.preemption.leader import PreemptingLeader, high, member, one_node
+
+# n0 ── NUMA 0 [0 of 8: a, priority 0]  NUMA 1 [0 of 8: b, priority 10]
+
+
+def at_once(leader: PreemptingLeader) -> None:
+    """Nothing is put off."""
+    leader.controller.preemptors._delays._clock = lambda: 1e9
+
+
+async def test_two_pods_that_share_a_numa_node_end_one_pod() -> None:
+    leader = PreemptingLeader(one_node(), high("x", cpu=4), high("y", cpu=4, second=1))
+    await leader.round()
+    assert leader.api.evicted == ["default/a"]
+    assert leader.holds == {"pod x": {"n0"}}
+    assert leader.text("y") == (
+        "waiting: pods of lower priority end on node n0 for another pod, and there is room for both then"
+    )
+    leader.end("default/a")
+    for _ in range(3):
+        await leader.round()
+    assert {"x", "y"} <= leader.nodes().keys()
+    assert leader.api.evicted == ["default/a"]
+
+
+async def test_a_third_pod_without_room_there_has_a_victim_of_its_own_elsewhere() -> None:
+    # n0 ── NUMA 0 [0 of 8: a]  NUMA 1 [0 of 8: b]; n1 likewise: c, d
+    pods = (
+        Placed(name, node, 8, 0, numa=zone) for name, node, zone in zip("abcd", ("n0", "n0", "n1", "n1"), (0, 1) * 2)
+    )
+    waiting = [high(f"x{number}", cpu=4, second=number) for number in range(3)]
+    leader = PreemptingLeader(Cluster(("n0", "n1"), tuple(pods)), *waiting)
+    await leader.round()
+    assert len(leader.api.evicted) == 2
+    assert set().union(*leader.holds.values()) == {"n0", "n1"}
+    leader.end(*leader.api.evicted)
+    for _ in range(3):
+        await leader.round()
+    assert {"x0", "x1", "x2"} <= leader.nodes().keys()
+
+
+async def test_a_pod_of_higher_priority_does_not_wait_for_one_of_lower_priority() -> None:
+    leader = PreemptingLeader(one_node(), high("x", cpu=4))
+    await leader.round()
+    leader.api.has(high("higher", cpu=4, priority=1000))
+    at_once(leader)
+    await leader.round()
+    leader.end("default/a")
+    await leader.round()
+    assert leader.nodes()["higher"] == "n0"
+    assert leader.api.evicted == ["default/a"]
+
+
+async def test_without_room_beside_it_the_other_waits_for_the_held_node() -> None:
+    leader = PreemptingLeader(one_node(), high("x", cpu=8), high("y", cpu=4, second=1))
+    await leader.round()
+    assert leader.api.evicted == ["default/a"]
+    assert "room for both" not in leader.text("y"), "x takes the whole NUMA node"
+
+
+async def test_when_the_first_is_gone_the_other_gets_the_room() -> None:
+    leader = PreemptingLeader(one_node(), high("x", cpu=4), high("y", cpu=4, second=1))
+    await leader.round()
+    leader.api.delete("default/x")
+    at_once(leader)
+    await leader.round()
+    assert "room for both" not in leader.text("y")
+    leader.end("default/a")
+    await leader.round()
+    assert "y" in leader.nodes()
+    assert leader.api.evicted == ["default/a"]
+
+
+async def test_there_is_room_beside_a_gang() -> None:
+    leader = PreemptingLeader(
+        one_node(), *(member(number, 2, cpu=6) for number in range(2)), high("y", cpu=2, priority=50)
+    )
+    await leader.round()
+    assert sorted(leader.api.evicted) == ["default/a", "default/b"]
+    assert "room for both" in leader.text("y")

@@ -1,0 +1,91 @@
+"""Room beside a preemptor for which pods end already: a single pod that fits there needs no victims of its own.
+
+1. The nodes of a hold are judged as they will be: without its victims and what else is being deleted there.
+2. On them the node admits the preemptor's pods, then those that wait for room beside it already, then this one. If it
+   admits all, this one waits for the same pods to end.
+3. Nothing is held for it. When the hold ends, the pod is placed like any other, or has a turn of its own.
+
+A gang has victims of its own: its domain is chosen as a whole.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from webhook.cache.cluster_cache import ClusterCache
+from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.controllers.preemption.holds import Hold, RoomBeside
+from webhook.controllers.preemption.preemptor import Preemptor
+from webhook.controllers.preemption.waiting_preemptors import WaitingPreemptors
+from webhook.engine.freeing.smallest_set import fits_without_pods
+from webhook.engine.gang.admission_replay import replay
+from webhook.engine.gang.pod_class import PodClass
+from webhook.engine.preemption.freed_cluster import FreedCluster
+from webhook.engine.request import named_resources
+from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.model.rules import Rules
+from webhook.views.freeing import Holdings
+from webhook.views.preemption_candidates import is_leaving
+
+
+def has_room_beside(preemptor: Preemptor, cache: ClusterCache, preemptors: WaitingPreemptors, rules: Rules) -> bool:
+    """Whether a single pod has room beside a preemptor; notes that in the hold."""
+    pod = preemptor.unit
+    if not isinstance(pod, GatedPod):
+        return False
+    if preemptors.holds.beside(pod.key) is not None:
+        return True
+    queues = list(_queues(preemptor, preemptors))
+    if not queues:
+        return False
+    snapshot = cache.snapshot().nodes
+    index = snapshot.node_arrays.index
+    able = fits_without_pods(snapshot, pod.pod, pod.intent, rules.engine)
+    queues = [queue for queue in queues if queue[1] in index and able[index[queue[1]]]]
+    if not queues:
+        return False
+    view = _view(cache, snapshot, queues, pod)
+    classes = {pod.request_signature: PodClass.of(view, pod.pod, pod.intent)}
+    for hold, node, ahead in queues:
+        for one in ahead:
+            if one.request_signature not in classes:
+                classes[one.request_signature] = PodClass.of(view, one.pod, one.intent)
+        sequence = [classes[one.request_signature] for one in (*ahead, pod)]
+        if len(replay(view, {index[node]: sequence})[index[node]]) == len(sequence):
+            hold.beside[pod.key] = RoomBeside(preemptor.name, node)
+            return True
+    return False
+
+
+def _queues(preemptor: Preemptor, preemptors: WaitingPreemptors) -> Iterator[tuple[Hold, str, list[GatedPod]]]:
+    """The nodes that are held against the preemptor, and the pods that will get room there first."""
+    unusable = preemptor.reserved | preemptors.in_vain.closed
+    for hold in preemptors.holds:
+        current = preemptors.current(hold.name)
+        if current is None or hold.name == preemptor.name or hold.priority < preemptor.priority:
+            continue
+        by_node: dict[str, list[GatedPod]] = defaultdict(list)
+        for member in current.members:
+            by_node[hold.places.get(member.key, "")].append(member)
+        if "" in by_node:
+            continue  # where this one runs is not known
+        for room in hold.beside.values():
+            if (other := preemptors.current(room.name)) is not None:
+                by_node[room.node].extend(other.members)
+        for node in sorted(hold.nodes - unusable):
+            yield hold, node, by_node[node]
+
+
+def _view(
+    cache: ClusterCache, snapshot: Snapshot, queues: list[tuple[Hold, str, list[GatedPod]]], pod: GatedPod
+) -> Snapshot:
+    """The cluster when the victims of these holds, and what else is being deleted on their nodes, are gone."""
+    nodes = {node for _, node, _ in queues}
+    victims = {key: uid for hold, _, _ in queues for key, uid in {**hold.earlier, **hold.victims}.items()}
+    now = cache.current_time()
+    gone: dict[str, list[str]] = defaultdict(list)
+    for bound in cache.bound_pods.by_key().values():
+        if bound.node in nodes and (victims.get(bound.key) == bound.uid or (bound.deleting and is_leaving(bound, now))):
+            gone[bound.node].append(bound.key)
+    asking = [pod, *(one for _, _, ahead in queues for one in ahead)]
+    names = {name for one in asking for name in named_resources(one.pod)}
+    return FreedCluster(snapshot, tuple(names), Holdings(cache).on).without(gone)
