@@ -12,6 +12,7 @@ from tests.cluster.kubelets import Kubelets, SimulatedMachine, kubelets
 from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL
 from tests.cluster.racked import RACKS, topology_of_racks
 from tests.cluster.webhook_process import QUICK_LEASE, LocalWebhook, local_webhook
+from tests.integration.preempting import SLOW
 from tests.unit.cli.conftest import Outcome, run_command
 from webhook.model.names import MIN_MEMBER, POD_GROUP_NAME
 
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
 FLEET = [
     SimulatedMachine(f"k{number}", cpus=8, labels={ZONE_LABEL: "z0", RACK_LABEL: f"r{number}"}) for number in range(2)
 ]
-
-
-SLOW = "example.com/slow"
-"""A finalizer: simulated kubelets end pods at once."""
 
 
 @pytest.fixture(scope="module")

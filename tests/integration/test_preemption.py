@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cluster.gated import PLACEMENT, Pods, is_gated, pod, wait_until_known
+from tests.cluster.gated import PLACEMENT, Pods, is_gated, wait_until_known
 from tests.cluster.kubelets import Kubelets, SimulatedMachine, kubelets
 from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL
 from tests.cluster.racked import RACKS, topology_of_racks
 from tests.cluster.webhook_process import QUICK_LEASE, LocalWebhook, local_webhook
+from tests.integration.preempting import fill, let_end, of, priority_classes
 from webhook.model.names import MIN_MEMBER, POD_GROUP_NAME
 
 if TYPE_CHECKING:
@@ -19,25 +20,15 @@ if TYPE_CHECKING:
 
     from tests.cluster.control_plane import ControlPlane
 
+__all__ = ["priority_classes"]  # a fixture
+
 # k0 ── NUMA 0 [8]  NUMA 1 [8], rack r0; k1, k2 likewise, rack r1
 FLEET = [
     SimulatedMachine(f"k{number}", cpus=8, labels={ZONE_LABEL: "z0", RACK_LABEL: rack})
     for number, rack in enumerate(("r0", "r1", "r1"))
 ]
-CLASSES = {"low": 0, "middle": 50, "high": 100}
 LAG = 3.0
 """Seconds after which an exporter shows a change."""
-SLOW = "example.com/slow"
-"""A finalizer: simulated kubelets end pods at once, so that else no end could be watched."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def priority_classes(control_plane: ControlPlane) -> None:
-    path = "/apis/scheduling.k8s.io/v1/priorityclasses"
-    for name, value in CLASSES.items():
-        control_plane.api.create(path, {"metadata": {"name": name}, "value": value})
-    polite = {"metadata": {"name": "polite"}, "value": 100, "preemptionPolicy": "Never"}
-    control_plane.api.create(path, polite)
 
 
 @pytest.fixture(scope="module")
@@ -59,29 +50,6 @@ def pods(control_plane: ControlPlane, namespace: str) -> Iterator[Pods]:
     wait_until_known(pods, len(FLEET))
     yield pods
     control_plane.delete_namespace(namespace)
-
-
-def of(name: str, priority: str, cpu: int = 8, *, on: str = "", grace: int = 2, **how: Any) -> dict[str, Any]:
-    """A pod of a PriorityClass; of 8 CPUs it needs a NUMA node of its own. on: the only node that it may use."""
-    selector = {"nodeSelector": {"kubernetes.io/hostname": on}} if on else {}
-    return pod(name, cpu, priorityClassName=priority, terminationGracePeriodSeconds=grace, **selector, **how)
-
-
-def fill(pods: Pods, *nodes: str, priority: str = "low", cpu: int = 8, slow: bool = False) -> list[str]:
-    """Fill each NUMA node of these nodes with one pod. slow: whether these end only when the test says so."""
-    names = [f"{priority}-{node}-{zone}" for node in nodes for zone in range(2)]
-    for name in names:
-        raw = of(name, priority, cpu, on=name.split("-")[1])
-        raw["metadata"]["finalizers"] = [SLOW] if slow else []
-        pods.create(raw)
-    pods.wait_until_bound(*names)
-    return names
-
-
-def let_end(pods: Pods, *names: str) -> None:
-    """Let slow pods end."""
-    for name in names:
-        pods.plane.api.patch(f"{pods.path}/{name}", {"metadata": {"finalizers": None}})
 
 
 def condition(raw: dict[str, Any]) -> tuple[str, str]:

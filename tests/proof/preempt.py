@@ -3,8 +3,8 @@
     rack-0 .. rack-3, three machines each      [6 6]      free CPUs beside two pods of low priority, 10 CPUs each
 
 At second 6 come 6 single pods of 8 CPUs, and a gang of 6 pods of 12 CPUs that needs all NUMA nodes of a rack. Each fits
-the sum of a machine, 12 CPUs, so kube-scheduler preempts none and kubelets reject them. With the webhook nine pods of low
-priority end: two of the single pods fit in one freed NUMA node.
+the sum of a machine, 12 CPUs, so kube-scheduler preempts none and kubelets reject them. With the webhook nine pods of
+low priority end: two of the single pods fit in one freed NUMA node.
 """
 
 from __future__ import annotations

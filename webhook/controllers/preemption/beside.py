@@ -34,7 +34,7 @@ def has_room_beside(preemptor: Preemptor, cache: ClusterCache, preemptors: Waiti
         return False
     if preemptors.holds.beside(pod.key) is not None:
         return True
-    queues = list(_queues(preemptor, preemptors))
+    queues = list(_queues(preemptor, cache, preemptors))
     if not queues:
         return False
     snapshot = cache.snapshot().nodes
@@ -56,23 +56,29 @@ def has_room_beside(preemptor: Preemptor, cache: ClusterCache, preemptors: Waiti
     return False
 
 
-def _queues(preemptor: Preemptor, preemptors: WaitingPreemptors) -> Iterator[tuple[Hold, str, list[GatedPod]]]:
+def _queues(
+    preemptor: Preemptor, cache: ClusterCache, preemptors: WaitingPreemptors
+) -> Iterator[tuple[Hold, str, list[GatedPod]]]:
     """The nodes that are held against the preemptor, and the pods that will get room there first."""
     unusable = preemptor.reserved | preemptors.in_vain.closed
     for hold in preemptors.holds:
-        current = preemptors.current(hold.name)
-        if current is None or hold.name == preemptor.name or hold.priority < preemptor.priority:
+        if hold.name == preemptor.name or hold.priority < preemptor.priority:
             continue
         by_node: dict[str, list[GatedPod]] = defaultdict(list)
-        for member in current.members:
+        for member in _left(hold.name, cache, preemptors):
             by_node[hold.places.get(member.key, "")].append(member)
         if "" in by_node:
-            continue  # where this one runs is not known
+            continue  # where this one will run is not known
         for room in hold.beside.values():
-            if (other := preemptors.current(room.name)) is not None:
-                by_node[room.node].extend(other.members)
+            by_node[room.node].extend(_left(room.name, cache, preemptors))
         for node in sorted(hold.nodes - unusable):
             yield hold, node, by_node[node]
+
+
+def _left(name: str, cache: ClusterCache, preemptors: WaitingPreemptors) -> list[GatedPod]:
+    """The members of a preemptor that have no node yet: the snapshot counts the others."""
+    current = preemptors.current(name)
+    return [] if current is None else [one for one in current.members if cache.assumed_node(one.key) is None]
 
 
 def _view(

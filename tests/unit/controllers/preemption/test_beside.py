@@ -1,7 +1,6 @@
 """A pod that has room beside another preemptor ends no pods of its own."""
 
-from tests.property.preemptors import Cluster, Placed
-from tests.unit.controllers.preemption.leader import PreemptingLeader, high, member, one_node
+from tests.unit.controllers.preemption.leader import PreemptingLeader, high, member, one_node, two_nodes
 
 # n0 ── NUMA 0 [0 of 8: a, priority 0]  NUMA 1 [0 of 8: b, priority 10]
 
@@ -27,12 +26,8 @@ async def test_two_pods_that_share_a_numa_node_end_one_pod() -> None:
 
 
 async def test_a_third_pod_without_room_there_has_a_victim_of_its_own_elsewhere() -> None:
-    # n0 ── NUMA 0 [0 of 8: a]  NUMA 1 [0 of 8: b]; n1 likewise: c, d
-    pods = (
-        Placed(name, node, 8, 0, numa=zone) for name, node, zone in zip("abcd", ("n0", "n0", "n1", "n1"), (0, 1) * 2)
-    )
     waiting = [high(f"x{number}", cpu=4, second=number) for number in range(3)]
-    leader = PreemptingLeader(Cluster(("n0", "n1"), tuple(pods)), *waiting)
+    leader = PreemptingLeader(two_nodes(), *waiting)
     await leader.round()
     assert len(leader.api.evicted) == 2
     assert set().union(*leader.holds.values()) == {"n0", "n1"}
@@ -81,3 +76,18 @@ async def test_there_is_room_beside_a_gang() -> None:
     await leader.round()
     assert sorted(leader.api.evicted) == ["default/a", "default/b"]
     assert "room for both" in leader.text("y")
+
+
+async def test_a_pod_has_room_beside_one_that_was_placed_a_moment_ago() -> None:
+    leader = PreemptingLeader(two_nodes(), high("x", cpu=4))
+    await leader.round()
+    leader.end(*leader.api.evicted)
+    await leader.cycle()
+    assert "x" in leader.nodes()
+    leader.api.has(high("y", cpu=4))
+    await leader.cycle()
+    # The hold of x has not been looked at since.
+    assert leader.holds
+    await leader.preemption.choose()
+    await leader.preemption.settle()
+    assert len(leader.api.evicted) == 1
