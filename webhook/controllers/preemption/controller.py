@@ -25,7 +25,7 @@ from webhook.controllers.metric_recorder import ControllerMetrics, Preemption
 from webhook.controllers.placement.work_clock import WorkClock
 from webhook.controllers.preemption.beside import has_room_beside
 from webhook.controllers.preemption.holds import Hold, Phase
-from webhook.controllers.preemption.nominations import without_hold
+from webhook.controllers.preemption.nominations import NominationSweep, without_hold
 from webhook.controllers.preemption.preemptor import Preemptor
 from webhook.controllers.preemption.search import Found, PreemptionSearch
 from webhook.controllers.preemption.takeover import have_room
@@ -44,8 +44,6 @@ _PART_SECONDS: Final = 0.015
 _REST_PER_WORK: Final = 4.0
 # Searches between two checks of the holds.
 _PER_ROUND: Final = 64
-# Lost writes are rare, and a look at ten thousand waiting pods takes 2 ms.
-_SWEEP_SECONDS: Final = 5.0
 # Nodes in one line of the log.
 _MOST_NAMED: Final = 16
 
@@ -73,7 +71,7 @@ class PreemptionController:
         self._search = PreemptionSearch(cache, rules)
         self._waves = waves
         self._is_paused = False
-        self._next_sweep = 0.0
+        self._sweep = NominationSweep()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> NoReturn:
@@ -111,9 +109,8 @@ class PreemptionController:
                     self._metrics.preemption(Preemption.IN_VAIN)
                     self._preemptors.ended_in_vain(hold, now)
                     self._drop(hold)
-        if now >= self._next_sweep and self._preemptors.has_taken_over:
-            self._next_sweep = now + _SWEEP_SECONDS
-            self._clear(gated)
+        if self._preemptors.has_taken_over and (left := self._sweep.left_over(now, gated, self._holds)):
+            self._start(self._waves.clear(left))
         self._preemptors.in_vain.update(now, bound)
         self._tell_pause()
 
