@@ -13,6 +13,8 @@ from webhook.app.rules_of_settings import rules_of
 from webhook.app.settings import Settings
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers import stuck_pods
+from webhook.controllers.autoscaling.answers import Asking, ScaleUpAnswers
+from webhook.controllers.autoscaling.marks import ScaleUpMarks
 from webhook.controllers.avoided_node_reports import AvoidedNodeReports
 from webhook.controllers.gang_events import GangEvents
 from webhook.controllers.gang_repair import GangRepair
@@ -72,12 +74,21 @@ class LeaderRunnables:
         self.events = events = EventRecorder(client, settings.pod_name or os.uname().nodename)
         status_reporter = StatusReporter(writes, events, cache.gated_pods, metrics)
         release, reserve = settings.ungate_after_seconds, settings.reserve_after_seconds
-        limits = Limits(answer_lifetime(settings), slots, release, reserve, settings.preempts)
+        asking = Asking(settings.autoscaler, settings.node_group_labels, settings.new_node_seconds)
+        limits = Limits(answer_lifetime(settings), slots, release, reserve, settings.preempts, asking.is_enabled)
         controller = PlacementController(cache, writes, status_reporter, rules, limits, leadership, reading)
         settle = settings.nrt_age_seconds + settings.nrt_settle_seconds
         waves = Waves(PodWrites(client), events, metrics, is_leader, slots)
         self._preemption = PreemptionController(cache, controller.preemptors, waves, metrics, rules, is_leader, settle)
-        self._preempts = settings.preempts
+        self._preempts, self._autoscaler = settings.preempts, settings.autoscaler
+        self.marks = ScaleUpMarks(
+            cache,
+            PodWrites(client),
+            controller.lacking_room,
+            ScaleUpAnswers(cache, rules, asking, cache.current_time),
+            is_leader,
+        )
+        """Shows a cluster autoscaler the pods that wait for room."""
         self.controller = controller
         self._cache, self._status_reporter = cache, status_reporter
         rejections = RejectionCounter(metrics, is_leader, clock)
@@ -112,6 +123,10 @@ class LeaderRunnables:
         """How many pods wait, by namespace and reason, as far as a leader has tried them."""
         return waiting_pods(self._cache.gated_pods(), self._status_reporter.reason_of)
 
+    def scale_up_pods(self) -> Mapping[str, int]:
+        """Autoscaler -> pods that are marked for it; empty without one."""
+        return {self._autoscaler: self.marks.count} if self._autoscaler != "None" else {}
+
     def background(self) -> Iterator[Background]:
         """The tasks that run as long as the process."""
         yield self.events.run
@@ -122,6 +137,7 @@ class LeaderRunnables:
         yield from self._pod_groups.background()
         if self._preempts:
             yield self._preemption.run
+        yield self.marks.run
         yield self._native_groups.run
         yield self._gang_events.run
         yield self._conditions.run

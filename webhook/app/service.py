@@ -247,6 +247,7 @@ class Service:
             gated_pods=len(self._cache.gated_pods()),
             waiting_pods=self._runnables.waiting_pods(),
             stuck_pods=self._runnables.stuck.count,
+            scale_up_pods=self._runnables.scale_up_pods(),
             assumed_count=self._cache.assumed_count,
         )
 

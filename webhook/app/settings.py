@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from webhook.app.setting_values import Names, Port, Weights
 from webhook.model.manage import Manage
+from webhook.model.node_group import Autoscaler
 from webhook.model.options import Fidelity, GangStrategy, ScoreStrategy
 from webhook.model.policy import Exclusive
 from webhook.model.rules import GateMode, Mode, NoCapacity, NotAlignable, PreemptionMode, Repair
@@ -144,6 +145,15 @@ class Settings(BaseSettings):
     ungate_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 0.0
     """Time after which a waiting pod is ungated without a place, so that a cluster autoscaler sees it. It still
     avoids nodes that can never take it. 0: never."""
+    autoscaler: Autoscaler = "None"
+    """The cluster autoscaler that is shown pods and gangs behind the gate that one more node of a node group would
+    help: `None`, `ClusterAutoscaler` or `Karpenter`."""
+    node_group_labels: Names = ()
+    """Node labels whose value names a node's group, besides those of the usual clusters and of Karpenter. For
+    autoscaler."""
+    new_node_seconds: Annotated[float, Field(ge=0, le=86_400)] = 300.0
+    """Time after a node's creation in which its devices and NUMA nodes are published. Until then a node that cannot
+    take a pod says nothing about the next node of its group. For autoscaler."""
     reserve_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 600.0
     """Time that a gang's oldest member waits until the domain that will hold the gang soonest is kept for it,
     one gang of each namespace at a time. 0: never."""

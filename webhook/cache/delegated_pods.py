@@ -12,6 +12,8 @@ reservation is tentative. It ends as soon as the scheduler reports that it canno
 from collections.abc import Mapping
 from typing import Any, Final
 
+from webhook.model.scale_up_mark import is_mark, scheduled_condition
+
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _AMONG_PODS: Final = {"podAffinity": "pod affinity", "podAntiAffinity": "pod anti-affinity"}
@@ -80,5 +82,6 @@ def why_untold(raw: Mapping[str, Any]) -> str | None:
 
 
 def _scheduled(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    conditions = status.get("conditions") or ()
-    return next((one for one in conditions if one.get("type") == "PodScheduled"), {})
+    """The condition PodScheduled as the scheduler wrote it: our own mark for autoscalers says nothing about it."""
+    found = scheduled_condition({"status": status})
+    return {} if is_mark(found) else found

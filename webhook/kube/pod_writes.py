@@ -60,9 +60,13 @@ class PodWrites:
         body = {"metadata": {"uid": uid, "resourceVersion": version}, "status": {"nominatedNodeName": None}}
         return await self._outcome(self._client.patch(f"{_path(key)}/status", body))
 
-    async def set_condition(self, key: str, uid: str, condition: Mapping[str, str]) -> Outcome:
-        """Set one condition in the status of this incarnation of a pod; the others stay."""
-        body: Raw = {"metadata": {"uid": uid}, "status": {"conditions": [dict(condition)]}}
+    async def set_condition(self, key: str, uid: str, condition: Mapping[str, str], version: str = "") -> Outcome:
+        """Set one condition in the status of this incarnation of a pod; the others stay.
+
+        version: the resource version that the pod must still have; empty: any.
+        """
+        metadata = {"uid": uid, **({"resourceVersion": version} if version else {})}
+        body: Raw = {"metadata": metadata, "status": {"conditions": [dict(condition)]}}
         return await self._outcome(self._client.merge(f"{_path(key)}/status", body))
 
     async def evict(self, key: str, uid: str, *, dry_run: bool = False) -> Outcome:

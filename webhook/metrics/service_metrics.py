@@ -48,6 +48,8 @@ class ClusterSample:
     waiting_pods: Mapping[tuple[str, str], int]
     """(namespace, reason) -> pods."""
     stuck_pods: int
+    scale_up_pods: Mapping[str, int]
+    """Autoscaler -> pods that are marked for it."""
     assumed_count: int
 
 
@@ -171,6 +173,14 @@ def _cluster(sample: ClusterSample) -> Iterator[Metric]:
         waiting.add_metric(labels, count)
     yield waiting
     yield _gauge("stuck_pods", "Pods pinned to nodes that can no longer take them.", sample.stuck_pods)
+    scale_up = GaugeMetricFamily(
+        f"{NAMESPACE}_scale_up_pods",
+        "Gated pods that a cluster autoscaler is asked for a node for.",
+        labels=["autoscaler"],
+    )
+    for autoscaler, count in sample.scale_up_pods.items():
+        scale_up.add_metric([autoscaler], count)
+    yield scale_up
     yield _gauge(
         "assumed_pods",
         "Pods whose resources are reserved although no object shows their node yet.",

@@ -14,6 +14,7 @@ from webhook.model.policy import NUMAPolicy, read_policy
 from webhook.model.problems import MAX_NODE_RESOURCES, MAX_TAINTS, told
 from webhook.model.quoted import quoted
 from webhook.model.resources import NO_RESOURCES, largest_share, parse_list
+from webhook.model.timestamps import epoch_seconds
 
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
 """The effect of a soft taint, which never excludes a pod."""
@@ -49,6 +50,8 @@ class Node:
     """What Koordinator's label `node.koordinator.sh/cpu-bind-policy` requires of bound CPUs."""
     amplified: bool = False
     """Koordinator amplifies its CPUs: `allocatable` has more than the machine."""
+    created: int = 0
+    """When it was created, in seconds since the epoch; 0 = not known."""
 
     @classmethod
     def from_object(cls, raw: Mapping[str, Any]) -> "Node":
@@ -71,6 +74,7 @@ class Node:
             unknown_policy=unknown_policy,
             cpu_bind=node_bind_policy(labels),
             amplified=is_amplified(annotations, problems),
+            created=epoch_seconds(metadata.get("creationTimestamp")) or 0,
             problems=told(problems),
         )
 

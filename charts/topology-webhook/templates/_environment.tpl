@@ -36,6 +36,9 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "SCHEDULER_NAMES" (join "," .Values.settings.schedulerNames)
   "UNGATE_CONCURRENCY" .Values.settings.ungateConcurrency
   "UNGATE_AFTER_SECONDS" .Values.settings.ungateAfterSeconds
+  "AUTOSCALER" .Values.settings.autoscaler
+  "NODE_GROUP_LABELS" (join "," .Values.settings.nodeGroupLabels)
+  "NEW_NODE_SECONDS" .Values.settings.newNodeSeconds
   "RESERVE_AFTER_SECONDS" .Values.settings.reserveAfterSeconds
   "WARN_AFTER_SECONDS" .Values.settings.warnAfterSeconds
   "STUCK_AFTER_SECONDS" .Values.settings.stuckAfterSeconds

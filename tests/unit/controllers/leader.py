@@ -67,8 +67,10 @@ class ApiServer(PodWrites):
         self.has({**raw, "metadata": metadata})
         return Outcome.WRITTEN
 
-    async def set_condition(self, key: str, uid: str, condition: Mapping[str, str]) -> Outcome:
+    async def set_condition(self, key: str, uid: str, condition: Mapping[str, str], version: str = "") -> Outcome:
         raw = self.pods[key]
+        if version not in {"", raw["metadata"].get("resourceVersion", "")}:
+            return Outcome.STALE
         assert raw["metadata"]["uid"] == uid
         status = raw.get("status") or {}
         others = [one for one in status.get("conditions") or () if one["type"] != condition["type"]]
@@ -120,9 +122,13 @@ class Leader:
     """The placement controller in its term."""
 
     def __init__(
-        self, *objects: Mapping[str, Any], ungate_after: float = 0.0, preempting: ClusterCache | None = None
+        self,
+        *objects: Mapping[str, Any],
+        ungate_after: float = 0.0,
+        preempting: ClusterCache | None = None,
+        asks: bool = False,
     ) -> None:
-        """preempting: the cluster, if pods may be preempted in it."""
+        """preempting: the cluster, if pods may be preempted in it. asks: whether an autoscaler is asked for nodes."""
         self.leads = True
         self.unsettled = 0.0
         self.cache = preempting or cluster_cache()
@@ -130,7 +136,13 @@ class Leader:
         self.api = ApiServer(self.cache)
         events: Any = self.api
         self.reporter = reporter = StatusReporter(self.api, events, self.cache.gated_pods, metrics())
-        limits = Limits(assume_ttl=60.0, concurrency=4, ungate_after=ungate_after, preempts=preempting is not None)
+        limits = Limits(
+            assume_ttl=60.0,
+            concurrency=4,
+            ungate_after=ungate_after,
+            preempts=preempting is not None,
+            asks_autoscaler=asks,
+        )
         leadership: Any = self
         self.controller = PlacementController(
             self.cache, self.api, reporter, Rules(), limits, leadership, self.read_owner

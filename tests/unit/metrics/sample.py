@@ -18,6 +18,7 @@ SAMPLE = Sample(
         gated_pods=5,
         waiting_pods={("team-a", "NoSingleNUMANode"): 4, ("_other", "Pending"): 1},
         stuck_pods=1,
+        scale_up_pods={"ClusterAutoscaler": 2},
         assumed_count=4,
     ),
 )

@@ -62,6 +62,7 @@ def test_what_every_replica_sees_of_the_cluster_is_reported_by_the_leader_alone(
         "gated_pods",
         "waiting_pods",
         "stuck_pods",
+        "scale_up_pods",
         "assumed_pods",
     ]
     assert leader.keys() - follower.keys() == {f"{NAMESPACE}_{name}" for name in of_the_cluster}

@@ -28,6 +28,7 @@ from time import monotonic
 from typing import Any, Final, NoReturn
 
 from webhook.cache.cluster_cache import ClusterCache
+from webhook.controllers.autoscaling.lacking_room import LackingRoom
 from webhook.controllers.owner_chains import OwnerChains
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
 from webhook.controllers.placement.cycle import Cycle
@@ -87,6 +88,9 @@ class PlacementController:
         self.preemptors = WaitingPreemptors(cache, is_enabled=limits.preempts)
         """The pods and gangs that may preempt, and the places that are held for some of them."""
         self.preemptors.holds.changed = self._changed
+        self.lacking_room = LackingRoom(self.preemptors, asks=limits.asks_autoscaler)
+        """The pods and gangs that fit nowhere now, and what a cluster autoscaler is asked for them."""
+        self.lacking_room.changed = self._changed
         self._cache = cache
         self._writes = writes
         self._status_reporter = status_reporter
@@ -114,7 +118,7 @@ class PlacementController:
             self.gang_examined,
             rules,
             limits.ungate_after,
-            self.preemptors,
+            self.lacking_room,
         )
         pods = GatedPods(rules, self._delays)
         self._ready = ReadyPods(cache, pods, self._owner_chains, self._pending, failures)
@@ -139,7 +143,7 @@ class PlacementController:
     def stopped(self) -> None:
         """End the cycles: we no longer lead."""
         self._term = None
-        self.preemptors.ended_term()
+        self.lacking_room.ended_term()
 
     async def settle(self) -> None:
         """Wait for the patches in flight."""
@@ -215,7 +219,7 @@ class PlacementController:
         groups = {unit.membership.group for unit in units if isinstance(unit, GatedGang)}
         self._gangs.keep(groups)
         self._delays.keep({raw["metadata"].get("uid", "") for raw in gated.values()} | groups)
-        self.preemptors.collected(units, monotonic())
+        self.lacking_room.collected(units, monotonic())
         self._failed.begin(units)
         cycle.seconds_in_vain = cycle.work.seconds()
         return units

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from webhook.admission.pod.placement_text import waiting as waits
+from webhook.controllers.autoscaling.lacking_room import LackingRoom
 from webhook.controllers.placement.assignment import NoAssignment, why_unassigned
 from webhook.controllers.placement.cycle import Cycle
 from webhook.controllers.placement.fair_order import Unit
@@ -22,7 +23,6 @@ from webhook.controllers.placement.pending_pods import PendingPods
 from webhook.controllers.placement.ungate_unplaced import UnplacedUngater
 from webhook.controllers.placement.wait_reason import WaitReason
 from webhook.controllers.preemption.holds_in_vain import PAUSED
-from webhook.controllers.preemption.waiting_preemptors import WaitingPreemptors
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.engine.decide import Decision
 from webhook.internal_errors import INTERNAL, Where, contained, internal_error
@@ -42,7 +42,7 @@ class FailureHandler:
         gang_examined: Signal[[GatedGang, str]],
         rules: Rules,
         ungate_after: float,
-        preemptors: WaitingPreemptors,
+        lacking_room: LackingRoom,
     ) -> None:
         self._pending = pending
         self._ungater = ungater
@@ -51,8 +51,10 @@ class FailureHandler:
         self._gang_examined = gang_examined
         self._rules = rules
         self._ungate_after = ungate_after
-        self.preemptors = preemptors
+        self.preemptors = lacking_room.preemptors
         """Those that may preempt."""
+        self.lacking_room = lacking_room
+        """Those that fit nowhere now, and what an autoscaler is asked for them."""
 
     def unassigned(
         self,
@@ -77,15 +79,23 @@ class FailureHandler:
             return
         known = self.preempting(gated.key) or known
         kind = known.kind if isinstance(known, NoAssignment) else frozenset(known.excluded)
-        if not self._status_reporter.news(gated.raw, kind):
+        if not self._status_reporter.news(gated.raw, self.lacking_room.kind(gated.key, kind)):
             return
         if isinstance(known, Decision):
             known = why_unassigned(known, gated, self._rules, len(cycle.reserved_nodes))
             if result_key is not None:
                 cycle.unassigned[result_key] = known
+        known = self.lacking_room.told(gated.key, known)
         group = gated.taken.get(POD_GROUP_NAME)
         event = not (of_gang and gated.reports_on_owner)
         self._status_reporter.waits(gated.raw, known, group, takes_policy=gated.takes_policy, event=event)
+
+    def is_news(self, gated: GatedPod, kind: frozenset[Hashable]) -> bool:
+        """Whether this result, with what was done about it since, has not been reported of the pod yet."""
+        held = self.preempting(gated.key)
+        return self._status_reporter.news(
+            gated.raw, self.lacking_room.kind(gated.key, kind if held is None else held.kind)
+        )
 
     def preempting(self, key: str) -> NoAssignment | None:
         """What the pod waits for while a place is held for it, or would be; None if none is."""

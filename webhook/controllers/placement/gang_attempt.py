@@ -49,6 +49,7 @@ class GangAttempts:
         self._examined = examined
         self._metrics = metrics
         self._preemptors = failures.preemptors
+        self._lacking_room = failures.lacking_room
 
     def keep(self, groups: Container[str]) -> None:
         """Forget all gangs but these, which still wait."""
@@ -84,6 +85,7 @@ class GangAttempts:
         keys = {one.key for one in waiting}
         together = replace(agreed.gang, members=tuple(one for one in agreed.gang.members if one.key in keys))
         if not together.members:
+            self._lacking_room.forget(name_of(gang))
             if gang.membership.of_object and agreed.disagreeing:
                 # Its status reports this; other gangs have none but their pods'.
                 self._examined.emit(gang, next(iter(agreed.disagreeing.values())).text)
@@ -107,12 +109,12 @@ class GangAttempts:
             self._unassigned(together, found, cycle)
             if found.reason == WaitReason.GANG_DOES_NOT_FIT:
                 preemptor = Preemptor(together, agreed.minimum, agreed.assigned_members, reserved)
-                self._preemptors.unfit(preemptor)
+                self._lacking_room.unfit(preemptor)
             else:
-                self._preemptors.forget(name_of(gang))
+                self._lacking_room.forget(name_of(gang))
             return 0
         self._examined.emit(together, "")
-        self._preemptors.forget(name_of(gang))
+        self._lacking_room.forget(name_of(gang))
         for one, assignment, assumed_pod in found:
             self._pending.assign(one, assignment, assumed_pod)
         return len(found)

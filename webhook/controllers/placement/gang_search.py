@@ -110,6 +110,24 @@ def search_gang(
     return GangSearch(assembled, placement)
 
 
+def assembled_gang(
+    gang: GatedGang,
+    minimum: int,
+    assigned_members: Mapping[str, AssignedMember],
+    cache: ClusterSnapshot,
+    trees: TopologyTrees,
+) -> tuple[Assembled, TopologyTree] | None:
+    """The gang in the engine's terms, without a search; None if that cannot be made. Parameters as above."""
+    needed = max(1, min(minimum - len(assigned_members), len(gang.members)))
+    try:
+        topology = _topology_of(gang, cache.topologies)
+        tree = trees.tree(topology, cache.nodes.node_arrays)
+        assembled = _assembly(gang, topology, assigned_members, needed)(cache.nodes, tree)
+    except UserError:
+        return None
+    return None if isinstance(assembled, Unknown) else (assembled, tree)
+
+
 def _topology_of(gang: GatedGang, topologies: Mapping[str, Topology]) -> Topology:
     """The topology of its PodGroup, else the one that a member names. Raises UserError."""
     if gang.pod_group is not None:

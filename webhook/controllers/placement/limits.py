@@ -17,3 +17,5 @@ class Limits:
     """Seconds after which a domain is reserved for a waiting gang; 0: never."""
     preempts: bool = False
     """Whether pods of lower priority may be ended for those that wait."""
+    asks_autoscaler: bool = False
+    """Whether a cluster autoscaler is shown those that wait for room."""

@@ -50,6 +50,7 @@ class PodAttempts:
         self._metrics = status_reporter.metrics
         self._rules = rules
         self._preemptors = failures.preemptors
+        self._lacking_room = failures.lacking_room
 
     def needs_decision(self, gated: GatedPod, cycle: Cycle) -> bool:
         """Whether an attempt would cost a decision: its result is not known yet."""
@@ -86,7 +87,7 @@ class PodAttempts:
         found = find_assignment(open_nodes, gated, self._rules, self._cache.assigned)
         self._metrics.decided("pod", monotonic() - began)
         if isinstance(found, Assignment):
-            self._preemptors.forget(preemptor_name(gated))
+            self._lacking_room.forget(preemptor_name(gated))
             self._pending.assign(gated, found, self._writer.assume(gated, found))
             return 1
         key = self._result_key(gated, gated.request_signature)
@@ -94,6 +95,7 @@ class PodAttempts:
         self._failures.unassigned(gated, found, cycle, result_key=key)
         self._note(gated, found, cycle)
         if isinstance(found, NoAssignment) and found.awaits_node:
+            self._lacking_room.forget(preemptor_name(gated))
             return 0  # if it cannot be ungated now, the next cycle checks it again
         kind = found.kind if isinstance(found, NoAssignment) else frozenset(found.excluded)
         self._failed.record(gated, basis, kind)
@@ -104,19 +106,14 @@ class PodAttempts:
         failed = self._failed.of(gated)
         if failed is None or failed.basis != (cycle.basis_of(gated), self._closed_to(gated)):
             return None
-        held = self._failures.preempting(gated.key)
-        return (
-            None
-            if self._status_reporter.news(gated.raw, failed.kind if held is None else held.kind)
-            else NoAssignment(failed.kind, "", WaitReason.PENDING)
-        )
+        return None if self._failures.is_news(gated, failed.kind) else NoAssignment(failed.kind, "", WaitReason.PENDING)
 
     def _note(self, gated: GatedPod, found: Decision | NoAssignment, cycle: Cycle) -> None:
-        """Let the pod preempt if it lacks room."""
+        """Let the pod preempt, or an autoscaler be asked, if it lacks room."""
         if isinstance(found, Decision) or found.of_one:
-            self._preemptors.unfit(Preemptor(gated, reserved=cycle.reserved_nodes))
+            self._lacking_room.unfit(Preemptor(gated, reserved=cycle.reserved_nodes))
         elif found.reason != WaitReason.PENDING:
-            self._preemptors.forget(preemptor_name(gated))
+            self._lacking_room.forget(preemptor_name(gated))
 
     def _closed_to(self, gated: GatedPod) -> frozenset[str]:
         """The nodes that are held for others."""

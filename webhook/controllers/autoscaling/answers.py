@@ -1,0 +1,215 @@
+"""What a cluster autoscaler is asked for a pod or gang that lacks room.
+
+1. A pod: the node groups of which an empty node could take it (see `node_groups`). If there is none, no autoscaler is
+   asked: a node would be added in vain.
+2. A gang: the groups that could take one member or another, if each of its members has such a group, and the required
+   topology level can be met there (see `required_levels`).
+3. If no node exists that the pods of a gang could go to, nothing is known about such nodes. The autoscaler is asked all
+   the same, as for a single pod, which is ungated then: it has its own templates of empty groups.
+
+The result for a pod signature is kept for a while: equal pods cost one decision.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from webhook.admission.pod.placement_text import subject
+from webhook.admission.pod.schedulability import UnschedulableReason, look_ahead
+from webhook.cache.cluster_cache import ClusterCache
+from webhook.controllers.autoscaling.lacking_room import ScaleUp
+from webhook.controllers.autoscaling.new_node_pod import for_new_nodes, names_nodes
+from webhook.controllers.autoscaling.node_groups import NodeGroup, helpful, node_groups
+from webhook.controllers.autoscaling.required_levels import reached
+from webhook.controllers.placement.gang_search import GatedGang, assembled_gang
+from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.controllers.placement.pod_sets import Assembled
+from webhook.controllers.preemption.preemptor import Preemptor
+from webhook.engine.gang.resolvable import assign_when_empty
+from webhook.engine.topology.tree import TopologyTree
+from webhook.engine.topology.tree_cache import TopologyTrees
+from webhook.model.node_group import GROUP_LABELS, Autoscaler
+from webhook.model.resources import format_list
+from webhook.model.rules import Rules
+
+_NAMES: Final[Mapping[Autoscaler, str]] = {"ClusterAutoscaler": "cluster-autoscaler", "Karpenter": "Karpenter"}
+# cluster-autoscaler looks at the cluster every 10 s (its flag --scan-interval), Karpenter collects pods for up to 10 s
+# (its setting batchMaxDuration): a younger answer would not be read.
+KEPT_SECONDS: Final = 10.0
+_MOST_NAMED: Final = 3
+# A pod may request hundreds of resources.
+_LONGEST_AMOUNTS: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How an autoscaler is asked."""
+
+    autoscaler: Autoscaler = "None"
+    group_labels: tuple[str, ...] = ()
+    """Node labels that name a node's group, besides the usual ones."""
+    new_node_seconds: float = 300.0
+    """Seconds after which a node is complete: its devices and NUMA nodes are published."""
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether any autoscaler is asked."""
+        return self.autoscaler != "None"
+
+    @property
+    def name(self) -> str:
+        """The autoscaler, for people."""
+        return _NAMES[self.autoscaler]
+
+
+@dataclass(frozen=True, slots=True)
+class _OfPod:
+    """What holds for the pods of one signature."""
+
+    at: float
+    groups: tuple[NodeGroup, ...] = ()
+    no_node: bool = False
+    """No node exists that it could go to."""
+    why_not: str = ""
+    """Why no group helps; empty if one does."""
+
+
+class ScaleUpAnswers:
+    """Finds the answers. clock: seconds since the epoch, as nodes have them."""
+
+    def __init__(self, cache: ClusterCache, rules: Rules, asking: Asking, clock: Callable[[], float]) -> None:
+        self._cache = cache
+        self._rules = rules
+        self._asking = asking
+        self._clock = clock
+        self._trees = TopologyTrees()
+        self._basis: Hashable = None
+        self._read_at = 0.0
+        self._groups: tuple[NodeGroup, ...] = ()
+        self._of_pods: dict[Hashable, _OfPod] = {}
+        self._of_gangs: dict[str, tuple[float, tuple[str, ...], ScaleUp]] = {}
+
+    def refresh(self, now: float) -> None:
+        """Read the node groups again, at once if nodes or their NUMA nodes came or went: then no earlier answer holds.
+
+        now: seconds of `time.monotonic`.
+        """
+        node_arrays = self._cache.snapshot().nodes.node_arrays
+        basis = tuple(node_arrays.names), int(node_arrays.has_topology.sum()), int(node_arrays.taint_set.sum())
+        if basis != self._basis or now - self._read_at >= KEPT_SECONDS:
+            self._basis, self._read_at = basis, now
+            keys = (*self._asking.group_labels, *GROUP_LABELS[self._asking.autoscaler])
+            self._groups = node_groups(node_arrays, self._cache.state.nodes, keys)
+            self._of_pods.clear()
+            self._of_gangs.clear()
+
+    def keep(self, units: Sequence[Preemptor]) -> None:
+        """Forget all answers but those for these units."""
+        signatures = {member.request_signature for unit in units for member in unit.members}
+        names = {unit.name for unit in units}
+        self._of_pods = {kind: found for kind, found in self._of_pods.items() if kind in signatures}
+        self._of_gangs = {name: found for name, found in self._of_gangs.items() if name in names}
+
+    def known(self, unit: Preemptor, now: float) -> ScaleUp | None:
+        """The answer for the unit, if it is young enough. now: seconds of `time.monotonic`."""
+        if isinstance(unit.unit, GatedPod):
+            found = self._of_pods.get(unit.unit.request_signature)
+            return None if found is None or now - found.at >= KEPT_SECONDS else self._for_pod(unit.unit, found)
+        kept = self._of_gangs.get(unit.name)
+        return None if kept is None or kept[1] != _keys(unit) or now - kept[0] >= KEPT_SECONDS else kept[2]
+
+    def find(self, unit: Preemptor, now: float) -> ScaleUp:
+        """The answer for the unit as the cluster is now."""
+        if isinstance(unit.unit, GatedPod):
+            return self._for_pod(unit.unit, self._of_pod(unit.unit, now))
+        answer = self._for_gang(unit, unit.unit, now)
+        self._of_gangs[unit.name] = now, _keys(unit), answer
+        return answer
+
+    def _of_pod(self, gated: GatedPod, now: float) -> _OfPod:
+        """What holds for the pod's signature."""
+        found = self._of_pods.get(gated.request_signature)
+        if found is None or now - found.at >= KEPT_SECONDS:
+            found = self._of_pods[gated.request_signature] = self._examined(gated, now)
+        return found
+
+    def _examined(self, gated: GatedPod, now: float) -> _OfPod:
+        pod = for_new_nodes(gated.pod)
+        if pod is None:
+            return _OfPod(now, why_not="it requires nodes by name")
+        if self._asking.autoscaler == "Karpenter" and names_nodes(pod := gated.pod):
+            return _OfPod(now, why_not="Karpenter ignores pods that select nodes by name")
+        ahead = look_ahead(self._cache.snapshot().nodes.node_arrays, pod, gated.intent, self._rules.engine)
+        if ahead.reason_code is UnschedulableReason.NO_NODE:
+            return _OfPod(now, no_node=True)
+        if not self._groups:
+            return _OfPod(now, why_not="no node has the label of a node group")
+        settled = self._clock() - self._asking.new_node_seconds
+        decisive = self._asking.autoscaler != "Karpenter"
+        groups = helpful(self._groups, ahead.when_empty.reason, settled, newest_decides=decisive)
+        why = "" if groups else "no node like those of a node group could take it even if it were empty"
+        return _OfPod(now, groups, why_not=why)
+
+    def _for_pod(self, gated: GatedPod, found: _OfPod) -> ScaleUp:
+        if not found.groups:
+            why = found.why_not or "no node exists that it could go to"
+            return ScaleUp(is_asked=False, text=f"{self._asking.name} is not asked for a node: {why}")
+        names = _named(found.groups)
+        return ScaleUp(
+            is_asked=True,
+            text=f"{self._asking.name} is asked for a node of group {names}",
+            message=f"it fits on no node now, and could on one more of group {names}: {_needs(gated)}",
+        )
+
+    def _for_gang(self, unit: Preemptor, gang: GatedGang, now: float) -> ScaleUp:
+        distinct = {member.request_signature: member for member in gang.members}.values()
+        found = [(member, self._of_pod(member, now)) for member in distinct]
+        for member, each in found:
+            if each.why_not:
+                which = f"pod {member.pod.name}: " if len(found) > 1 else ""
+                return ScaleUp(
+                    is_asked=False, text=f"{self._asking.name} is not asked for nodes: {which}{each.why_not}"
+                )
+        assembled = assembled_gang(gang, unit.minimum, unit.assigned, self._cache.snapshot(), self._trees)
+        groups = tuple({group.name: group for _, each in found for group in each.groups}.values())
+        assumption = ""
+        if assembled is not None and groups:
+            there = reached(groups, *assembled)
+            names = {group.name for group in there.groups}
+            missing = any(each.groups and names.isdisjoint(group.name for group in each.groups) for _, each in found)
+            if missing or (there.is_host and not self._fits_when_empty(*assembled)):
+                why = f"none of their node groups is known to add nodes in a domain of {there.level}"
+                if there.is_host:
+                    why = "no node could hold the group even if it were empty"
+                return ScaleUp(is_asked=False, text=f"{self._asking.name} is not asked for nodes: {why}")
+            groups = there.groups
+            if there.level and not there.is_host:
+                assumption = f", assuming that they lie in the same domains of {there.level} as its nodes"
+        which = f" of group {_named(groups)}" if groups else ", as none exists that they could go to"
+        return ScaleUp(
+            is_asked=True,
+            text=f"{self._asking.name} is asked for nodes{which}{assumption}",
+            message=f"its group does not fit now, and could on more nodes{which}: {_needs(gang.members[0])} each",
+        )
+
+    def _fits_when_empty(self, assembled: Assembled, tree: TopologyTree) -> bool:
+        nodes, strategy = self._cache.snapshot().nodes, self._rules.engine.gang_strategy
+        return assign_when_empty(nodes, tree, assembled.gang, assembled.within, strategy).assigned
+
+
+def _keys(unit: Preemptor) -> tuple[str, ...]:
+    """The members: the answer for a gang is that for these."""
+    return tuple(member.pod.uid for member in unit.members)
+
+
+def _named(groups: Sequence[NodeGroup]) -> str:
+    """`a or b`: their names, in order."""
+    names = sorted({group.name for group in groups})
+    more = len(names) - _MOST_NAMED
+    return " or ".join(names[:_MOST_NAMED]) + (f" or {more} others" if more > 0 else "")
+
+
+def _needs(gated: GatedPod) -> str:
+    """What the pod requests."""
+    amounts = format_list(gated.pod.requests)
+    return f"{subject(gated.intent)}, {amounts[:_LONGEST_AMOUNTS]}"
