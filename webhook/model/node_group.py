@@ -1,7 +1,7 @@
 """Node groups of cluster autoscalers, by the label that names the group of a node.
 
 An autoscaler adds nodes that are like those of a group. A node without such a label is in none: nothing is known about
-its group, or nobody adds nodes like it.
+its group, or no autoscaler adds nodes like it.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,6 +1,6 @@
 """Whether new nodes of a node group may lie where a gang's topology constraint allows its members.
 
-Nobody knows the rack of a node that does not exist. So this is what is assumed: a group that has a node in a domain of
+The rack of a node that does not exist is not known. So this is what is assumed: a group that has a node in a domain of
 the required level adds nodes in such domains. A group whose nodes lack the label of the level never helps, and a gang
 that has begun needs a group with a node in its own domain. If all members must share one host, an empty node must be
 able to hold them.
