@@ -21,11 +21,15 @@ from webhook.controllers.autoscaling.lacking_room import ScaleUp
 from webhook.controllers.autoscaling.new_node_pod import for_new_nodes, names_nodes
 from webhook.controllers.autoscaling.node_groups import NodeGroup, helpful, node_groups
 from webhook.controllers.autoscaling.required_levels import reached
+from webhook.controllers.autoscaling.unpublished_nodes import UnpublishedNodes
 from webhook.controllers.placement.gang_search import GatedGang, assembled_gang
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.placement.pod_sets import Assembled
 from webhook.controllers.preemption.preemptor import Preemptor
+from webhook.engine.decide import decide
+from webhook.engine.filter.node_fit import node_fit
 from webhook.engine.gang.resolvable import assign_when_empty
+from webhook.engine.reason import FITS
 from webhook.engine.topology.tree import TopologyTree
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.node_group import GROUP_LABELS, Autoscaler
@@ -72,6 +76,8 @@ class _OfPod:
     """No node exists that it could go to."""
     why_not: str = ""
     """Why no group helps; empty if one does."""
+    notes: str = ""
+    """Clauses about nodes whose NUMA nodes are not known, each after `; `."""
 
 
 class ScaleUpAnswers:
@@ -83,6 +89,7 @@ class ScaleUpAnswers:
         self._asking = asking
         self._clock = clock
         self._trees = TopologyTrees()
+        self._unpublished = UnpublishedNodes(asking.new_node_seconds)
         self._basis: Hashable = None
         self._read_at = 0.0
         self._groups: tuple[NodeGroup, ...] = ()
@@ -139,7 +146,8 @@ class ScaleUpAnswers:
             return _OfPod(now, why_not="it requires nodes by name")
         if self._asking.autoscaler == "Karpenter" and names_nodes(pod := gated.pod):
             return _OfPod(now, why_not="Karpenter ignores pods that select nodes by name")
-        ahead = look_ahead(self._cache.snapshot().nodes.node_arrays, pod, gated.intent, self._rules.engine)
+        nodes = self._cache.snapshot().nodes
+        ahead = look_ahead(nodes.node_arrays, pod, gated.intent, self._rules.engine)
         if ahead.reason_code is UnschedulableReason.NO_NODE:
             return _OfPod(now, no_node=True)
         if not self._groups:
@@ -148,16 +156,19 @@ class ScaleUpAnswers:
         decisive = self._asking.autoscaler != "Karpenter"
         groups = helpful(self._groups, ahead.when_empty.reason, settled, newest_decides=decisive)
         why = "" if groups else "no node like those of a node group could take it even if it were empty"
-        return _OfPod(now, groups, why_not=why)
+        fits = node_fit(nodes, pod, decide(nodes, pod, gated.intent, self._rules.engine).request) == FITS
+        names = nodes.node_arrays.names
+        clauses = self._unpublished.clauses(names, self._groups, ahead.when_empty.reason, fits, self._clock())
+        return _OfPod(now, groups, why_not=why, notes="".join(f"; {clause}" for clause in clauses))
 
     def _for_pod(self, gated: GatedPod, found: _OfPod) -> ScaleUp:
         if not found.groups:
             why = found.why_not or "no node exists that it could go to"
-            return ScaleUp(is_asked=False, text=f"{self._asking.name} is not asked for a node: {why}")
+            return ScaleUp(is_asked=False, text=f"{self._asking.name} is not asked for a node: {why}{found.notes}")
         names = _named(found.groups)
         return ScaleUp(
             is_asked=True,
-            text=f"{self._asking.name} is asked for a node of group {names}",
+            text=f"{self._asking.name} is asked for a node of group {names}{found.notes}",
             message=f"it fits on no node now, and could on one more of group {names}: {_needs(gated)}",
         )
 
@@ -188,7 +199,7 @@ class ScaleUpAnswers:
         which = f" of group {_named(groups)}" if groups else ", as none exists that they could go to"
         return ScaleUp(
             is_asked=True,
-            text=f"{self._asking.name} is asked for nodes{which}{assumption}",
+            text=f"{self._asking.name} is asked for nodes{which}{assumption}{found[0][1].notes}",
             message=f"its group does not fit now, and could on more nodes{which}: {_needs(gang.members[0])} each",
         )
 

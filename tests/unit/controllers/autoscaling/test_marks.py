@@ -11,6 +11,7 @@ from tests.builders.pods import gated
 from tests.builders.topologies import topology
 from tests.unit.controllers.autoscaling.asking import NODEPOOL, AskingLeader, full, pool_node
 from tests.unit.controllers.site import TERM
+from webhook.admission.pod import schedulability
 from webhook.cache.delegated_pods import is_unschedulable, last_failure
 from webhook.controllers.autoscaling import answers
 from webhook.kube.pod_writes import Outcome
@@ -153,8 +154,14 @@ async def test_a_new_node_without_numa_nodes_leaves_the_mark_so_that_autoscalers
     leader = AskingLeader(pool_node("old"), full("old"), gated(name="p"))
     await leader.settle()
     leader.has(pool_node("new", age=10))
+    await leader.after(1)
+    asked = "; cluster-autoscaler is asked for a node of group blue"
+    new = "; node new is new: its exporter has not published its NUMA nodes yet"
+    assert leader.text("p").endswith(asked + new)
     for _ in range(40):
         await leader.after(10)
+    late = "; node new is without NUMA nodes more than 300 s after its creation: look at its exporter"
+    assert leader.text("p").endswith(asked + late)
     assert leader.marked() == {"p"}
     assert len(leader.api.conditions) == 1
     leader.has(nrt(node="new", free=[16, 16]))
@@ -247,7 +254,7 @@ async def test_a_thousand_pods_cost_a_bounded_number_of_writes_a_second_and_each
 
 async def test_equal_pods_cost_one_decision(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    look_ahead = answers.look_ahead
+    look_ahead = schedulability.look_ahead
 
     def counted(*given: Any) -> Any:
         calls.append(given)
