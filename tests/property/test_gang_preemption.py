@@ -20,6 +20,7 @@ from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.gang_spec import Constraint, Gang
 from webhook.engine.preemption.candidates import Candidates
 from webhook.engine.preemption.gang import victims_for_gang
+from webhook.engine.preemption.sum_bound import SumBound
 from webhook.engine.preemption.victims import NoVictims, Victims
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.intent import parse_numa_intent
@@ -93,3 +94,16 @@ def test_a_gang_of_two_has_about_as_few_victims_as_possible(seed: int) -> None:
     # One more than necessary is allowed, because the search is greedy.
     fewer = min(len(found.pods) - 2, 2)
     assert not any(fits(cluster, gang, chosen) for chosen in combinations(candidates.pods, max(fewer, 0)))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_sums_refuse_no_set_without_which_the_gang_fits(seed: int) -> None:
+    random = Random(200 + seed)  # noqa: S311 - reproducible, not secret
+    cluster, gang = racked(random), gang_of(cpus=random.randint(3, 8), count=random.randint(2, 3))
+    cache = cluster.cache()
+    candidates = candidates_below(cache, 1_000)
+    bound = SumBound(cache.snapshot().nodes, gang, candidates)
+    for _ in range(12):
+        gone = frozenset(random.sample(sorted(candidates.pods), random.randint(0, len(candidates.pods))))
+        if bound.refuses(gone, None):
+            assert not fits(cluster, gang, gone)

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from webhook.engine.freeing.freed_amounts import FreedAmounts
+from webhook.engine.arrays import Amounts
+from webhook.engine.freeing.freed_amounts import Effect, FreedAmounts
 from webhook.engine.freeing.holdings import NodeHoldings
 from webhook.engine.freeing.smallest_set import HoldingsOn
 from webhook.engine.snapshot.snapshot import Snapshot
@@ -22,7 +23,10 @@ class FreedCluster:
         self._snapshot = covering
         self._freed = FreedAmounts(covering, tuple(name for name in wanted if name in arrays.resources))
         self._holdings_on = holdings_on
+        # A search asks for many views, mostly of the same nodes.
         self._holdings: dict[str, NodeHoldings] = {}
+        self._effects: dict[str, Mapping[str, Effect]] = {}
+        self._bases: dict[str, Amounts] = {}
         rows = range(len(arrays.available))
         self._available = np.stack([covering.free(row) for row in rows])
         self._node_free = np.stack([covering.node_free(row) for row in rows])
@@ -36,7 +40,7 @@ class FreedCluster:
         if nodes:
             columns = np.array([n for n, _, _ in nodes], dtype=np.intp)
             effects = np.stack([self._effect(n, name, keys) for n, name, keys in nodes])
-            bases = {n: self._freed.base(n, self._held(name)) for n, name, _ in nodes}
+            bases = {n: self._base(n, name) for n, name, _ in nodes}
             freed = self._freed.after(columns, effects, bases)
             rows = np.array(self._freed.rows, dtype=np.intp)
             available[np.ix_(rows, np.arange(arrays.z), columns)] = freed.available
@@ -46,12 +50,20 @@ class FreedCluster:
             replace(arrays, available=available, node_free=node_free, single_residents=single, multi_residents=multi)
         )
 
-    def _effect(self, n: int, name: str, keys: set[str]) -> np.ndarray:
-        total = self._freed.no_effect()
-        for pod in self._held(name).pods:
-            if pod.key in keys:
-                total = total + self._freed.effect(n, pod)
-        return total
+    def _effect(self, n: int, name: str, keys: set[str]) -> Effect:
+        known = self._effects_on(n, name)
+        return sum((known[key] for key in keys if key in known), start=self._freed.no_effect())
+
+    def _effects_on(self, n: int, name: str) -> Mapping[str, Effect]:
+        """What the end of each pod of a node gives back, by namespace/name."""
+        if name not in self._effects:
+            self._effects[name] = {pod.key: self._freed.effect(n, pod) for pod in self._held(name).pods}
+        return self._effects[name]
+
+    def _base(self, n: int, name: str) -> Amounts:
+        if name not in self._bases:
+            self._bases[name] = self._freed.base(n, self._held(name))
+        return self._bases[name]
 
     def _held(self, name: str) -> NodeHoldings:
         if name not in self._holdings:

@@ -12,9 +12,9 @@
    itself: then the gang may take less of more nodes.
 5. The cheapest of these sets, as for a single pod.
 
-Every set is verified by the engine with exactly its pods gone: the gang fits whole, or nothing ends. The trials of
-step 4 are bounded, and what is not tried ends. The result is not always the cheapest: that would take a search over all
-combinations of nodes.
+Every set is verified by the engine with exactly its pods gone: the gang fits whole, or nothing ends. What the sums of
+the nodes refuse is not assigned (see `sum_bound`). The trials of step 4 are bounded, and what is not tried ends. The
+result is not always the cheapest: that would take a search over all combinations of nodes.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,6 +28,7 @@ from webhook.engine.gang.result import GangAssignment
 from webhook.engine.preemption.candidates import Candidate, Candidates, Cost
 from webhook.engine.preemption.freed_cluster import FreedCluster
 from webhook.engine.preemption.steps import Steps, result_of
+from webhook.engine.preemption.sum_bound import SumBound
 from webhook.engine.preemption.victims import NoVictims, Places, Victims, nodes_of_places
 from webhook.engine.request import named_resources
 from webhook.engine.snapshot.snapshot import Snapshot
@@ -89,6 +90,7 @@ class _Search:
         self._tree = tree
         self._within = within
         self._all = candidates
+        self._sums = SumBound(snapshot, gang, candidates)
         self._trials = 0
 
     def run(self) -> Steps[Victims | NoVictims]:
@@ -218,7 +220,7 @@ class _Search:
 
     def _fits(self, gone: frozenset[str], closed: Bools | None = None) -> Steps[bool]:
         self._trials += 1
-        fits = self._assign(self._view(gone, closed)).assigned
+        fits = not self._sums.refuses(gone, closed) and self._assign(self._view(gone, closed)).assigned
         yield
         return fits
 
