@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from tests.builders.pod_groups import constraint, pod_group
 from tests.cluster.answers import reviewed
 from tests.cluster.gated import pod
-from tests.cluster.racked import rack_of, racks, webhook
+from tests.cluster.racked import TOPOLOGY, rack_of, racks, webhook
 from tests.integration.pod_groups import groups
 
 if TYPE_CHECKING:
@@ -61,3 +62,48 @@ def test_a_users_pod_group_places_its_subgroups_each_in_its_rack_and_is_left_as_
     assert {one["name"]: one["node"] for one in entries[0]["group"]["pods"]} == {
         name: raw["spec"]["nodeName"] for name, raw in pods.all().items()
     }
+
+
+def test_subgroups_in_different_topologies_each_get_one_domain_of_their_own(
+    racks: Callable[[int, int], None], pods: Pods, control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    # Two racks of 16 nodes with a NUMA node each; a pod takes one. Row x has the even nodes of both racks, row y the
+    # odd ones: a row has room for b's 12 pods only if a leaves it enough.
+    racks(2, 1)
+    nodes = sorted(each["metadata"]["name"] for each in control_plane.api.get("/api/v1/nodes")["items"])
+    rows = {name: "xy"[number % 2] for number, name in enumerate(nodes)}
+    for name, row in rows.items():
+        control_plane.api.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {"example.com/row": row}}})
+    topology = {
+        "apiVersion": "kai.scheduler/v1alpha1",
+        "kind": "Topology",
+        "metadata": {"name": "rows"},
+        "spec": {"levels": [{"nodeLabel": "example.com/row"}]},
+    }
+    control_plane.api.create(TOPOLOGY, topology)
+    try:
+        body = pod_group(
+            {"name": "a", "minMember": 6, "topologyConstraint": constraint("rack", topology="racks")},
+            {"name": "b", "minMember": 12, "topologyConstraint": constraint("row", topology="rows")},
+            name="mine",
+            namespace=pods.namespace,
+        )
+        control_plane.api.create(f"/apis/scheduling.run.ai/v2alpha2/namespaces/{pods.namespace}/podgroups", body)
+        names = [f"a-{number}" for number in range(6)] + [f"b-{number}" for number in range(12)]
+        for name in names:
+            subgroup, _, number = name.partition("-")
+            pods.create(member(subgroup, int(number)))
+        pods.wait_until_bound(*names)
+        found = pods.all()
+        assert len({rack_of(pods, name) for name in names if name.startswith("a-")}) == 1
+        assert len({rows[found[name]["spec"]["nodeName"]] for name in names if name.startswith("b-")}) == 1
+        assert len({raw["spec"]["nodeName"] for raw in found.values()}) == 18
+        said = found["b-0"]["metadata"]["annotations"]
+        assert said["kai.scheduler/topology"] == "rows"
+        assert list(json.loads(said["topology-webhook.dev/domain"])) == ["example.com/row"]
+        assert "of topology racks, b: row " in said["topology-webhook.dev/placement"]
+        documents = [body, *({"apiVersion": "v1", "kind": "Pod", **raw} for raw in found.values())]
+        entries = reviewed(documents, tmp_path, "--kubeconfig", control_plane.kubeconfig)
+        assert {entry["verdict"] for entry in entries} == {"allow"}
+    finally:
+        control_plane.api.delete(f"{TOPOLOGY}/rows")

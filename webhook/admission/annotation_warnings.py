@@ -131,7 +131,7 @@ def _coarser(raw: Mapping[str, Any], topologies: Mapping[str, Topology]) -> Iter
         found = [
             sentence
             for gang in (workload.distinct if workload else ())
-            for sentence in coarser_levels(gang, topology_of(gang, topologies))
+            for sentence in coarser_levels(gang, topology_of(gang, topologies), topologies)
         ]
     except UserError:
         return  # it is denied, or its topology may be created later

@@ -94,6 +94,12 @@ class WorkloadAssignment:
             for gang in self.gangs:
                 yield from gang.pods()
 
+    @property
+    def topologies(self) -> tuple[str, ...]:
+        """The names of the topologies of its parts."""
+        parts = (part for gang in self.gangs for part in gang.by_topology())
+        return tuple(dict.fromkeys(part.tree.topology.name for part in parts if part.tree.topology.name))
+
     def missed(self) -> tuple[Missed, ...]:
         """The preferred levels that the gangs miss."""
         return tuple(missed for gang in self.gangs for missed in missed_levels(gang)) if self.assigned else ()
@@ -114,6 +120,8 @@ class WorkloadAssignment:
         text = f"group {self.name}: {_count(len(pods), 'pod')} on {_count(nodes, 'node')}"
         if self.domain:
             text += f" in {_last(self.domain)}"
+        if len(self.topologies) > 1:
+            text += f", its parts in the topologies {', '.join(self.topologies[:_MOST_MISSED])}"
         if len(self.gangs) > 1:
             text += f", in {len(self.gangs)} gangs"
         if self.running:
@@ -187,7 +195,7 @@ def check_gangs(workload: Workload, topologies: Mapping[str, Topology]) -> None:
     for gang in workload.distinct:
         _check_segments(gang, gang.request.topology)
         _check_minimum(gang, workload)
-        check_gang(workload, gang, topology_of(gang, topologies))
+        check_gang(workload, gang, topology_of(gang, topologies), topologies)
 
 
 def check_bare_pod(raw: Mapping[str, Any], topologies: Mapping[str, Topology]) -> None:

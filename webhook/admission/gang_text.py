@@ -21,6 +21,8 @@ def never_held(when_empty: GangAssignment) -> str:
     short = when_empty.why[0]
     kind = short.level.rpartition("/")[2]
     no_place = "not even an empty cluster has a place for it"
+    if short.part:
+        no_place += f", {short.part}"
     if kind and not short.domain:
         return f"{no_place}: no node is in any {kind}; needed: the label {short.level}"
     where = f"the best {kind}, {short.domain[-1][1]}," if short.domain else "the cluster"
@@ -55,6 +57,29 @@ def _missed(one: Missed) -> str:
         names = ["/".join(value for _, value in path) or "none" for path in one.domains]
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return f"preferred {kind}{of} missed: in {len(names)} {kind}s ({', '.join(names[:_MOST_NAMED])}{more})"
+
+
+def gang_domains_text(placement: GangAssignment) -> str:
+    """The domain of an assigned gang; of each part with its topology, if they are in several.
+
+    `rack r1`; `zone a (workers: rack r1 of topology racks, leader: row x of topology rows)`.
+    """
+    whole = spoken_path(placement.tree.path(placement.domain) if placement.domain is not None else ())
+    if not placement.parts:
+        return whole
+    parts = (
+        f"{part.name}: {spoken_path(part.tree.path(part.domain) if part.domain is not None else ())} of topology "
+        f"{part.tree.topology.name}"
+        for part in placement.parts
+    )
+    return f"{whole} ({', '.join(parts)})"
+
+
+def not_found_text(placement: GangAssignment) -> str:
+    """That a place may exist although none was found; empty if it is certain that there is none."""
+    if placement.assigned or placement.exhaustive or not placement.gang.elsewhere:
+        return ""
+    return "; its parts are in several topologies, and the search for places of all of them ended at its bound"
 
 
 def spoken_path(domain: Path) -> str:

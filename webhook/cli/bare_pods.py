@@ -181,7 +181,8 @@ def _in_group(
     gated, placement = one.outcome.gated, judgement.placement
     domains: Domains = ()
     if gated is not None and placement is not None and judgement.verdict is Verdict.ALLOW:
-        found = ((gang.tree, domain_of_pod(gang, gated.pod.name)) for gang in placement.gangs)
+        parts = (part for gang in placement.gangs for part in gang.by_topology())
+        found = ((part.tree, domain_of_pod(part, gated.pod.name)) for part in parts)
         domains = tuple((tree, domain) for tree, domain in found if domain is not None)
     whole = held(one, judgement, domains, cluster_snapshot, around.rules)
     return replace(

@@ -32,14 +32,18 @@ def _gang(gang: GangAssignment) -> Iterator[str]:
                 _values(short.domain) or "-",
                 str(short.holds),
                 str(short.needed),
-                (short.resource or "usable nodes") + (f" ({short.held})" if short.segments else ""),
+                (short.resource or "usable nodes")
+                + (f" ({short.held})" if short.segments else "")
+                + (f", {short.part}" if short.part else ""),
             )
             for short in gang.why
         ]
         yield from _columns([_WHY_HEADER, *why])
         return
-    if gang.domain is not None and (path := gang.tree.path(gang.domain)):
-        yield "  in " + ", ".join(f"{label.rpartition('/')[2]} {value}" for label, value in path)
+    for part in gang.by_topology():
+        if part.domain is not None and (path := part.tree.path(part.domain)):
+            whose = f"{part.name} in topology {part.tree.topology.name}: " if gang.parts else "in "
+            yield f"  {whose}" + ", ".join(f"{label.rpartition('/')[2]} {value}" for label, value in path)
     pods = [
         (pod.name, str(pod.rank), pod.node, "+".join(map(str, pod.numa_nodes)) or "any", _values(pod.domain))
         for pod in gang.pods()

@@ -97,7 +97,9 @@ def group_object(group: WorkloadAssignment) -> dict[str, Any]:
         "exhaustive": all(gang["exhaustive"] for gang in gangs),
         "fitsEmptyCluster": group.fits_when_empty,
     }
-    if len(gangs) > 1:
+    if len(group.topologies) > 1:
+        entry["topologies"] = list(group.topologies)
+    if len(gangs) > 1 or any("parts" in gang for gang in gangs):
         entry["gangs"] = gangs
     return entry
 

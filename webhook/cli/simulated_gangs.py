@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.placement.pod_group_members import by_subgroup
-from webhook.model.kai_pod_group import KAIPodGroup, SubGroup
+from webhook.model.kai_pod_group import KAIPodGroup
+from webhook.model.kai_subgroup import SubGroup
 from webhook.model.names import (
     KAI_PREFERRED_PLACEMENT,
     KAI_REQUIRED_PLACEMENT,
@@ -62,7 +63,12 @@ def _gang(
 ) -> WorkloadGang:
     if part.required or part.preferred:
         request = TopologyRequest(
-            group.topology, part.required or None, part.preferred or None, part.path, part.path, _FIELDS
+            part.topology or group.topology,
+            part.required or None,
+            part.preferred or None,
+            part.path,
+            part.path,
+            _FIELDS,
         )
     below = (_gang(each, group, pods, NO_REQUEST) for each in part.parts)
     sets = () if part.parts else tuple(_pod_sets(part, group, pods.get(part.name, ())))

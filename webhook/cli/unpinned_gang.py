@@ -23,9 +23,10 @@ def domains_by_path(gangs: Iterable[WorkloadGang], placements: Iterable[GangAssi
     found: dict[str, dict[tuple[int, Domain], tuple[TopologyTree, Domain]]] = {}
     for gang, placement in zip(gangs, placements, strict=True):
         paths = {pod_set.name: pod_set.path for pod_set in gang.all_pod_sets()}
-        for name, domains in domains_of(placement).items():
-            here = found.setdefault(paths[name], {})
-            here.update({(id(placement.tree), domain): (placement.tree, domain) for domain in domains})
+        for part in placement.by_topology():
+            for name, domains in domains_of(part).items():
+                here = found.setdefault(paths[name], {})
+                here.update({(id(part.tree), domain): (part.tree, domain) for domain in domains})
     return {path: tuple(domains.values()) for path, domains in found.items()}
 
 

@@ -13,7 +13,8 @@ A pod names its PodGroup in the annotation `pod-group-name`, and a subgroup with
 1. Without subgroups, `minMember` pods start together, 1 if it is not set.
 2. With subgroups, `minMember` pods of each subgroup without children do. A larger number above them cannot be met
    together with these and is a fault; an equal or smaller one adds nothing.
-3. A topology constraint binds all pods below it. All constraints of a PodGroup name one Topology.
+3. A topology constraint binds all pods below it. Subgroups may name different Topologies, up to a number of them. A
+   subgroup below one that names a Topology names the same or none.
 
 A PodGroup that the service itself keeps for a gang of owners is not read: see `is_kept_by_us`. A PodGroup with a fault
 is kept with the fault, so that its own pods can report it.
@@ -28,12 +29,12 @@ from typing import Any, Final
 from webhook.model.errors import UserError, UserErrors
 from webhook.model.fields import mapping, mappings
 from webhook.model.json_text import shortened
+from webhook.model.kai_subgroup import LEVELS, SubGroup, check_topologies, topology_below
 from webhook.model.names import KAI_SUBGROUP, PLACEMENT
 from webhook.model.nearest import did_you_mean
 from webhook.model.quoted import quoted
 from webhook.model.topology import MAX_LABEL, Topology
-from webhook.model.workload.common_fields import MAX_PODS
-from webhook.model.workload.topology_request import Levels
+from webhook.model.workload.common_fields import MAX_PODS, at_most_topologies
 
 MAX_SUBGROUPS: Final = 64
 """The most subgroups of one PodGroup. Each is placed by itself, which takes about a millisecond in a large cluster."""
@@ -44,45 +45,9 @@ _LONGEST_NAME: Final = 63
 _LONGEST_OBJECT: Final = 253
 _SUBGROUPS: Final = "spec.subGroups"
 _CONSTRAINT: Final = "topologyConstraint"
-_LEVELS: Final = ("requiredTopologyLevel", "preferredTopologyLevel")
 # Newer versions of the API: a minimum of subgroups instead of pods.
 _UNSUPPORTED: Final = "minSubGroup"
 _MOST_NAMED: Final = 10
-
-
-@dataclass(frozen=True, slots=True)
-class SubGroup:
-    """A subgroup, or the whole PodGroup."""
-
-    name: str
-    """Empty for the whole PodGroup."""
-    minimum: int
-    """How many of its pods start together: its own number, or the sum of the subgroups below."""
-    path: str
-    """The path of its topology constraint, for messages."""
-    topology: str = ""
-    required: str = ""
-    preferred: str = ""
-    parts: tuple["SubGroup", ...] = ()
-
-    def resolve(self, topology: Topology) -> Levels:
-        """Its levels in the topology. Raises UserError."""
-        required, preferred = (
-            topology.level(level, f"{self.path}.{key}") if level else None
-            for level, key in zip((self.required, self.preferred), _LEVELS, strict=True)
-        )
-        if required is not None and preferred is not None and preferred < required:
-            raise UserError(
-                f"{self.path}.{_LEVELS[1]}",
-                f'"{self.preferred}" is coarser than the required level "{self.required}". Prefer a finer one.',
-            )
-        return Levels(required, preferred)
-
-    def all(self) -> Iterator["SubGroup"]:
-        """Itself and all below."""
-        yield self
-        for part in self.parts:
-            yield from part.all()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,25 +82,32 @@ class KAIPodGroup:
 
     @property
     def topology(self) -> str:
-        """The name of the Topology; empty if no constraint names one."""
-        return next((part.topology for part in self.whole.all() if part.topology), "")
+        """The name of its Topology, the first if its subgroups name several; empty if no constraint names one."""
+        return next(iter(self.topologies), "")
+
+    @property
+    def topologies(self) -> tuple[str, ...]:
+        """The names of the Topologies of its constraints, the PodGroup's own first."""
+        return tuple(dict.fromkeys(part.topology for part in self.whole.all() if part.topology))
+
+    def topology_at(self, labels: Mapping[str, str]) -> str:
+        """The name of the Topology of a pod: its subgroup's, that of the nearest one above, or the PodGroup's."""
+        return topology_below(self.whole, labels.get(KAI_SUBGROUP, ""), self.topology) or self.topology
 
     def topology_in(self, topologies: Mapping[str, Topology]) -> Topology | None:
         """Its Topology; None if it names none. Raises UserError if that or one of its levels does not exist."""
         if not self.topology:
             return None
-        found = topologies.get(self.topology)
-        if found is None:
-            path = next(part.path for part in self.whole.all() if part.topology)
-            known = ", ".join(sorted(topologies)[:_MOST_NAMED]) or "none"
-            raise UserError(
-                f"{path}.topology",
-                f'There is no topology "{shortened(self.topology)}". Those of this cluster: {known}.'
-                f"{did_you_mean(self.topology, topologies)}",
-            )
         for part in self.whole.all():
-            part.resolve(found)
-        return found
+            if part.topology and part.topology not in topologies:
+                known = ", ".join(sorted(topologies)[:_MOST_NAMED]) or "none"
+                raise UserError(
+                    f"{part.path}.topology",
+                    f'There is no topology "{shortened(part.topology)}". Those of this cluster: {known}.'
+                    f"{did_you_mean(part.topology, topologies)}",
+                )
+            part.resolve(topologies[part.topology or self.topology])
+        return topologies[self.topology]
 
     def leaf(self, labels: Mapping[str, str]) -> str:
         """The name of a pod's subgroup; empty for a PodGroup without subgroups. Raises UserError."""
@@ -196,10 +168,9 @@ def _whole(spec: Mapping[str, Any]) -> SubGroup:
         children.setdefault(entry.get("parent") or "", []).append(index)
     _check_depth(entries)
     whole = _part(spec, "spec", children, entries)
-    named = sorted({part.topology for part in whole.all() if part.topology})
-    if len(named) > 1:
-        path = next(part.path for part in whole.all() if part.topology == named[-1])
-        raise UserError(f"{path}.topology", f"A PodGroup has one topology, and this one names {', '.join(named)}.")
+    at_most_topologies({part.topology for part in whole.all() if part.topology}, _SUBGROUPS)
+    for part in whole.parts:
+        check_topologies(part, "")
     return whole
 
 
@@ -216,11 +187,11 @@ def _faults_of_numbers(entry: Mapping[str, Any], path: str) -> Iterator[UserErro
     except UserError as fault:
         yield from fault.faults
         return
-    for key, longest in (("topology", _LONGEST_OBJECT), *((level, MAX_LABEL) for level in _LEVELS)):
+    for key, longest in (("topology", _LONGEST_OBJECT), *((level, MAX_LABEL) for level in LEVELS)):
         named = constraint.get(key)
         if named is not None and (not isinstance(named, str) or len(named) > longest):
             yield UserError(f"{where}.{key}", f"{quoted(named)} is not a name of at most {longest} characters.")
-    for level in _LEVELS:
+    for level in LEVELS:
         if constraint.get(level) and not constraint.get("topology"):
             yield UserError(f"{where}.{level}", f"A level needs a topology. Name it in {where}.topology.")
 
@@ -290,5 +261,5 @@ def _part(
             f"{path}.minMember", f"Together these are {minimum} pods. Write numbers that make {MAX_PODS} at most."
         )
     constraint = entry.get(_CONSTRAINT) or {}
-    topology, required, preferred = (str(constraint.get(key) or "") for key in ("topology", *_LEVELS))
+    topology, required, preferred = (str(constraint.get(key) or "") for key in ("topology", *LEVELS))
     return SubGroup(name, minimum, f"{path}.{_CONSTRAINT}", topology, required, preferred, parts)

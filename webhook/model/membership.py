@@ -49,6 +49,17 @@ GROUP_ANNOTATIONS: Final = frozenset(
 )
 """Any of these annotations, on the workload, a pod template or a pod, makes its pods a gang."""
 
+LEVELS_OF_A_TOPOLOGY: Final = frozenset(
+    {
+        KAI_REQUIRED_PLACEMENT,
+        KAI_PREFERRED_PLACEMENT,
+        KAI_SEGMENT_SIZE,
+        KAI_SEGMENT_REQUIRED_PLACEMENT,
+        KAI_SEGMENT_PREFERRED_PLACEMENT,
+    }
+)
+"""What has a meaning only in the topology that is named with it."""
+
 GANG_REQUESTS: Final = GROUP_ANNOTATIONS | {STRATEGY}
 """What annotations request for a gang. A strategy alone makes none."""
 

@@ -20,11 +20,12 @@ from typing import Any, Final
 
 from webhook.model.fields import mapping, mappings, whole_number
 from webhook.model.kueue import why_kueues
-from webhook.model.membership import GANG_REQUESTS, Membership, is_in_group
+from webhook.model.membership import GANG_REQUESTS, LEVELS_OF_A_TOPOLOGY, Membership, is_in_group
 from webhook.model.names import (
     INHERIT,
     JOBSET_REPLICATED_JOB,
     KAI_POD_INDEX_LABEL,
+    KAI_TOPOLOGY,
     LWS_GROUP_INDEX,
     NUMA_TOPOLOGY_SPEC,
     POD_GROUP_NAME,
@@ -166,7 +167,10 @@ def taken_from_owners(raw: Mapping[str, Any], owner_chain: OwnerChain) -> dict[s
     own = annotations_of(raw, "")
     # The two NUMA annotations count as one: a pod with either of them takes neither.
     kept = own.keys() | (set() if own.keys().isdisjoint(_NUMA) else _NUMA)
-    taken = {key: text for key, text in owner_chain.annotations.items() if key not in kept}
+    above = owner_chain.annotations
+    if own.get(KAI_TOPOLOGY) and above.get(KAI_TOPOLOGY, own[KAI_TOPOLOGY]) != own[KAI_TOPOLOGY]:
+        kept = kept | LEVELS_OF_A_TOPOLOGY  # the levels above are those of another topology
+    taken = {key: text for key, text in above.items() if key not in kept}
     if is_in_group({**taken, **own}) and not own.keys() & {POD_GROUP_NAME, SCHEDULING_GROUP}:
         labels = mapping(mapping(raw, "metadata", "metadata"), "labels", "metadata.labels")
         taken.setdefault(POD_GROUP_NAME, owner_chain.group_name(labels))

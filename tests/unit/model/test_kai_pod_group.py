@@ -8,7 +8,8 @@ import pytest
 from tests.builders.gangs import topology_of
 from tests.builders.pod_groups import constraint, pod_group
 from webhook.model.errors import UserError
-from webhook.model.kai_pod_group import MAX_DEPTH, MAX_SUBGROUPS, KAIPodGroup, SubGroup, is_kept_by_us
+from webhook.model.kai_pod_group import MAX_DEPTH, MAX_SUBGROUPS, KAIPodGroup, is_kept_by_us
+from webhook.model.kai_subgroup import SubGroup
 
 TOPOLOGIES = {"network": topology_of("topology/zone", "topology/spine", "topology/rack")}
 
@@ -102,9 +103,18 @@ def test_the_spelling_of_kais_documentation_is_read_with_a_warning() -> None:
             "spec.subGroups[0].topologyConstraint.requiredTopologyLevel: A level needs a topology.",
         ),
         (
-            [{"name": "a", "topologyConstraint": {"topology": "other"}}],
-            {"topologyConstraint": {"topology": "network"}},
-            "topologyConstraint.topology: A PodGroup has one topology, and this one names network, other.",
+            [
+                {"name": "a", "topologyConstraint": {"topology": "network"}},
+                {"name": "b", "parent": "a"},
+                {"name": "c", "parent": "b", "topologyConstraint": {"topology": "other"}},
+            ],
+            {},
+            'spec.subGroups[2].topologyConstraint.topology: "other" is another topology than "network" of a subgroup',
+        ),
+        (
+            [{"name": f"s{n}", "topologyConstraint": {"topology": f"t{n}"}} for n in range(64)],
+            {},
+            "spec.subGroups: The parts name 64 topologies: t0, t1, t10, …. Parts that start together may name at most",
         ),
         ([], {"topologyConstraint": {"topology": "x" * 300}}, "is not a name of at most 253 characters."),
     ],

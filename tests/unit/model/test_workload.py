@@ -275,11 +275,25 @@ def test_a_number_of_pods_that_is_none_is_said(replicas: object) -> None:
         gangs("apps/v1", "Deployment", {"replicas": replicas, "template": TEMPLATE})
 
 
-def test_the_parts_of_a_workload_name_one_topology() -> None:
+def test_a_part_of_a_workload_may_name_another_topology() -> None:
     elsewhere = {**ON_RACK, "kai.scheduler/topology": "other"}
     replicas = {"Master": {"template": template(annotations=elsewhere)}, "Worker": {"template": TEMPLATE}}
-    with pytest.raises(UserError, match="network, other"):
-        gangs("kubeflow.org/v1", "PyTorchJob", {"pytorchReplicaSpecs": replicas}, ON_RACK)
+    (gang,) = gangs("kubeflow.org/v1", "PyTorchJob", {"pytorchReplicaSpecs": replicas}, ON_RACK)
+    assert gang.request.topology == "network"
+    assert [(part.name, part.request.topology) for part in gang.gangs] == [("master", "other")]
+    assert [pod_set.name for pod_set in gang.pod_sets] == ["worker"]
+
+
+def test_the_parts_of_a_workload_name_a_few_topologies_at_most() -> None:
+    jobs = [
+        {
+            "name": f"part-{n}",
+            "template": {"spec": {"template": template(annotations={**ON_RACK, "kai.scheduler/topology": f"t{n}"})}},
+        }
+        for n in range(64)
+    ]
+    with pytest.raises(UserError, match="The parts name 64 topologies: t0, t1, t10, "):
+        gangs("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": jobs})
 
 
 NETWORK = Topology(

@@ -3,8 +3,8 @@
 1. In a gang that owners define, the pods of those owners are its members. A pod of another owner that claims the gang
    by name is not.
 2. What a member requests must be valid by itself: an existing topology, one of its levels, valid numbers.
-3. The gang has one topology: the one that most members name. Levels and segments may differ between members, as the pod
-   sets of a workload do.
+3. The gang has one topology: the one that most members name. In a gang whose pod sets an owner defines, this is so for
+   each pod set. Levels and segments may differ between members, as the pod sets of a workload do.
 4. The gang has one minimum. If the workload's spec gives the number of its pods, it is the top owner's, bounded by that
    number, else what most members request. Otherwise it is what most members request, assigned ones included; a member
    without a minimum votes for none. On a tie the oldest member's value is used.
@@ -19,14 +19,14 @@ as begun.
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Final
 
 from webhook.admission.pod import placement_text
 from webhook.controllers.placement.assignment import NoAssignment
+from webhook.controllers.placement.gang_votes import asked_minimum, most_said, ranks_of_pod_set, said_minimum
 from webhook.controllers.placement.gated_gang import GatedGang
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.placement.pod_group_members import faults_of
@@ -46,8 +46,6 @@ from webhook.model.workload.topology_request import topology_request
 _PATH: Final = "metadata.annotations"
 # The names of gangs that owners define (webhook.model.owner_chain): no user chooses such a name by chance.
 _MADE_BY_OWNERS: Final = re.compile(r"pg-.+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-.+)?")
-
-Value = TypeVar("Value", str, int)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,20 +216,27 @@ class _Agreeing:
         return ""
 
     def _settle_topology(self) -> None:
-        """Step 3: remove the members with another topology."""
+        """Step 3: remove the members with another topology, pod set by pod set."""
+        pod_sets: dict[range | None, list[GatedPod]] = {}
+        for gated in self._members:
+            pod_sets.setdefault(ranks_of_pod_set(gated), []).append(gated)
+        for members in pod_sets.values():
+            self._settle_topology_of(members)
+        self._members = [gated for gated in self._members if gated.key not in self._disagreeing]
+
+    def _settle_topology_of(self, members: Sequence[GatedPod]) -> None:
         said = [dict(member.wishes).get(KAI_TOPOLOGY) or None for member in self._assigned_members.values()]
         # Changes of owners apply while their pods wait: the annotations of assigned members may be an earlier request.
-        of_owners = self._is_defined or any(gated.in_group_of_its_top for gated in self._members)
-        own = [gated.pod.annotations.get(KAI_TOPOLOGY) or None for gated in self._members]
+        of_owners = self._is_defined or any(gated.in_group_of_its_top for gated in members)
+        own = [gated.pod.annotations.get(KAI_TOPOLOGY) or None for gated in members]
         named = [name for name in (own if of_owners else [*said, *own]) if name]
         if len(set(named)) < 2:
             return
-        chosen = _most(named)
-        for gated in self._members:
+        chosen = most_said(named)
+        for gated in members:
             name = gated.pod.annotations.get(KAI_TOPOLOGY)
             if name and name != chosen:
-                self._differs(gated, KAI_TOPOLOGY, name, chosen or "", "a group has one topology")
-        self._members = [gated for gated in self._members if gated.key not in self._disagreeing]
+                self._differs(gated, KAI_TOPOLOGY, name, chosen or "", "pods of one kind have one topology")
 
     def _settle_minimum(self) -> int:
         """Steps 4 and 6: return the minimum, and remove the members with another one that must wait."""
@@ -241,21 +246,21 @@ class _Agreeing:
         owner_chain = members[0].owner_chain
         known = members[0].in_group_of_its_top and owner_chain is not None and owner_chain.gang(members[0].pod.labels)
         if known and owner_chain is not None and owner_chain.raw is not None:
-            of_top = _asked(owner_chain.raw["metadata"]["annotations"])
+            of_top = asked_minimum(owner_chain.raw["metadata"]["annotations"])
             if of_top is not None:
                 return owner_chain.minimum(members[0].pod.labels, of_top)
-            return _most([minimum_of(gated) for gated in members]) or 1
+            return most_said([minimum_of(gated) for gated in members]) or 1
         there = len(members) + len(self._assigned_members)
         of_owners = self._is_defined or members[0].in_group_of_its_top
-        said = [] if of_owners else [_said(member) for member in self._assigned_members.values()]
-        chosen = _most([*said, *(_asked(gated.pod.annotations) for gated in members)])
+        said = [] if of_owners else [said_minimum(member) for member in self._assigned_members.values()]
+        chosen = most_said([*said, *(asked_minimum(gated.pod.annotations) for gated in members)])
         if not of_owners:
             self._assigned_members = {
-                key: member for key, member in self._assigned_members.items() if _said(member) in {None, chosen}
+                key: member for key, member in self._assigned_members.items() if said_minimum(member) in {None, chosen}
             }
         has_begun = chosen is None or bool(self._assigned_members)
         for gated in members:
-            asked = _asked(gated.pod.annotations)
+            asked = asked_minimum(gated.pod.annotations)
             if asked not in {None, chosen} and not (has_begun and there >= (asked or 0)):
                 key = MIN_MEMBER if gated.pod.annotations.get(MIN_MEMBER) else KAI_BATCH_MIN_MEMBER
                 theirs = "not set" if chosen is None else str(chosen)
@@ -273,25 +278,3 @@ class _Agreeing:
         self._disagreeing[gated.key] = NoAssignment(
             frozenset({kind, text}), placement_text.shortened(waiting), WaitReason.GANG_INVALID
         )
-
-
-def _asked(annotations: Mapping[str, str]) -> int | None:
-    return min_member(annotations, KAI_BATCH_MIN_MEMBER)
-
-
-def _said(member: AssignedMember) -> int | None:
-    """The minimum that an assigned member requests; None if it requests none or its value is invalid."""
-    try:
-        return _asked(dict(member.wishes))
-    except UserError:
-        return None
-
-
-def _most(values: Sequence[Value | None] | Iterable[Value | None]) -> Value | None:
-    """The most frequent value, where None counts as a value; on a tie one that is not None, then the first."""
-    counts = Counter(values)
-    if not counts:
-        return None
-    most = max(counts.values())
-    said = [value for value, count in counts.items() if count == most]
-    return next((value for value in said if value is not None), None)

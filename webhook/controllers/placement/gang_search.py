@@ -13,6 +13,7 @@ from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.controllers.placement.assignment import NoAssignment, why_refused
 from webhook.controllers.placement.gang_anchor import Unknown
 from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.controllers.placement.other_topologies import Others
 from webhook.controllers.placement.pod_group_assembly import PodGroupAssembly
 from webhook.controllers.placement.pod_group_members import too_few_in
 from webhook.controllers.placement.pod_sets import Assembled, Assembly, topology_of
@@ -30,6 +31,7 @@ from webhook.model.membership import AssignedMember, Membership
 from webhook.model.names import KAI_TOPOLOGY
 from webhook.model.rules import Rules
 from webhook.model.topology import Topology
+from webhook.model.workload.common_fields import at_most_topologies
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,8 @@ def search_gang(
     try:
         topology = _topology_of(gang, cache.topologies)
         tree = trees.tree(topology, snapshot.node_arrays)
-        assemble = _assembly(gang, topology, assigned_members, needed)
+        others = Others(_others(gang, topology, cache.topologies), trees)
+        assemble = _assembly(gang, topology, assigned_members, needed, others)
         assembled = assemble(snapshot, tree)
         if isinstance(assembled, Unknown):
             return NoAssignment(
@@ -132,8 +135,22 @@ def _topology_of(gang: GatedGang, topologies: Mapping[str, Topology]) -> Topolog
     """The topology of its PodGroup, else the one that a member names. Raises UserError."""
     if gang.pod_group is not None:
         return gang.pod_group.topology_in(topologies) or NO_TOPOLOGY
-    naming = next((gated for gated in gang.members if KAI_TOPOLOGY in gated.pod.annotations), gang.members[0])
+    first = gang.members[0]
+    top = first.owner_chain.raw if first.owner_chain is not None and first.in_group_of_its_top else None
+    if top is not None and top["metadata"]["annotations"].get(KAI_TOPOLOGY):
+        return topology_of(top["metadata"]["annotations"], topologies)
+    naming = next((gated for gated in gang.members if KAI_TOPOLOGY in gated.pod.annotations), first)
     return topology_of(naming.pod.annotations, topologies)
+
+
+def _others(gang: GatedGang, own: Topology, topologies: Mapping[str, Topology]) -> dict[str, Topology]:
+    """The topologies besides its own that its parts name. Raises UserError."""
+    if gang.pod_group is not None:
+        named = set(gang.pod_group.topologies)
+    else:
+        named = {name for gated in gang.members if (name := gated.pod.annotations.get(KAI_TOPOLOGY))}
+    at_most_topologies(named | {own.name})
+    return {name: topologies[name] for name in sorted(named - {own.name}) if name in topologies}
 
 
 class _Assemble(Protocol):
@@ -143,12 +160,16 @@ class _Assemble(Protocol):
 
 
 def _assembly(
-    gang: GatedGang, topology: Topology, assigned_members: Mapping[str, AssignedMember], needed: int
+    gang: GatedGang,
+    topology: Topology,
+    assigned_members: Mapping[str, AssignedMember],
+    needed: int,
+    others: Others,
 ) -> _Assemble:
     """How the gang is put into the engine's terms. Raises UserError."""
     if gang.pod_group is not None:
-        return PodGroupAssembly(gang.members, topology, assigned_members, gang.pod_group).run
-    return partial(Assembly(gang.members, topology, assigned_members, gang.membership.name).run, needed)
+        return PodGroupAssembly(gang.members, topology, assigned_members, gang.pod_group, others).run
+    return partial(Assembly(gang.members, topology, assigned_members, gang.membership.name, others).run, needed)
 
 
 def named(gang: GatedGang) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Collection, Container, Hashable
 from dataclasses import replace
 from typing import Final
 
-from webhook.admission.gang_text import missed_text, spoken_path
+from webhook.admission.gang_text import gang_domains_text, missed_text, not_found_text, spoken_path
 from webhook.admission.pod import placement_text
 from webhook.admission.pod.node_names import NodeNames
 from webhook.cache.cluster_cache import ClusterCache
@@ -113,7 +113,7 @@ class GangAssigner:
         kind: frozenset[Hashable] = frozenset((short.level, short.resource) for short in why)
         begun = "" if within is None else f" its running pods hold it to {spoken_path(tree.path(within))};"
         policies = "".join(f", {policy}" for policy in _policies(gang))
-        text = f"{named(gang)}, {there} pods{policies}:{begun} {'; '.join(map(str, why))}"
+        text = f"{named(gang)}, {there} pods{policies}:{begun} {'; '.join(map(str, why))}{not_found_text(placement)}"
         if avoided := sorted({one for gated in gang.members for one in gated.pod.avoided}):
             kind |= {one.node for one in avoided}
             text += f"; avoided after a rejection: {rejections_text(avoided)}, {used_again_text(avoided)}"
@@ -143,7 +143,8 @@ class GangAssigner:
     ) -> NoAssignment | None:
         """Add members to `assumed` one by one; returns why that ended early, None if it did not."""
         by_name = {gated.pod.name: gated for gated in gang.members}
-        domain = placement.tree.path(placement.domain) if placement.domain is not None else ()
+        where = gang_domains_text(placement)
+        trees = {pod.name: part.tree for part in placement.by_topology() for pod in part.pods()}
         pods = sorted(placement.pods(), key=lambda pod: (pod.rank, pod.name))
         node_arrays = placement.snapshot.node_arrays
         names, exact_hints = NodeNames(node_arrays), ExactHints(self._cache, self._rules)
@@ -157,16 +158,16 @@ class GangAssigner:
                 text = f"{named(gang)}: {pod.node} does not take {pod.name} beside the others"
                 return NoAssignment(frozenset({"beside"}), placement_text.waiting(text), WaitReason.GANG_DOES_NOT_FIT)
             hint, unaligned = exact
-            text = f"{assigned_node(hint)}; {named(gang)}: {len(pods)} pods in {spoken_path(domain)}{missed}"
+            text = f"{assigned_node(hint)}; {named(gang)}: {len(pods)} pods in {where}{missed}"
             if gated.pod.avoided:
                 text += f"; avoided after a rejection: {rejections_text(gated.pod.avoided)}"
             if unaligned is not None:
                 text += f"; {unaligned.clause}"
             warns = unaligned is not None and unaligned.warns
             outputs = {RANK: str(pod.rank), **({DOMAIN: json.dumps(dict(pod.domain))} if pod.domain else {})}
-            if gang.pod_group is not None and gang.pod_group.topology:
-                outputs[KAI_TOPOLOGY] = gang.pod_group.topology  # for those who read only the pod
-            labels = labels_of_member(pod.rank, pod.domain, placement.tree.topology.node_labels)
+            if gang.pod_group is not None and (named_there := gang.pod_group.topology_at(gated.pod.labels)):
+                outputs[KAI_TOPOLOGY] = named_there  # for those who read only the pod
+            labels = labels_of_member(pod.rank, pod.domain, trees[pod.name].topology.node_labels)
             hostname = names.named(pod.node).hostname
             chosen = is_ours_to_place(node_arrays, node_arrays.index[pod.node])
             assignment = Assignment(hint, text, outputs, labels, hostname=hostname, not_aligned=warns, chosen=chosen)

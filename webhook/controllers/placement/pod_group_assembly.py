@@ -3,20 +3,24 @@
 1. Each subgroup without children is a subgroup of the engine: its waiting members as sets of equal pods, and its
    running ones, which hold the others to their domain.
 2. A subgroup with children is one around theirs. Running members below it hold it, too, even if none of them waits.
-3. If every subgroup has started, one further member is enough to go on.
+3. A subgroup that names another Topology than the PodGroup is a part in that one, with those below it.
+4. If every subgroup has started, one further member is enough to go on.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from webhook.controllers.placement.gang_anchor import Anchors, Unknown
 from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.controllers.placement.member_ranks import preferring, ranks_of
+from webhook.controllers.placement.other_topologies import NO_OTHERS, Others
 from webhook.controllers.placement.pod_group_members import assigned_by_subgroup, by_subgroup
-from webhook.controllers.placement.pod_sets import Assembled, in_their_domain, preferring, ranks_of
-from webhook.engine.gang.gang_spec import ANYWHERE, Constraint, Gang, Member, PodSet
+from webhook.controllers.placement.pod_sets import Assembled, in_their_domain
+from webhook.engine.gang.gang_spec import ANYWHERE, Constraint, Gang, Member, OtherTopology, PodSet
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import TopologyTree
-from webhook.model.kai_pod_group import KAIPodGroup, SubGroup
+from webhook.model.kai_pod_group import KAIPodGroup
+from webhook.model.kai_subgroup import SubGroup
 from webhook.model.membership import AssignedMember
 from webhook.model.topology import Topology
 from webhook.model.workload.strategy import most_named
@@ -24,6 +28,16 @@ from webhook.model.workload.strategy import most_named
 
 class _UnknownError(Exception):
     """The domain of running members is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Inside:
+    """Where a subgroup is."""
+
+    above: Constraint
+    """That of the subgroups above it, in the same topology."""
+    anchors: Anchors
+    topology: str
 
 
 class PodGroupAssembly:
@@ -35,8 +49,12 @@ class PodGroupAssembly:
         topology: Topology,
         assigned_members: Mapping[str, AssignedMember],
         group: KAIPodGroup,
+        others: Others = NO_OTHERS,
     ) -> None:
         self._topology = topology
+        self._others = others
+        self._elsewhere: dict[str, list[Gang]] = {}
+        self._there: dict[str, Anchors] = {}
         self._group = group
         self._members = by_subgroup(members)
         self._assigned = assigned_by_subgroup(assigned_members.values())
@@ -48,36 +66,46 @@ class PodGroupAssembly:
     def run(self, snapshot: Snapshot, tree: TopologyTree, *, largest_first: bool = False) -> Assembled | Unknown:
         """The gang, of which each subgroup has its minimum or none is assigned; or why its domain is unknown."""
         anchors = Anchors(tree, snapshot.node_arrays)
+        trees = self._others.trees(snapshot)
+        self._there = {name: Anchors(other, snapshot.node_arrays) for name, other in trees.items()}
+        self._elsewhere = {}
         needed = dict(self._needed)
         if not any(needed.values()):
             waiting = sorted(self._members, key=lambda name: len(self._members[name]), reverse=largest_first)
-            needed[waiting[0]] = 1  # step 3
+            needed[waiting[0]] = 1  # step 4
         whole = self._constraint(self._group.whole)
         everyone = [member for members in self._assigned.values() for member in members]
         within = anchors.of(everyone, whole.required) if whole.required else None
         if isinstance(within, Unknown):
             return within
         try:
-            gang = self._gang(self._group.whole, ANYWHERE, anchors, needed, largest_first=largest_first)
+            inside = _Inside(ANYWHERE, anchors, self._topology.name)
+            gang = self._gang(self._group.whole, inside, needed, largest_first=largest_first)
         except _UnknownError as error:
             return Unknown(str(error))
         strategy = most_named(gated.pod.annotations for members in self._members.values() for gated in members)
-        return Assembled(replace(gang, strategy=strategy), within)
+        beside = tuple(OtherTopology.of(trees[name], some) for name, some in self._elsewhere.items())
+        return Assembled(replace(gang, strategy=strategy, elsewhere=beside), within)
 
     def _still_needed(self, part: SubGroup) -> int:
         """How many of a subgroup's waiting members must be assigned together."""
         missing = part.minimum - len(self._assigned.get(part.name, ()))
         return max(0, min(missing, len(self._members.get(part.name, ()))))
 
-    def _gang(
-        self, part: SubGroup, above: Constraint, anchors: Anchors, needed: Mapping[str, int], *, largest_first: bool
-    ) -> Gang:
+    def _gang(self, part: SubGroup, inside: "_Inside", needed: Mapping[str, int], *, largest_first: bool) -> Gang:
         own = self._constraint(part)
-        bound = own.within(above.bound)
+        bound = own.within(inside.above.bound)
         if part.parts:
-            below = tuple(self._gang(each, bound, anchors, needed, largest_first=largest_first) for each in part.parts)
-            return Gang(part.name, own, (), tuple(each for each in below if each.all_sets()))
-        running = in_their_domain(self._assigned.get(part.name, ()), bound.required or None, anchors)
+            below: list[Gang] = []
+            for each in part.parts:
+                name = each.topology
+                begins = name in self._there and name != inside.topology
+                there = _Inside(ANYWHERE, self._there[name], name) if begins else replace(inside, above=bound)
+                gang = self._gang(each, there, needed, largest_first=largest_first)
+                if gang.own_sets():
+                    (self._elsewhere.setdefault(name, []) if begins else below).append(gang)
+            return Gang(part.name, own, (), tuple(below))
+        running = in_their_domain(self._assigned.get(part.name, ()), bound.required or None, inside.anchors)
         if isinstance(running, Unknown):
             raise _UnknownError(running.why)
         return Gang(part.name, own, tuple(self._sets(part, running, needed[part.name], largest_first=largest_first)))
@@ -102,5 +130,6 @@ class PodGroupAssembly:
         return sets
 
     def _constraint(self, part: SubGroup) -> Constraint:
-        levels = part.resolve(self._topology) if part.required or part.preferred else None
+        topology = self._others.topologies.get(part.topology, self._topology)
+        levels = part.resolve(topology) if part.required or part.preferred else None
         return ANYWHERE if levels is None else Constraint.of(levels)

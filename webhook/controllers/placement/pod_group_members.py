@@ -84,7 +84,7 @@ def _fault(gated: GatedPod, group: KAIPodGroup) -> str:
     except UserError as error:
         return " ".join(map(str, error.faults))
     said = {
-        KAI_TOPOLOGY: group.topology,
+        KAI_TOPOLOGY: group.topology_at(gated.pod.labels),
         KAI_REQUIRED_PLACEMENT: group.whole.required,
         KAI_PREFERRED_PLACEMENT: group.whole.preferred,
         **dict.fromkeys(_SEGMENTS, ""),

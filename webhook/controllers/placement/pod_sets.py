@@ -6,7 +6,8 @@
    members of one segment are a subgroup with its level. A workload's pod set whose template requests a level is a
    subgroup, even if another one requests the same level: each has a domain of its own, as in
    `webhook.model.workload.common_fields`.
-3. Each subgroup, and each of its segments, continues where its members run (see `gang_anchor`).
+3. A subgroup whose members name another topology than the gang is a part in that one.
+4. Each subgroup, and each of its segments, continues where its members run (see `gang_anchor`).
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -15,8 +16,10 @@ from typing import Final, NamedTuple
 
 from webhook.controllers.placement.gang_anchor import Anchors, Unknown
 from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.controllers.placement.member_ranks import preferring, ranks_of
+from webhook.controllers.placement.other_topologies import NO_OTHERS, Others
 from webhook.controllers.placement.segments import WorkloadPodSets
-from webhook.engine.gang.gang_spec import Constraint, Gang, Member, PodSet, Segments
+from webhook.engine.gang.gang_spec import Constraint, Gang, Member, OtherTopology, PodSet, Segments
 from webhook.engine.gang.workload_gang import NO_TOPOLOGY, topology_named
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import Domain, TopologyTree
@@ -27,7 +30,6 @@ from webhook.model.names import (
     KAI_REQUIRED_PLACEMENT,
     KAI_TOPOLOGY,
 )
-from webhook.model.pod import Pod
 from webhook.model.topology import Topology
 from webhook.model.workload.strategy import most_named
 from webhook.model.workload.topology_request import topology_request
@@ -69,9 +71,11 @@ class Assembly:
         topology: Topology,
         assigned_members: Mapping[str, AssignedMember],
         name: str = "",
+        others: Others = NO_OTHERS,
     ) -> None:
         self._members = members
         self._topology = topology
+        self._others = others
         self._assigned_members = tuple(assigned_members.values())
         self._name = name
         self._ranks = ranks_of(members, self._assigned_members)
@@ -93,6 +97,7 @@ class Assembly:
         within = anchors.of(self._bound_as_a_whole(whole), whole.required) if whole.required else None
         if isinstance(within, Unknown):
             return within
+        others = {name: Anchors(tree, snapshot.node_arrays) for name, tree in self._others.trees(snapshot).items()}
         own: list[PodSet] = []
         parts: dict[_PartKey, list[PodSet]] = {}
         constraints: dict[_PartKey, Constraint] = {}
@@ -100,7 +105,8 @@ class Assembly:
             part = (asked.wish, asked.role) if asked.head is None else None
             sets = own if part == (self._whole, None) else parts.setdefault(part, [])
             constraints[part] = self._constraint(asked.wish) if asked.head is None else asked.head[1]
-            running = self._running(asked, members, anchors) if not sets or asked.segments else ()
+            there = others.get(self._other(asked.wish) or "", anchors)
+            running = self._running(asked, members, there) if not sets or asked.segments else ()
             if isinstance(running, Unknown):
                 return running
             named = tuple(Member(gated.pod.name, self._ranks[gated.key]) for gated in members)
@@ -109,9 +115,15 @@ class Assembly:
             sets.append(
                 PodSet(first.pod.name, first.pod, first.intent, named, here, asked.segments, running, preferred)
             )
-        subgroups = tuple(Gang(sets[0].name, constraints[part], tuple(sets)) for part, sets in parts.items())
+        subgroups: list[Gang] = []
+        elsewhere: dict[str, list[Gang]] = {}
+        for part, sets in parts.items():
+            other = None if part is None else self._other(part[0])
+            together = subgroups if other is None else elsewhere.setdefault(other, [])
+            together.append(Gang(sets[0].name, constraints[part], tuple(sets)))
         strategy = most_named(gated.pod.annotations for gated in self._members)
-        return Assembled(Gang(self._name, whole, tuple(own), subgroups, strategy), within)
+        beside = tuple(OtherTopology.of(others[name].tree, some) for name, some in elsewhere.items())
+        return Assembled(Gang(self._name, whole, tuple(own), tuple(subgroups), strategy, beside), within)
 
     def _shared_out(self, minimum: int, *, largest_first: bool) -> list[tuple["_Asked", list[GatedPod], int]]:
         """Step 1: what each set requests, its members, and its share of the minimum."""
@@ -139,7 +151,7 @@ class Assembly:
         if asked is None:
             return _Asked(wish, None, None, role)
         first = 0 if row is None else row.ranks.start
-        return _Asked(wish, Segments.of(asked, self._topology, first), None, role)
+        return _Asked(wish, Segments.of(asked, self._topology_of(wish), first), None, role)
 
     def _wish_of_all(self) -> Wishes:
         """Step 2: the request that binds the whole gang.
@@ -165,20 +177,20 @@ class Assembly:
         """
         if self._of_top is not None and self._whole == self._of_top:
             return self._assigned_members
-        levels = [(member, self._required_of(member)) for member in self._assigned_members]
+        levels = [(member, self._required_of(member, None)) for member in self._assigned_members]
         same_level = [member for member, level in levels if level == whole.required]
         return same_level or [member for member, level in levels if level is not None]
 
     def _running(
         self, asked: "_Asked", members: Sequence[GatedPod], anchors: Anchors
     ) -> tuple[tuple[int, str], ...] | Unknown:
-        """Step 3: (rank, node) of a subgroup's running members; for nodes that are gone, another of their domain."""
+        """Step 4: (rank, node) of a subgroup's running members; for nodes that are gone, another of their domain."""
         if asked.head is not None:
             ranks, constraint = asked.head
             assigned_members = [member for member in self._assigned_members if member.rank in ranks]
             return in_their_domain(assigned_members, constraint.required, anchors)
-        required = self._constraint(asked.wish).required
-        assigned_members = [member for member in self._assigned_members if self._required_of(member) == required]
+        required, other = self._constraint(asked.wish).required, self._other(asked.wish)
+        assigned_members = [member for member in self._assigned_members if self._required_of(member, other) == required]
         if asked.role is not None:
             assigned_members = [member for member in assigned_members if member.rank in asked.role]
         if asked.segments is not None and asked.segments.constraint.required is not None:
@@ -215,40 +227,28 @@ class Assembly:
                     left += others
         return tuple(running)
 
-    def _required_of(self, member: AssignedMember) -> int | None:
-        """The level that an assigned member requires; None if it requires none of this topology."""
+    def _other(self, wish: Wishes) -> str | None:
+        """The name of the topology that a request names, if it is another one than the gang's."""
+        name = dict(wish).get(KAI_TOPOLOGY)
+        return name if name in self._others.topologies else None
+
+    def _topology_of(self, wish: Wishes) -> Topology:
+        return self._others.topologies.get(self._other(wish) or "", self._topology)
+
+    def _required_of(self, member: AssignedMember, other: str | None) -> int | None:
+        """The level that an assigned member requires; None if it requires none of this topology.
+
+        other: a topology besides the gang's; None: the gang's own.
+        """
+        wish = _only(dict(member.wishes), _LEVELS)
         try:
-            return self._constraint(_only(dict(member.wishes), _LEVELS)).required
+            return self._constraint(wish).required if self._other(wish) == other else None
         except UserError:
             return None
 
     def _constraint(self, wish: Wishes) -> Constraint:
         request = topology_request((dict(wish), _PATH))
-        return Constraint.of(request.resolve(self._topology)) if request.levels else Constraint()
-
-
-def preferring(members: Sequence[GatedPod]) -> tuple[tuple[Pod, int], ...]:
-    """One member of each preference, and how many share it; () if the first stands for all."""
-    by_preference: dict[str, list[GatedPod]] = {}
-    for gated in members:
-        by_preference.setdefault(gated.preferred, []).append(gated)
-    return tuple((ones[0].pod, len(ones)) for ones in by_preference.values()) if len(by_preference) > 1 else ()
-
-
-def ranks_of(members: Sequence[GatedPod], assigned_members: Sequence[AssignedMember]) -> dict[str, int]:
-    """Each member's position in the order of the gang: its own rank, or the next free one, by name.
-
-    A rank belongs to one member. Of two with the same rank, an assigned one keeps it, then the older one.
-    """
-    taken = {member.rank for member in assigned_members if member.rank is not None}
-    ranks: dict[str, int] = {}
-    for gated in sorted(members, key=lambda gated: (gated.pod.created, gated.key)):
-        rank = gated.membership.rank if gated.membership else None
-        if rank is not None and rank not in taken:
-            ranks[gated.key] = rank
-            taken.add(rank)
-    free = (rank for rank in range(len(members) + len(taken)) if rank not in taken)
-    return ranks | {key: next(free) for key in sorted({gated.key for gated in members} - ranks.keys())}
+        return Constraint.of(request.resolve(self._topology_of(wish))) if request.levels else Constraint()
 
 
 def topology_of(annotations: Mapping[str, str], topologies: Mapping[str, Topology]) -> Topology:

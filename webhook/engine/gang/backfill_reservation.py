@@ -84,7 +84,7 @@ def able_domains(freed: Snapshot, now: Snapshot, tree: TopologyTree, gang: Gang)
     Those first that hold most of it in another view.
     """
     level = gang.constraint.bound
-    needed = sum(podset.minimum for podset in gang.all_sets())
+    needed = sum(podset.minimum for podset in gang.own_sets())
     able = np.flatnonzero(tree.real(level) & (_holds(freed, tree, gang, level) >= needed))
     order: list[int] = able[np.argsort(-_holds(now, tree, gang, level)[able], kind="stable")].tolist()
     return order

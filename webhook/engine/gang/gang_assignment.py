@@ -5,7 +5,8 @@
 3. Otherwise slice by slice, larger ones first; if that fails, an exact search (webhook.engine.gang.mixed_pods).
 4. Nodes whose admission only a replay can tell replay their pods. A rejected pod lowers the node's maximum, and the
    gang is placed again. Counts only decrease, so this ends.
-5. Pods are assigned in order of rank. If there is no assignment, the answer says what is missing at each level
+5. Parts in other topologies are placed one after the other (webhook.engine.gang.several_topologies).
+6. Pods are assigned in order of rank. If there is no assignment, the answer says what is missing at each level
    (webhook.engine.gang.shortfall).
 """
 
@@ -24,6 +25,7 @@ from webhook.engine.gang.pod_assignment import Row, by_set, row_of, shared_out
 from webhook.engine.gang.pod_class import PodClass
 from webhook.engine.gang.remaining import Caps, Remaining
 from webhook.engine.gang.result import GangAssignment
+from webhook.engine.gang.several_topologies import SeveralTopologies
 from webhook.engine.gang.shortfall import shortfalls
 from webhook.engine.gang.slices import SlicedGang, slice_gang
 from webhook.engine.request import named_resources
@@ -46,6 +48,9 @@ def assign_gang(
     strategy: for a gang that names none.
     """
     strategy = gang.strategy or strategy
+    if gang.elsewhere:
+        place = partial(assign_gang, strategy=strategy, effort=effort)
+        return SeveralTopologies(snapshot, tree, gang, place).run()
     snapshot = snapshot.covering(name for podset in gang.all_sets() for name in named_resources(podset.pod))
     sliced = slice_gang(snapshot, tree, gang)
     caps = Caps()

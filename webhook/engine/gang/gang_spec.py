@@ -7,10 +7,11 @@ A `Gang` has two sources, because they know different things:
   have a node or a segment, and the minimum is that of the whole gang.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from webhook.engine.topology.tree import ROOT
+from webhook.engine.topology.tree import ROOT, TopologyTree
 from webhook.model.intent import NUMAIntent
 from webhook.model.options import GangStrategy
 from webhook.model.pod import Pod
@@ -120,7 +121,29 @@ class Gang:
     subgroups: tuple["Gang", ...] = ()
     strategy: GangStrategy | None = None
     """The strategy that it names itself; None: the service's. A subgroup has none of its own."""
+    elsewhere: "tuple[OtherTopology, ...]" = ()
+    """Its parts in other topologies, one for each of them; a subgroup has none."""
+
+    def own_sets(self) -> tuple[PodSet, ...]:
+        """The pod sets of the gang and all its subgroups, without those in other topologies."""
+        return self.sets + tuple(podset for subgroup in self.subgroups for podset in subgroup.own_sets())
 
     def all_sets(self) -> tuple[PodSet, ...]:
-        """The pod sets of the gang and all its subgroups."""
-        return self.sets + tuple(podset for subgroup in self.subgroups for podset in subgroup.all_sets())
+        """The pod sets of the gang, all its subgroups and its parts in other topologies."""
+        return self.own_sets() + tuple(podset for part in self.elsewhere for podset in part.gang.own_sets())
+
+
+@dataclass(frozen=True, slots=True)
+class OtherTopology:
+    """The subgroups of a gang that are in another topology than the gang."""
+
+    tree: TopologyTree
+    gang: Gang
+    """These subgroups; a single one stands for itself."""
+
+    @classmethod
+    def of(cls, tree: TopologyTree, subgroups: Sequence[Gang]) -> "OtherTopology":
+        """The part of these subgroups."""
+        if len(subgroups) == 1:
+            return cls(tree, subgroups[0])
+        return cls(tree, Gang(", ".join(subgroup.name for subgroup in subgroups), subgroups=tuple(subgroups)))

@@ -43,6 +43,7 @@ def _avoiding_none(gang: Gang) -> Gang:
         gang,
         sets=tuple(replace(podset, pod=replace(podset.pod, avoided=())) for podset in gang.sets),
         subgroups=tuple(map(_avoiding_none, gang.subgroups)),
+        elsewhere=tuple(replace(part, gang=_avoiding_none(part.gang)) for part in gang.elsewhere),
     )
 
 

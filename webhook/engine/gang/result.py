@@ -30,6 +30,8 @@ class Shortfall:
     """What one pod requests of it; for "pods" itself, 1."""
     segments: SegmentsShort | None = None
     """Segments that it does not hold; None if the pods are short one by one."""
+    part: str = ""
+    """The part and its topology, if the gang has parts in several topologies."""
 
     @property
     def held(self) -> str:
@@ -42,7 +44,8 @@ class Shortfall:
     def __str__(self) -> str:
         kind = self.level.rpartition("/")[2]
         name = f"{kind} {self.domain[-1][1]}" if self.domain else f"no {kind}" if kind else "the cluster"
-        return f"{name} holds {self.held}" + (f": {self.resource}" if self.resource else "")
+        text = f"{name} holds {self.held}" + (f": {self.resource}" if self.resource else "")
+        return f"{self.part}: {text}" if self.part else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +90,17 @@ class GangAssignment:
     explain: Callable[[], tuple[Shortfall, ...]]
     exhaustive: bool = True
     """Whether "not placed" is certain; False: the search exceeded its limit."""
+    parts: "tuple[GangAssignment, ...]" = ()
+    """If it has pods in several topologies: the placement in each of them; empty if not placed."""
 
     @property
     def name(self) -> str:
         """The name of the gang."""
         return self.gang.name
+
+    def by_topology(self) -> "tuple[GangAssignment, ...]":
+        """The placement in each topology: itself if there is one only."""
+        return self.parts or (self,)
 
     @cached_property
     def why(self) -> tuple[Shortfall, ...]:
@@ -100,6 +109,10 @@ class GangAssignment:
 
     def pods(self) -> Iterator[PodAssignment]:
         """Every assigned pod, pod set by pod set in order of rank."""
+        for part in self.parts:
+            yield from part.pods()
+        if self.parts:
+            return
         node_arrays, positions = self.snapshot.node_arrays, self.tree.positions()
         for each in self.assignments:
             columns = (each.members.tolist(), each.nodes.tolist(), each.masks.tolist())
@@ -158,8 +171,17 @@ class GangAssignment:
                     "needed": short.needed,
                     "resource": short.resource,
                     "segments": None if short.segments is None else asdict(short.segments),
+                    **({"part": short.part} if short.part else {}),
                 }
                 for short in self.why
             ],
             "exhaustive": self.exhaustive,
+            **({"parts": [_said_of_part(part) for part in self.parts]} if self.parts else {}),
         }
+
+
+def _said_of_part(part: GangAssignment) -> dict[str, Any]:
+    """What is said of the pods in one of several topologies."""
+    said = part.to_object()
+    kept = {key: said[key] for key in ("name", "topology", "required", "preferred", "minimum", "domain")}
+    return kept | {"pods": [pod["name"] for pod in said["pods"]]}

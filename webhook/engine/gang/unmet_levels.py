@@ -35,8 +35,9 @@ def missed_levels(placement: GangAssignment) -> tuple[Missed, ...]:
     """Missed levels of the gang, coarse subgroups first."""
     if not placement.assigned:
         return ()
-    reader = _Reader(placement)
-    return tuple(reader.of_gang(placement.gang, ""))
+    if placement.parts:
+        return tuple(missed for part in placement.parts for missed in _Reader(part).of_gang(part.gang, part.name))
+    return tuple(_Reader(placement).of_gang(placement.gang, ""))
 
 
 class _Reader:

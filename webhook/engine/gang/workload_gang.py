@@ -3,20 +3,24 @@
 1. Templates become pods; the workload's NUMA annotations apply to templates that have none.
 2. Levels that the user named become levels of the tree.
 3. Running pods are left out, and counted as running on their nodes.
-4. Each gang is placed in what the earlier ones leave.
+4. Parts that name another topology than their gang are placed in that one (see `several_topologies`).
+5. Each gang is placed in what the earlier ones leave.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
 from webhook.engine.gang.admission_replay import settled
 from webhook.engine.gang.gang_assignment import assign_gang
-from webhook.engine.gang.gang_spec import Constraint, Gang, Member, PodSet, Segments
+from webhook.engine.gang.gang_spec import Constraint, Gang, Member, OtherTopology, PodSet, Segments
 from webhook.engine.gang.pod_class import PodClass
 from webhook.engine.gang.resolvable import empty_but_for
 from webhook.engine.gang.result import GangAssignment
 from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.engine.topology.tree import TopologyTree
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.errors import UserError, UserErrors
 from webhook.model.intent import NUMAIntent, parse_numa_intent
@@ -41,11 +45,21 @@ _NOT_RUNNING: Final[Running] = {}
 _NUMA: Final = {NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC}
 
 
+TreeOf = Callable[[WorkloadGang], tuple[Topology, TopologyTree]]
+"""The topology that a part of a gang names, and its tree. Raises UserError."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Reader:
     workload: Workload
     topology: Topology
     running: Running
+    tree_of: TreeOf | None = None
+    """None: the gang has no parts in other topologies."""
+
+    def elsewhere(self, part: WorkloadGang) -> bool:
+        """Whether a part is in another topology than its gang."""
+        return self.tree_of is not None and part.request.topology not in {None, self.topology.name}
 
 
 def assign_workload(
@@ -65,7 +79,8 @@ def assign_workload(
     requested = []
     for of in workload.gangs:
         topology = topology_of(of, topologies)
-        requested.append((trees.tree(topology, snapshot.node_arrays), gang_of(workload, of, topology, running)))
+        gang = gang_of(workload, of, topology, running, partial(_tree_of, topologies, trees, snapshot))
+        requested.append((trees.tree(topology, snapshot.node_arrays), gang))
     if when_empty:
         snapshot = empty_but_for(snapshot, [gang for _, gang in requested])
     placements = []
@@ -75,6 +90,13 @@ def assign_workload(
         if index + 1 < len(requested):
             snapshot = settled(placement.snapshot, _sequences(placement.snapshot, placement))
     return tuple(placements)
+
+
+def _tree_of(
+    topologies: Mapping[str, Topology], trees: TopologyTrees, snapshot: Snapshot, part: WorkloadGang
+) -> tuple[Topology, TopologyTree]:
+    topology = topology_of(part, topologies)
+    return topology, trees.tree(topology, snapshot.node_arrays)
 
 
 def _sequences(snapshot: Snapshot, placement: GangAssignment) -> dict[int, list[PodClass]]:
@@ -106,14 +128,45 @@ def topology_named(name: str, topologies: Mapping[str, Topology], path: str) -> 
     return topologies[name]
 
 
-def gang_of(workload: Workload, gang: WorkloadGang, topology: Topology, running: Running = _NOT_RUNNING) -> Gang:
+def gang_of(
+    workload: Workload,
+    gang: WorkloadGang,
+    topology: Topology,
+    running: Running = _NOT_RUNNING,
+    tree_of: TreeOf | None = None,
+) -> Gang:
     """The spec of a gang of the workload; raises UserError for faults in the workload's annotations or templates."""
     strategy = strategy_of_gang(workload, gang)
-    return replace(_gang(gang, _Reader(workload, topology, running)), strategy=strategy)
+    reader = _Reader(workload, topology, running, tree_of)
+    return replace(_gang(gang, reader), strategy=strategy, elsewhere=tuple(_elsewhere(gang, reader)))
 
 
-def check_gang(workload: Workload, gang: WorkloadGang, topology: Topology) -> None:
-    """Raise UserError as `gang_of` does, without listing pods: a gang of 150,000 takes no longer than one of two."""
+def _elsewhere(gang: WorkloadGang, reader: _Reader) -> Iterator[OtherTopology]:
+    """The parts in other topologies, those of one topology together."""
+    parts: dict[str | None, list[WorkloadGang]] = {}
+    below = list(gang.gangs)
+    for part in below:
+        if reader.elsewhere(part):
+            parts.setdefault(part.request.topology, []).append(part)
+        else:
+            below += part.gangs
+    for some in parts.values():
+        if reader.tree_of is not None:
+            topology, tree = reader.tree_of(some[0])
+            there = replace(reader, topology=topology, tree_of=None)
+            yield OtherTopology.of(tree, [_gang(part, there) for part in some])
+
+
+def check_gang(
+    workload: Workload,
+    gang: WorkloadGang,
+    topology: Topology,
+    topologies: Mapping[str, Topology] = MappingProxyType({}),
+) -> None:
+    """Raise UserError as `gang_of` does, without listing pods: a gang of 150,000 takes no longer than one of two.
+
+    topologies: those in which parts may be besides the gang's own.
+    """
     strategy_of_gang(workload, gang)
     if gang.request.levels:
         gang.request.resolve(topology)
@@ -121,7 +174,8 @@ def check_gang(workload: Workload, gang: WorkloadGang, topology: Topology) -> No
         _read(pod_set, workload)
         _segments(pod_set, topology)
     for subgroup in gang.gangs:
-        check_gang(workload, subgroup, topology)
+        own = subgroup.request.topology in {None, topology.name}
+        check_gang(workload, subgroup, topology if own else topology_of(subgroup, topologies), topologies)
 
 
 def _gang(gang: WorkloadGang, reader: _Reader) -> Gang:
@@ -129,7 +183,7 @@ def _gang(gang: WorkloadGang, reader: _Reader) -> Gang:
         gang.name,
         Constraint.of(gang.request.resolve(reader.topology)) if gang.request.levels else Constraint(),
         tuple(_set(pod_set, reader) for pod_set in gang.pod_sets),
-        tuple(_gang(subgroup, reader) for subgroup in gang.gangs),
+        tuple(_gang(subgroup, reader) for subgroup in gang.gangs if not reader.elsewhere(subgroup)),
     )
 
 

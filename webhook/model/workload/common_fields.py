@@ -1,6 +1,6 @@
 """Fields that the workload readers share: counts, templates, annotations, minimums."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,12 @@ from webhook.model.limits import TooLarge
 from webhook.model.names import KAI_BATCH_MIN_MEMBER, KAI_TOPOLOGY, MIN_MEMBER
 from webhook.model.quoted import quoted
 from webhook.model.workload.record import Annotations, WorkloadGang, WorkloadPodSet
-from webhook.model.workload.topology_request import names_segment_level, segment_request, topology_request
+from webhook.model.workload.topology_request import (
+    TopologyRequest,
+    names_segment_level,
+    segment_request,
+    topology_request,
+)
 
 # More pods than any cluster runs. A larger count is a typing error that would only use memory.
 MAX_PODS = 150_000
@@ -19,6 +24,10 @@ MAX_PODS = 150_000
 _INT32 = 2**31 - 1
 # A pod set takes about 50 us to check. Workloads in use have at most hundreds.
 MAX_POD_SETS = 1_000
+# Each part in another topology is placed by itself, and again in what the others leave: up to 8 x 64 times 4 ms at
+# 5,000 nodes would be too long, so the search has a limit of its own, which this keeps it far from in ordinary use.
+MAX_TOPOLOGIES = 8
+_MOST_NAMED = 3
 
 
 def annotations_of(raw: Mapping[str, Any], path: str) -> Mapping[str, str]:
@@ -116,39 +125,58 @@ def gang_of_one_pod_set(name: str, owner: Mapping[str, str], pod_set: WorkloadPo
 
 
 def gang_of_pod_sets(
-    name: str, owner: Mapping[str, str], pod_sets: Sequence[WorkloadPodSet], *, reads_segments: bool = True
+    name: str,
+    owner: Mapping[str, str],
+    pod_sets: Sequence[WorkloadPodSet],
+    *,
+    reads_segments: bool = True,
+    one_topology: bool = False,
 ) -> WorkloadGang:
     """A gang of different pods: the owner's request applies to all of them, a template's request to its own pods.
 
-    All are placed in one topology, which the owner or any template names. reads_segments: whether to read the segments
-    that a template requests; False if the reader of the kind forms them itself.
+    A template may name another topology than the owner. Its pods are then a part of their own in that one.
+    reads_segments: whether to read the segments that a template requests; False if the reader of the kind forms them
+    itself. one_topology: whether parts in several topologies are a fault.
     """
     if len(pod_sets) == 1 and reads_segments:
         return gang_of_one_pod_set(name, owner, pod_sets[0])
     above = topology_request((owner, "metadata.annotations"))
-    named = [above] if above.levels else []
-    own: list[WorkloadPodSet] = []
-    parts: list[WorkloadGang] = []
+    read: list[tuple[WorkloadPodSet, TopologyRequest, bool]] = []
     for order, pod_set in enumerate(pod_sets):
         found = annotations_on(pod_set)
         request = topology_request(*found, ({KAI_TOPOLOGY: above.topology or ""}, above.topology_path))
         whole = replace(pod_set, order=order, segments=segment_request(*found) if reads_segments else None)
-        if request.levels:
-            parts.append(WorkloadGang(pod_set.name, request, (whole,)))
-        else:
-            own.append(whole)
-        if request.levels or names_segment_level(*found):
-            named.append(request)
-    topologies = sorted({request.topology for request in named if request.topology is not None})
-    if len(topologies) > 1:
+        read.append((whole, request, bool(request.levels or names_segment_level(*found))))
+    named = [above] * above.levels + [request for _, request, names in read if names]
+    topologies = {request.topology for request in named if request.topology is not None}
+    at_most_topologies(topologies)
+    if one_topology and len(topologies) > 1:
         raise UserError(
             f"metadata.annotations[{KAI_TOPOLOGY}]",
-            f"The parts name different topologies: {', '.join(topologies)}. "
-            "All pods of a workload are placed in one: name the same everywhere.",
+            f"The pods name different topologies: {', '.join(map(shortened, sorted(topologies)))}. Pods that only name "
+            "their gang are placed in one: name the same everywhere, or write a PodGroup with subgroups.",
         )
     if named and not above.levels:
         above = replace(above, topology=named[0].topology, topology_path=named[0].topology_path)
+    own: list[WorkloadPodSet] = []
+    parts: list[WorkloadGang] = []
+    for whole, request, names in read:
+        if request.levels or (names and request.topology != above.topology):
+            parts.append(WorkloadGang(whole.name, request, (whole,)))
+        else:
+            own.append(whole)
     return WorkloadGang(name, above, tuple(own), tuple(parts))
+
+
+def at_most_topologies(names: Collection[str], path: str = f"metadata.annotations[{KAI_TOPOLOGY}]") -> None:
+    """Raise UserError if the parts of one gang name more topologies than we place together. path: for the message."""
+    if len(names) > MAX_TOPOLOGIES:
+        some = ", ".join(map(shortened, sorted(names)[:_MOST_NAMED]))
+        raise UserError(
+            path,
+            f"The parts name {len(names)} topologies: {some}, …. Parts that start together may name at most "
+            f"{MAX_TOPOLOGIES}.",
+        )
 
 
 def with_minimum(pod_sets: Sequence[WorkloadPodSet], minimum: int | None) -> list[WorkloadPodSet]:

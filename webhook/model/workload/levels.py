@@ -1,6 +1,6 @@
 """Requested levels that have no effect because the gang already requires a finer one."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from webhook.model.json_text import shortened
 from webhook.model.names import KAI_SEGMENT_PREFERRED_PLACEMENT, KAI_SEGMENT_REQUIRED_PLACEMENT
@@ -12,8 +12,13 @@ Bound = tuple[int, str]
 """The finest level required so far: its index and the user's name for it."""
 
 
-def coarser_levels(gang: WorkloadGang, topology: Topology, bound: Bound | None = None) -> Iterator[str]:
-    """A warning for each level of segments and subgroups that is coarser than the bound. Raises UserError."""
+def coarser_levels(
+    gang: WorkloadGang, topology: Topology, topologies: Mapping[str, Topology], bound: Bound | None = None
+) -> Iterator[str]:
+    """A warning for each level of segments and subgroups that is coarser than the bound. Raises UserError.
+
+    topologies: those in which parts may be besides the gang's own, whose levels bound theirs in no order.
+    """
     required = gang.request.required
     if required is not None and (level := gang.request.resolve(topology).required) is not None:
         if bound is not None and level < bound[0]:
@@ -25,7 +30,8 @@ def coarser_levels(gang: WorkloadGang, topology: Topology, bound: Bound | None =
             continue
         yield from _coarser_segments(pod_set.segments, topology, bound)
     for part in gang.gangs:
-        yield from coarser_levels(part, topology, bound)
+        other = topologies.get(part.request.topology or "", topology)
+        yield from coarser_levels(part, other, topologies, bound if other is topology else None)
 
 
 def _coarser_segments(segments: SegmentRequest, topology: Topology, bound: Bound) -> Iterator[str]:

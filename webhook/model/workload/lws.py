@@ -18,6 +18,7 @@ from webhook.model.names import (
     KAI_SEGMENT_PREFERRED_PLACEMENT,
     KAI_SEGMENT_REQUIRED_PLACEMENT,
     KAI_SEGMENT_SIZE,
+    KAI_TOPOLOGY,
 )
 from webhook.model.workload.common_fields import (
     annotations_of,
@@ -101,6 +102,14 @@ def _in_segments(gang: WorkloadGang, segments: SegmentRequest, size: int, exclud
     (follow,) = (pod_set for pod_set in pod_sets if pod_set.name == "workers")
     if excluded:
         return _with_worker(gang, replace(follow, segments=segments), lead)
+    others_named = {part.request.topology for part in gang.gangs} - {gang.request.topology, None}
+    if others_named:
+        raise UserError(
+            f"metadata.annotations[{KAI_TOPOLOGY}]",
+            f"The leader is in the first segment, and the templates name several topologies: {gang.request.topology}, "
+            f"{', '.join(map(str, sorted(filter(None, others_named))))}. Name one, or exclude the leader: "
+            "subGroupPolicyType: LeaderExcluded.",
+        )
     if segments.inner is not None:
         raise UserError(
             f"{segments.path}[{KAI_SEGMENT_REQUIRED_PLACEMENT}]",

@@ -72,7 +72,7 @@ def _together(key: tuple[str, ...], pods: list[Mapping[str, Any]]) -> PodsTogeth
     asked = next(filter(None, (batch_min_member(annotations_of(pod, "")) for pod in pods)), None)
     if asked is None and kind not in {BY_HAND, "Pod"}:
         asked = 1
-    gang: WorkloadGang = gang_of_pod_sets(name, together, with_minimum(pod_sets, asked))
+    gang: WorkloadGang = gang_of_pod_sets(name, together, with_minimum(pod_sets, asked), one_topology=True)
     running = {_name(pod): node for pod in pods if (node := mapping(pod, "spec", "spec").get("nodeName"))}
     return PodsTogether(Workload(kind, namespace, name, "", (gang,), {}), running)
 

@@ -8,7 +8,8 @@ from tests.builders.workloads import of, owned
 from webhook.controllers.placement.gang_agreement import minimum_of
 from webhook.controllers.placement.gated_gang import GatedGang, units_of
 from webhook.controllers.placement.gated_pods import GatedPod
-from webhook.controllers.placement.pod_sets import Assembled, Assembly, ranks_of
+from webhook.controllers.placement.member_ranks import ranks_of
+from webhook.controllers.placement.pod_sets import Assembled, Assembly
 from webhook.engine.gang.gang_spec import Gang
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.membership import AssignedMember
