@@ -88,8 +88,16 @@ def test_subgroups_in_different_topologies_each_get_one_domain_of_their_own(
             name="mine",
             namespace=pods.namespace,
         )
+        members = [member(subgroup, number) for subgroup, count in (("a", 6), ("b", 12)) for number in range(count)]
+        names = [raw["metadata"]["name"] for raw in members]
+        for raw in members:
+            raw["metadata"]["namespace"] = pods.namespace
+        documents = [body, *({"apiVersion": "v1", "kind": "Pod", **raw} for raw in members)]
+        entries = reviewed(documents, tmp_path, "--kubeconfig", control_plane.kubeconfig)
+        assert {entry["verdict"] for entry in entries} == {"allow"}
+        assert entries[0]["group"]["topologies"] == ["racks", "rows"]
+        assert [part["name"] for part in entries[0]["group"]["gangs"][0]["parts"]] == ["a", "b"]
         control_plane.api.create(f"/apis/scheduling.run.ai/v2alpha2/namespaces/{pods.namespace}/podgroups", body)
-        names = [f"a-{number}" for number in range(6)] + [f"b-{number}" for number in range(12)]
         for name in names:
             subgroup, _, number = name.partition("-")
             pods.create(member(subgroup, int(number)))
@@ -102,8 +110,5 @@ def test_subgroups_in_different_topologies_each_get_one_domain_of_their_own(
         assert said["kai.scheduler/topology"] == "rows"
         assert list(json.loads(said["topology-webhook.dev/domain"])) == ["example.com/row"]
         assert "of topology racks, b: row " in said["topology-webhook.dev/placement"]
-        documents = [body, *({"apiVersion": "v1", "kind": "Pod", **raw} for raw in found.values())]
-        entries = reviewed(documents, tmp_path, "--kubeconfig", control_plane.kubeconfig)
-        assert {entry["verdict"] for entry in entries} == {"allow"}
     finally:
         control_plane.api.delete(f"{TOPOLOGY}/rows")

@@ -11,7 +11,7 @@ from tests.builders.pods import bound
 from tests.builders.topologies import topology
 from tests.builders.workloads import of, owned
 from tests.unit.controllers.leader import Leader
-from tests.unit.controllers.test_user_pod_groups import SUBGROUP, pods, said
+from tests.unit.controllers.subgroups import SUBGROUP, pods, said
 from webhook.controllers.placement.gang_agreement import agree
 from webhook.controllers.placement.gang_search import GangSearch, GatedGang, search_gang
 from webhook.controllers.placement.gated_gang import units_of

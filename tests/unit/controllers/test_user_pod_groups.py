@@ -13,6 +13,7 @@ from tests.builders.pod_groups import constraint, pod_group
 from tests.builders.pods import bound, gated
 from tests.builders.topologies import topology
 from tests.unit.controllers.leader import Leader
+from tests.unit.controllers.subgroups import SUBGROUP, pods, said
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.cache.kai_pod_groups import KAIPodGroups
 from webhook.controllers.placement import gang_search
@@ -38,7 +39,6 @@ PLACES = {
     "b4": ("b", "3", "4", 4),
     "b5": ("b", "3", "5", 1),
 }
-SUBGROUP = "kai.scheduler/subgroup-name"
 
 
 def nodes(**cpus: int) -> list[dict[str, Any]]:
@@ -52,22 +52,9 @@ def nodes(**cpus: int) -> list[dict[str, Any]]:
     ]
 
 
-def pods(subgroup: str, count: int, **how: Any) -> list[dict[str, Any]]:
-    metadata = {"labels": {SUBGROUP: subgroup}} if subgroup else {}
-    given: dict[str, Any] = {"group": "g", "cpu": 1, "numa": None, "metadata": metadata, **how}
-    return [gated(name=f"{subgroup or 'p'}-{n}", **given) for n in range(count)]
-
-
 def of(leader: Leader, *names: str) -> set[str]:
     """The nodes of the pods of these subgroups."""
     return {at for name, at in leader.nodes().items() if name.rpartition("-")[0] in names}
-
-
-def said(leader: Leader, name: str) -> str:
-    """What the pod's placement will say."""
-    report = leader.reporter._to_report.get("default", f"default/{name}")
-    assert report is not None
-    return report.why.text
 
 
 def rack_of(subgroup: str, minimum: int, parent: str = "") -> dict[str, Any]:
