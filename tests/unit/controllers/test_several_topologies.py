@@ -9,7 +9,7 @@ from tests.builders.nodes import node
 from tests.builders.pod_groups import constraint, pod_group
 from tests.builders.pods import bound
 from tests.builders.topologies import topology
-from tests.builders.workloads import of, owned
+from tests.builders.workloads import of, owned, template
 from tests.unit.controllers.leader import Leader
 from tests.unit.controllers.subgroups import SUBGROUP, pods, said
 from webhook.controllers.placement.gang_agreement import agree
@@ -113,10 +113,6 @@ async def test_pods_beyond_the_minimum_do_not_stand_in_the_way_of_another_part()
     assert len(leader.nodes()) == 4
 
 
-def template(**annotations: str) -> dict[str, Any]:
-    return {"metadata": {"annotations": annotations}, "spec": {"containers": [{"name": "main"}]}}
-
-
 IN_A_ROW = {KAI_TOPOLOGY: "rows", KAI_REQUIRED_PLACEMENT: "row"}
 IN_A_ZONE = {KAI_TOPOLOGY: "racks", KAI_REQUIRED_PLACEMENT: "zone"}
 
@@ -124,8 +120,8 @@ IN_A_ZONE = {KAI_TOPOLOGY: "racks", KAI_REQUIRED_PLACEMENT: "zone"}
 def training() -> list[GatedPod]:
     """A job in one zone, whose workers are to be in one row."""
     replicas = {
-        "Master": {"replicas": 1, "template": template()},
-        "Worker": {"replicas": 2, "template": template(**IN_A_ROW)},
+        "Master": {"replicas": 1, "template": template(numa=None)},
+        "Worker": {"replicas": 2, "template": template(annotations=IN_A_ROW, numa=None)},
     }
     chain = of(owned("PyTorchJob", "kubeflow.org/v1", {"pytorchReplicaSpecs": replicas}, **IN_A_ZONE))
     members = []

@@ -125,7 +125,8 @@ def assembled_gang(
     try:
         topology = _topology_of(gang, cache.topologies)
         tree = trees.tree(topology, cache.nodes.node_arrays)
-        assembled = _assembly(gang, topology, assigned_members, needed)(cache.nodes, tree)
+        others = Others(_others(gang, topology, cache.topologies), trees)
+        assembled = _assembly(gang, topology, assigned_members, needed, others)(cache.nodes, tree)
     except UserError:
         return None
     return None if isinstance(assembled, Unknown) else (assembled, tree)
