@@ -40,7 +40,8 @@ def find_neighbour(neighbour: Neighbour, tell: Callable[[str], None]) -> Neighbo
     """The program and the manifests; builds them if these pins were not built before."""
 
     linker = " ".join(["-s", "-w", *(f"-X {variable}" for variable in neighbour.variables)])
-    flags = [*_FLAGS, f"-ldflags={linker}"]
+    tags = [f"-tags={','.join(neighbour.tags)}"] if neighbour.tags else []
+    flags = [*_FLAGS, f"-ldflags={linker}", *tags]
     programs = neighbour.programs()
 
     def compile_it(folder: Path) -> None:

@@ -31,6 +31,8 @@ class Neighbour:
     """Further main packages, each a program with the name of its folder."""
     copied: tuple[str, ...] = ()
     """Folders of the project's module that hold its manifests."""
+    tags: tuple[str, ...] = ()
+    """Build tags: they limit a program to what is used here."""
     variables: tuple[str, ...] = ()
     """Variables that the linker sets, as the project's own build does: `package.name=value`."""
 
@@ -79,7 +81,31 @@ NFD: Final = Neighbour(
     variables=("sigs.k8s.io/node-feature-discovery/pkg/utils/hostpath.pathPrefix=/proc/self/cwd/host-",),
 )
 
+CLUSTER_AUTOSCALER: Final = Neighbour(
+    "cluster-autoscaler",
+    "k8s.io/autoscaler/cluster-autoscaler",
+    "",
+    copied=("cloudprovider/aws/examples",),
+    # of its cloud providers only the one that creates Node objects
+    tags=("kwok",),
+)
+KARPENTER: Final = Neighbour("karpenter", "sigs.k8s.io/karpenter", "kwok", copied=("kwok/charts", "kwok/apis/crds"))
 
-CATALOGUE: Final = {each.name: each for each in (JOBSET, LWS, KUBERAY, TRAINER, KUEUE, SCHEDULER_PLUGINS, KAI, NFD)}
+
+CATALOGUE: Final = {
+    each.name: each
+    for each in (
+        JOBSET,
+        LWS,
+        KUBERAY,
+        TRAINER,
+        KUEUE,
+        SCHEDULER_PLUGINS,
+        KAI,
+        NFD,
+        CLUSTER_AUTOSCALER,
+        KARPENTER,
+    )
+}
 SHORT_ROUND: Final = (JOBSET, NFD)
 """What `make test` runs. `make neighbours` runs all."""

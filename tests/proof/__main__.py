@@ -21,6 +21,7 @@ from tests.cluster.control_plane import CommandError, NotReadyError
 from tests.cluster.process import ProcessEndedError
 from tests.cluster.up import leave_on_signals, tell
 from tests.neighbours.exporters import EXPORTERS
+from tests.proof.autoscale import autoscale
 from tests.proof.beside import BESIDE_SCENARIOS
 from tests.proof.preempt import preempt
 from tests.proof.repair import repair
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from tests.proof.scenario import Scenario
 
 LETTERS = dict(zip("abcdefg", [*SCENARIOS, "trace"], strict=True))
-WITHOUT_LETTER = {**BESIDE_SCENARIOS, "preempt": preempt, "repair": repair, "starve": starve}
+WITHOUT_LETTER = {**BESIDE_SCENARIOS, "autoscale": autoscale, "preempt": preempt, "repair": repair, "starve": starve}
 """Run only when they are named."""
 
 

@@ -23,6 +23,7 @@ from tests.cluster.nodes import RACK_LABEL
 from tests.cluster.webhook_process import local_webhook
 from tests.neighbours.beside import running_beside
 from tests.neighbours.exporters import EXPORTERS
+from tests.proof.autoscale import autoscaled_machines, tell_nodes
 from tests.proof.beside import tell_touched
 from tests.proof.hints import choices
 from tests.proof.measure import measure
@@ -34,6 +35,8 @@ from webhook.model.names import PLACEMENT
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from tests.cluster.kubelets import Kubelets
+    from tests.neighbours.new_nodes import NewNodes
     from tests.proof.hints import Choice
     from tests.proof.measure import Row
     from tests.proof.observe import History
@@ -74,17 +77,21 @@ def run(
         state = Path(stack.enter_context(TemporaryDirectory())) if exporter else None
         form = "none" if exporter else publisher
         manifests = Path(stack.enter_context(TemporaryDirectory())) if scenario.planted else None
-        fleet = stack.enter_context(
-            kubelets(
-                plane,
-                scenario.machines,
-                lag=scenario.lag,
-                seed=seed,
-                publisher=form,
-                state=state,
-                manifests=manifests,
+        fleet: Kubelets | NewNodes
+        if scenario.group is None:
+            fleet = stack.enter_context(
+                kubelets(
+                    plane,
+                    scenario.machines,
+                    lag=scenario.lag,
+                    seed=seed,
+                    publisher=form,
+                    state=state,
+                    manifests=manifests,
+                )
             )
-        )
+        else:
+            fleet = stack.enter_context(autoscaled_machines(plane, scenario, scenario.group, seed, tell))
         if state is not None:
             stack.enter_context(EXPORTERS[exporter](plane, scenario.machines, state, tell))
         if webhook:
@@ -108,6 +115,8 @@ def run(
             _tell_waiting(histories, observer, tell)
             _tell_denied(plane, tell)
         tell_preempted(scenario, observer, tell)
+        if scenario.group:
+            tell_nodes(plane, scenario.group, tell)
         if scenario.beside:
             tell_touched(scenario, observer, tell)
         for event in fleet.events("error"):

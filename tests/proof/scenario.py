@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tests.cluster.kubelets import SimulatedMachine
+    from tests.neighbours.node_groups import NodeGroup
     from tests.proof.workload import Workload
 
 
@@ -54,11 +55,14 @@ class Scenario:
     """Static pods of the machines."""
     settings: Mapping[str, object] = field(default_factory=dict)
     """Settings of the chart that it is run with, unless other values are given."""
+    group: NodeGroup | None = None
+    """Machines that the Cluster Autoscaler adds to, instead of `machines`; None: there are none."""
 
     @property
     def millicores(self) -> int:
-        """The CPUs that all machines can allocate."""
-        return sum(machine.millicores for machine in self.machines)
+        """The CPUs that all machines can allocate; of a group, those of the machines that it has at first."""
+        at_first = 0 if self.group is None else self.group.minimum * self.group.sample.millicores
+        return sum(machine.millicores for machine in self.machines) + at_first
 
     @property
     def racks(self) -> Mapping[str, str]:
