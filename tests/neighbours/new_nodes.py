@@ -91,8 +91,10 @@ class NewNodes:
         nodes = nodes_of(self._plane, list(self._groups.values()))
         for name, node in nodes.items():
             first = self._seen.setdefault(name, now)
-            if name not in self._ready and now >= first + self._boot and self._make_ready(node):
-                self._ready[name] = now
+            # Karpenter writes the taint only when it has registered the Node, which may be after its kubelet is ready.
+            is_due = name not in self._ready or any(taint["key"] == NOT_READY for taint in _taints(node))
+            if is_due and now >= first + self._boot and self._make_ready(node):
+                self._ready.setdefault(name, now)
         due = [
             name
             for name, ready in self._ready.items()
@@ -121,7 +123,7 @@ class NewNodes:
             "lastHeartbeatTime": now,
             "lastTransitionTime": now,
         }
-        taints = [taint for taint in node["spec"].get("taints", ()) if taint["key"] != NOT_READY]
+        taints = [taint for taint in _taints(node) if taint["key"] != NOT_READY]
         version = node["metadata"]["resourceVersion"]
         labels = {"kubernetes.io/hostname": name}
         try:
@@ -143,6 +145,10 @@ class NewNodes:
     def _require(self) -> None:
         if self._error is not None:
             raise self._error
+
+
+def _taints(node: dict[str, Any]) -> list[dict[str, Any]]:
+    return list(node["spec"].get("taints") or ())
 
 
 @contextlib.contextmanager
