@@ -160,3 +160,30 @@ def test_a_gang_behind_the_gate_gets_the_nodes_that_it_needs_and_starts_at_once(
         control_plane.wait_for("their admission", lambda: len(cluster.new.events("admitted")) == 6)
         cluster.assert_aligned()
         cluster.stays(lambda: len(cluster.nodes()) == 3)
+
+
+@both
+def test_a_pod_that_fits_a_node_in_sum_alone_gets_no_node_until_the_sum_is_taken(
+    autoscaler: Autoscaler,
+    control_plane: ControlPlane,
+    pods: Pods,
+    built: Callable[[Neighbour], NeighbourFiles],
+) -> None:
+    with scaled(autoscaler, control_plane, pods, built) as cluster:
+        # free: [6 6]
+        for name in ("first", "second"):
+            pods.create(pod(name, cpu=10))
+        pods.wait_until_bound("first", "second")
+        (old,) = cluster.nodes()
+
+        # 10 CPUs fit 12, but no NUMA node: autoscalers count by sums
+        assert is_gated(pods.create(pod("third", cpu=10)))
+        control_plane.wait_for("its mark", lambda: is_marked(pods.get("third")))
+        cluster.stays(lambda: cluster.nodes() == {old} and pods.gated() == {"third"})
+
+        # free: [6 0]
+        pods.create(pod("small", cpu=6))
+        pods.wait_until_bound("small", "third")
+        assert pods.hint("third")[0] != old
+        assert len(cluster.nodes()) == 2
+        assert cluster.new.events("rejected") == []
