@@ -45,7 +45,7 @@ def find_neighbour(neighbour: Neighbour, tell: Callable[[str], None]) -> Neighbo
     programs = neighbour.programs()
 
     def compile_it(folder: Path) -> None:
-        tell(f"building {neighbour.name} {neighbour.version}: once, 2 to 5 minutes on 2 cores")
+        tell(f"building {neighbour.name} {neighbour.version}: once, several minutes on 2 cores")
         for name, package in programs.items():
             compile_package(neighbour.module, package, flags, folder / name, tell)
         source = folder_of_module(neighbour.upstream, neighbour.module, tell)

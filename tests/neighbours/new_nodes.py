@@ -33,11 +33,20 @@ class NewNodes:
     """The Nodes of some groups. Use `booting()`."""
 
     def __init__(
-        self, plane: ControlPlane, groups: Sequence[NodeGroup], *, boot: float, exporter: float, lag: float, seed: int
+        self,
+        plane: ControlPlane,
+        groups: Sequence[NodeGroup],
+        *,
+        boot: float,
+        exporter: float,
+        lag: float,
+        seed: int,
+        publisher: str,
     ) -> None:
         self._plane = plane
         self._groups = {group.name: group for group in groups}
         self._boot, self._exporter, self._lag, self._seed = boot, exporter, lag, seed
+        self._publisher = publisher
         self._seen: dict[str, float] = {}
         self._ready: dict[str, float] = {}
         self._running: dict[str, Kubelets] = {}
@@ -105,7 +114,7 @@ class NewNodes:
             # those that came together share a process
             number = len(self._running)
             running = self._stack.enter_context(
-                kubelets(self._plane, fleet, lag=self._lag, seed=self._seed + 1000 + number)
+                kubelets(self._plane, fleet, lag=self._lag, seed=self._seed + number, publisher=self._publisher)
             )
             self._running.update(dict.fromkeys(due, running))
 
@@ -160,12 +169,13 @@ def booting(
     exporter: float = 1.0,
     lag: float = 1.0,
     seed: int = 0,
+    publisher: str = "rte",
 ) -> Iterator[NewNodes]:
     """Boot the machines of these groups' Nodes within this context. On exit they are deleted.
 
-    boot, exporter: seconds of the steps above. lag: of an exporter, as for `kubelets`.
+    boot, exporter: seconds of the steps above. lag, seed, publisher: of the exporters, as for `kubelets`.
     """
-    nodes = NewNodes(plane, groups, boot=boot, exporter=exporter, lag=lag, seed=seed)
+    nodes = NewNodes(plane, groups, boot=boot, exporter=exporter, lag=lag, seed=seed, publisher=publisher)
     thread = threading.Thread(target=nodes.follow, name="new nodes", daemon=True)
     thread.start()
     try:

@@ -49,7 +49,11 @@ def main() -> int:
     leave_on_signals()
     rows = []
     try:
-        for row in _runs(options, _wanted(options)):
+        wanted = _wanted(options)
+        if options.exporter and any(scenario.group for scenario in wanted):
+            tell("error: --exporter runs on machines that are there from the start, and those of autoscale are not")
+            return 2
+        for row in _runs(options, wanted):
             rows.append(row)
             if options.json:
                 print(json.dumps(row.to_json()), flush=True)  # noqa: T201 - the answer

@@ -6,7 +6,7 @@
 machine holds three large pods, but by NUMA node two.
 
 The autoscaler counts by sums, as kube-scheduler does. While large pods wait and the sums of nodes would take them, it
-adds none, whether they are behind our gate or not. Here the small pods take the rest of each NUMA node.
+adds none, whether they are behind our gate or not. So the small pods are as many: they take the rest of each NUMA node.
 """
 
 from __future__ import annotations
@@ -55,12 +55,21 @@ def autoscale(seed: int) -> Scenario:
 
 @contextlib.contextmanager
 def autoscaled_machines(
-    plane: ControlPlane, scenario: Scenario, group: NodeGroup, seed: int, tell: Callable[[str], None]
+    plane: ControlPlane,
+    group: NodeGroup,
+    tell: Callable[[str], None],
+    *,
+    lag: float,
+    seed: int,
+    publisher: str,
 ) -> Iterator[NewNodes]:
-    """The machines that the group begins with, ready, and the autoscaler that may add more."""
+    """The machines that the group begins with, ready, and the autoscaler that may add more.
+
+    lag, seed, publisher: of their exporters, as for `kubelets`.
+    """
     files = find_neighbour(CLUSTER_AUTOSCALER, tell)
     with booting(
-        plane, [group], boot=_BOOT_SECONDS, exporter=_EXPORTER_SECONDS, lag=scenario.lag, seed=seed
+        plane, [group], boot=_BOOT_SECONDS, exporter=_EXPORTER_SECONDS, lag=lag, seed=seed, publisher=publisher
     ) as machines:
         create_nodes(plane, group, group.minimum)
         plane.wait_for("the first machines", lambda: len(machines.publishing()) == group.minimum)

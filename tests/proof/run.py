@@ -91,7 +91,9 @@ def run(
                 )
             )
         else:
-            fleet = stack.enter_context(autoscaled_machines(plane, scenario, scenario.group, seed, tell))
+            fleet = stack.enter_context(
+                autoscaled_machines(plane, scenario.group, tell, lag=scenario.lag, seed=seed, publisher=form)
+            )
         if state is not None:
             stack.enter_context(EXPORTERS[exporter](plane, scenario.machines, state, tell))
         if webhook:
