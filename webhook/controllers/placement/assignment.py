@@ -12,7 +12,7 @@ makes no difference. This lasts as long as the scheduler takes. If every node th
 assigned after that one is bound. A delegated pod does not wait for this, because we do not control its order.
 """
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ from webhook.cache.delegated_pods import delegation_text
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.placement.wait_reason import WaitReason, closest
 from webhook.engine.assumed.assumed_pod import AssumedPod
-from webhook.engine.decide import Decision, decide
+from webhook.engine.decide import Candidate, Decision, decide
 from webhook.engine.koordinator import is_ours_to_place
 from webhook.engine.snapshot.ledger import Reservation
 from webhook.engine.snapshot.node_sums import amounts_key
@@ -130,9 +130,10 @@ def find_assignment(
         return why_refused(snapshot, gated, rules) or replace(
             why_unassigned(decision, gated, rules, 0), awaits_node=True
         )
-    best = decision.best(placement_text.BEST)
+    first = decision.best(_LOOKED_AT)
+    best = first[: placement_text.BEST]
     why = gated.delegated_why
-    node = _first_without_others(decision, gated, assigned)
+    node = _first_without_others(decision, first, gated, assigned)
     if node is None and why is None:
         return _others_first(best[0].node, assigned)
     node = node or best[0].node
@@ -173,14 +174,19 @@ def _not_aligned(snapshot: Snapshot, gated: GatedPod, rules: Rules) -> NotAligne
     return not_aligned(snapshot, gated.pod, gated.intent, rules.engine)
 
 
-def _first_without_others(decision: Decision, gated: GatedPod, assigned: AssignedNode) -> str | None:
-    """The best node on which only equal pods wait to be bound; None if there is none."""
+def _first_without_others(
+    decision: Decision, first: Sequence[Candidate], gated: GatedPod, assigned: AssignedNode
+) -> str | None:
+    """The best node on which only equal pods wait to be bound; None if there is none. first: the best nodes."""
     equal = Reservation.of("", "", {}, gated.pod.requests).requests, gated.intent.policy
-    for looked_at in (_LOOKED_AT, decision.fit_count):
-        for candidate in decision.best(looked_at):
-            if all((other.requests, other.policy) == equal for other in assigned(candidate.node)):
-                return candidate.node
-    return None
+
+    def is_free(candidate: Candidate) -> bool:
+        return all((other.requests, other.policy) == equal for other in assigned(candidate.node))
+
+    if found := next(filter(is_free, first), None):
+        return found.node
+    others = decision.best(decision.fit_count)[len(first) :] if len(first) < decision.fit_count else ()
+    return next((candidate.node for candidate in others if is_free(candidate)), None)
 
 
 def _others_first(node: str, assigned: AssignedNode) -> NoAssignment:

@@ -238,7 +238,7 @@ class PlacementController:
                 later.append(unit)
                 continue
             in_vain += await self._attempt(unit, cycle)
-            await cycle.work.pause()  # let reviews run
+            await cycle.work.pause_after_a_turn()  # let reviews run
         return later
 
     def _needs_decision(self, unit: Unit, cycle: Cycle) -> bool:

@@ -3,9 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from time import monotonic
-from typing import TypeVar
+from typing import Final, TypeVar
 
 Answer = TypeVar("Answer")
+
+# Of several short steps. After a pause the next decision has to read what other tasks have changed, which costs as much
+# as the decision. A review takes a few milliseconds anyway.
+_TURN_SECONDS: Final = 0.002
 
 
 class WorkClock:
@@ -23,6 +27,11 @@ class WorkClock:
     async def pause(self) -> None:
         """Let other tasks run once; their time does not count."""
         await self.wait_for(asyncio.sleep(0))
+
+    async def pause_after_a_turn(self) -> None:
+        """The same, unless the work since the last pause was short."""
+        if self._clock() - self._since >= _TURN_SECONDS:
+            await self.pause()
 
     async def wait_for(self, answer: Awaitable[Answer]) -> Answer:
         """Return the answer; the time until it comes does not count."""

@@ -167,7 +167,7 @@ class AssumedPods:
         """
         is_time = now >= self._next_due
         if is_time:
-            self._marked.update(self._derived.due(now))
+            self._marked.update(self._derived.take_due(now))
         if self._marked:
             for node in self._marked:
                 try:

@@ -9,9 +9,9 @@
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from math import inf
 
 from webhook.engine.assumed.credible_hints import credible
+from webhook.engine.assumed.due_times import DueTimes
 from webhook.engine.assumed.node_facts import NodeFacts
 from webhook.engine.assumed.node_reservations import NodeReservations
 from webhook.engine.assumed.unreported import (
@@ -37,11 +37,11 @@ class DerivedReservations:
         self._ledger = ledger
         self._reservations = reservations
         self._unreported: dict[str, Unreported] = {}
-        self._due: dict[str, float] = {}
+        self._due = DueTimes()
 
     def on(self, node: str, now: float) -> Iterator[Reservation]:
         """The node's reservations at `now`. Also writes to the ledger what ended pods no longer hold."""
-        self._due.pop(node, None)
+        self._due.remove(node)
         facts = self._facts
         pods = facts.pods.on(node)
         topology = facts.reports.topology(node)
@@ -66,9 +66,9 @@ class DerivedReservations:
         """How the node's amounts differ from its NRT, as last derived."""
         return self._unreported.get(node, NOTHING)
 
-    def due(self, now: float) -> Collection[str]:
-        """The nodes whose reservations time alone has changed by `now`."""
-        return [node for node, at in self._due.items() if at <= now]
+    def take_due(self, now: float) -> Collection[str]:
+        """The nodes whose reservations time alone has changed by `now`. The caller derives them anew."""
+        return self._due.take(now)
 
     def is_due(self, node: str) -> bool:
         """Whether time alone will change the node's reservations."""
@@ -77,7 +77,7 @@ class DerivedReservations:
     @property
     def next_due(self) -> float:
         """When time alone changes the reservations of the first node; inf: never."""
-        return min(self._due.values(), default=inf)
+        return self._due.first
 
     def _update(self, node: str, topology: NodeTopology | None, bound: Sequence[ResidentPod], now: float) -> Unreported:
         """Compute what the node's NRT does not report yet."""
@@ -93,7 +93,7 @@ class DerivedReservations:
                 waiting, until = not_reported(topology, bound, covered, facts.times, now)
         facts.unhinted.put(node, waiting, outage=facts.unhinted.had_outage(bound))
         if changes := [at for at in (rest.until, until) if at is not None]:
-            self._due[node] = min(changes)
+            self._due.put(node, min(changes))
         self._unreported[node] = rest
         self._ledger.give_back(node, rest.ended)
         return rest
@@ -120,5 +120,5 @@ class DerivedReservations:
     def _is_over(self, node: str, until: float, now: float) -> bool:
         """Whether the time `until` has come. If not, the node is settled again at that time."""
         if until > now:
-            self._due[node] = min(until, self._due.get(node, inf))
+            self._due.put_earlier(node, until)
         return until <= now

@@ -1,5 +1,7 @@
 """A work clock counts work, not the time spent waiting."""
 
+import asyncio
+
 from webhook.controllers.placement.work_clock import WorkClock
 
 
@@ -17,3 +19,28 @@ async def test_waiting_does_not_count_as_work() -> None:
     now += 2.0
     await work.pause()
     assert work.seconds() == 3.0
+
+
+async def test_other_tasks_run_after_a_turn_of_work_and_not_before() -> None:
+    now = 0.0
+    work = WorkClock(lambda: now)
+    turns: list[str] = []
+
+    async def step(name: str) -> None:
+        asyncio.get_running_loop().call_soon(turns.append, f"others after {name}")
+        turns.append(name)
+        await work.pause_after_a_turn()
+
+    await step("a short step")
+    now += 0.0015
+    await step("a second one")
+    now += 0.0015
+    await step("a third one")
+    assert turns == [
+        "a short step",
+        "a second one",
+        "a third one",
+        "others after a short step",
+        "others after a second one",
+        "others after a third one",
+    ]
