@@ -77,6 +77,7 @@ class LeaderRunnables:
         asking = Asking(settings.autoscaler, settings.node_group_labels, settings.new_node_seconds)
         limits = Limits(answer_lifetime(settings), slots, release, reserve, settings.preempts, asking.is_enabled)
         controller = PlacementController(cache, writes, status_reporter, rules, limits, leadership, reading)
+        events.is_busy = controller.is_in_burst
         settle = settings.nrt_age_seconds + settings.nrt_settle_seconds
         waves = Waves(PodWrites(client), events, metrics, is_leader, slots)
         self._preemption = PreemptionController(cache, controller.preemptors, waves, metrics, rules, is_leader, settle)

@@ -3,12 +3,16 @@
 1. `tell` queues an event. A repetition for the same object within a short time is dropped. If the queue is full, the
    oldest event of the namespace with the most is dropped: the pods' annotations have the same text.
 2. `run` writes them at a limited rate, taking turns between namespaces. A failure is logged and not retried.
+3. In a burst of pods their Events wait until it is over, at most for half a minute: a burst needs the API server for
+   itself. They do not wait if a Warning is among them, or if the queue is half full.
 """
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from time import monotonic
 from typing import Final, Literal, NoReturn
 from uuid import uuid4
 
@@ -25,9 +29,14 @@ log = structlog.get_logger(__name__)
 
 COMPONENT: Final = "topology-webhook"
 
+IsBusy = Callable[[], bool]
+"""Whether many pods get their nodes at once."""
+
 # The API server keeps events for an hour; client-go's recorder limits a controller to about this rate.
 _RATE, _BURST = 20.0, 100
 _WAITING = 1000
+_LONGEST_DELAY_SECONDS: Final = 30.0
+_BUSY_CHECK_SECONDS: Final = 0.25
 _REMEMBERED = 10_000
 # Source: kubernetes pkg/apis/core/validation (NoteLengthLimit).
 _LONGEST_NOTE = 1024
@@ -68,6 +77,11 @@ class EventRecorder:
         self._waiting: FairQueue[ObjectEvent, ObjectEvent] = FairQueue(_WAITING)
         self._told: OrderedDict[ObjectEvent, None] = OrderedDict()
         self._arrived = asyncio.Event()
+        self._busy_since: float | None = None
+        self._is_urgent = False
+        """Whether a Warning is queued."""
+        self.is_busy: IsBusy = lambda: False
+        """Set by whoever knows."""
 
     def tell(self, event: ObjectEvent) -> None:
         """Queue an event; the text is truncated to the length that is written."""
@@ -78,6 +92,7 @@ class EventRecorder:
         if len(self._told) > _REMEMBERED:
             self._told.popitem(last=False)
         self._waiting.put(event.key.partition("/")[0], event, event)
+        self._is_urgent |= event.type == "Warning"
         self._arrived.set()
 
     async def run(self) -> NoReturn:
@@ -87,10 +102,23 @@ class EventRecorder:
             self._arrived.clear()
             while self._waiting:
                 await self._pace.turn()
-                if self._waiting:
+                if self._may_wait(monotonic()):
+                    await asyncio.sleep(_BUSY_CHECK_SECONDS)
+                elif self._waiting:
                     event, _ = self._waiting.pop()
                     with contained(Where.WRITE, object=event.key, event_reason=event.reason):
                         await self._write(event)
+            self._is_urgent = False
+
+    def _may_wait(self, now: float) -> bool:
+        """Whether all queued events may wait for the end of a burst. now: seconds of `time.monotonic`."""
+        if not self.is_busy():
+            self._busy_since = None
+            return False
+        if self._busy_since is None:
+            self._busy_since = now
+        has_room = len(self._waiting) < _WAITING // 2
+        return has_room and not self._is_urgent and now - self._busy_since < _LONGEST_DELAY_SECONDS
 
     async def _write(self, event: ObjectEvent) -> None:
         namespace = event.key.partition("/")[0]

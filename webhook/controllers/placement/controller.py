@@ -145,6 +145,10 @@ class PlacementController:
         self._term = None
         self.lacking_room.ended_term()
 
+    def is_in_burst(self) -> bool:
+        """Whether many pods get their nodes at once."""
+        return self._pending.is_burst
+
     async def settle(self) -> None:
         """Wait for the patches in flight."""
         await self._pending.settle()

@@ -8,7 +8,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -27,6 +27,9 @@ from webhook.internal_errors import INTERNAL
 from webhook.kube.pod_writes import Outcome, PodWrites
 
 log = structlog.get_logger(__name__)
+
+# A pod is under way for some 50 ms: pods that come one by one, even a hundred a second, are fewer.
+_BURST_PODS: Final = 16
 
 
 class PendingPods:
@@ -56,6 +59,11 @@ class PendingPods:
     def full(self) -> bool:
         """Whether no more assignments should be written until a write ends."""
         return self._assigning.full
+
+    @property
+    def is_burst(self) -> bool:
+        """Whether many pods get their nodes at once."""
+        return self._assigning.under_way >= _BURST_PODS
 
     def has(self, key: str, uid: str) -> bool:
         """Whether to skip the pod for now."""

@@ -75,6 +75,11 @@ class UngateOrder(Generic[Item]):
         self._changed(lane)
         return pod, item
 
+    @property
+    def on_way(self) -> int:
+        """The number of pods that others may wait for."""
+        return len(self._on_way)
+
     def is_on_way(self, pod: str) -> bool:
         """Whether others may wait for this pod."""
         return pod in self._on_way

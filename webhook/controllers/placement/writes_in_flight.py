@@ -52,6 +52,11 @@ class WritesInFlight:
         """Whether no more writes should be started until one ends. Those that wait for bindings do not count."""
         return len(self._keys) - self._queue.held >= self._most
 
+    @property
+    def under_way(self) -> int:
+        """The number of pods whose write is queued or sent, or whose binding others wait for."""
+        return len(self._keys) + self._queue.on_way
+
     def start(self, key: str, uid: str, write: Write, node: str = "", arrival: Hashable = None) -> None:
         """Write the pod in the background; start no second write of the same pod. arrival: see `UngateOrder.put`."""
         self._keys.add(key)

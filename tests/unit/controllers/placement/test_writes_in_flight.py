@@ -115,3 +115,18 @@ async def test_a_write_that_is_cancelled_sends_no_other() -> None:
     await asyncio.sleep(0)
     assert (api.sent, api.ended) == (["p0"], [])
     api.writes.cancel()
+
+
+async def test_pods_are_under_way_until_they_are_bound() -> None:
+    writes = WritesInFlight(4, lambda *_: None, lambda *_: None)
+
+    async def write() -> bool:
+        return True
+
+    for number in range(3):
+        writes.start(f"team/p{number}", "u", write, "n0", arrival="alike")
+    assert writes.under_way == 3
+    await asyncio.sleep(0.01)
+    assert writes.under_way == 3
+    writes.bound_or_gone("team/p0")
+    assert writes.under_way == 2
