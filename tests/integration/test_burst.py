@@ -86,6 +86,7 @@ def test_many_pods_at_once_and_the_leader_killed_in_the_middle_over_commit_nothi
             name for name in end.bound if not {PLACEMENT, NUMA_HINT} <= raws[name]["metadata"]["annotations"].keys()
         ]
         intruded = {raws[name]["spec"]["nodeName"] for name in intruders}
-        # A pod that was created while no replica answered never had the gate, and waits as the scheduler's own.
-        assigned = [name for name in end.unbound if PLACEMENT in raws[name]["metadata"]["annotations"]]
+        # A pod that was created while no replica answered never had the gate, and waits as the scheduler's own. The
+        # leader writes a placement text into it, which says so, but no hint.
+        assigned = [name for name in end.unbound if NUMA_HINT in raws[name]["metadata"]["annotations"]]
         assert {pods.hint(name)[0] for name in assigned} <= intruded

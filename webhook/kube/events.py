@@ -81,7 +81,7 @@ class EventRecorder:
         self._is_urgent = False
         """Whether a Warning is queued."""
         self.is_busy: IsBusy = lambda: False
-        """Set by whoever knows."""
+        """The leader sets it."""
 
     def tell(self, event: ObjectEvent) -> None:
         """Queue an event; the text is truncated to the length that is written."""
