@@ -319,6 +319,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "defaultNumaTopologyPolicy": "Restricted",
         "defaultExclusive": "Preferred",
         "kueueAnnotations": True,
+        "koordinatorReservations": True,
         "noCompatibleNode": "Warn",
         "notAlignable": "Deny",
         "fidelity": "Plugin",
@@ -546,3 +547,11 @@ def test_the_chart_is_of_the_programs_version() -> None:
 
 def test_helm_lint_has_no_complaint(helm: Helm) -> None:
     assert "0 chart(s) failed" in helm.run("lint", "--strict", str(CHART))
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_the_right_to_read_reservations_of_koordinator_comes_with_the_setting(helm: Helm, *, reads: bool) -> None:
+    rendered = helm.template({"settings": {"koordinatorReservations": reads}})
+    (role,) = (each for each in rendered.of("ClusterRole") if each["metadata"]["name"] == "tw-topology-webhook")
+    granted = [rule["verbs"] for rule in role["rules"] if rule["apiGroups"] == ["scheduling.koordinator.sh"]]
+    assert granted == ([["list", "watch"]] if reads else [])

@@ -10,6 +10,7 @@ from webhook.cache.feed import Feed
 from webhook.kube.client import Client
 from webhook.kube.discovery import (
     KAI_TOPOLOGIES,
+    KOORDINATOR_RESERVATIONS,
     KUEUE_TOPOLOGIES,
     NODE_RESOURCE_TOPOLOGIES,
     DiscoveredInformer,
@@ -146,6 +147,11 @@ def watch_budgets(client: Client, cache: ClusterCache, page_size: int) -> tuple[
     feed = cache.disruption_budgets.feed
     informer = Informer(client, Resource("policy", "v1", "poddisruptionbudgets"), feed, page_size=page_size)
     return (Watched(informer, feed, informer.run),)
+
+
+def watch_reservations(client: Client, cache: ClusterCache, page_size: int) -> tuple[Watched, ...]:
+    """Koordinator's Reservations: a setting lets them be read."""
+    return (_when_served(client, KOORDINATOR_RESERVATIONS, cache.koordinator_reservations.feed, page_size),)
 
 
 def _when_served(

@@ -26,7 +26,7 @@ from webhook.app.certificate_source import source_of
 from webhook.app.clients import Clients
 from webhook.app.drain import drain, finish_seconds
 from webhook.app.hint_key_secret import SharedHintKey
-from webhook.app.informers import FAILED_PODS, PODS, watch_budgets, watch_cluster, watch_pod_groups
+from webhook.app.informers import FAILED_PODS, PODS, watch_budgets, watch_cluster, watch_pod_groups, watch_reservations
 from webhook.app.leader_elector import LeaderElector, leadership_of
 from webhook.app.leader_runnables import LeaderRunnables
 from webhook.app.mode import in_mode
@@ -82,6 +82,7 @@ class Service:
             *watch_cluster(client, self._cache, page_size, pods_status, failed_status),
             watch_pod_groups(client, pod_groups, self._cache, page_size),
             *(watch_budgets(client, self._cache, page_size) if settings.preempts else ()),
+            *(watch_reservations(client, self._cache, page_size) if settings.koordinator_reservations else ()),
         )
         self._bundles = _bundle_keeper(settings, client)
         secret = SharedSecret(client, settings.namespace, settings.tls_secret_name)

@@ -110,6 +110,8 @@ class Settings(BaseSettings):
     kueue_annotations: bool = False
     """Whether Kueue's topology annotations (`kueue.x-k8s.io/podset-…`) count for pods that Kueue does not manage. What
     has Kueue's queue label or gate is left to Kueue."""
+    koordinator_reservations: bool = False
+    """Whether what Koordinator's Reservations hold for their owners counts as taken on their nodes."""
     no_compatible_node: Literal["Deny", "Warn"] = "Deny"
     """What to do with a pod if the NUMA policy of every node contradicts the pod's. If the topology or policy of a
     node that it may go to is unknown, the pod waits."""

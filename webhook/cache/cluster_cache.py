@@ -21,6 +21,7 @@ from webhook.cache.disruption_budgets import DisruptionBudgets
 from webhook.cache.feed import Feed
 from webhook.cache.gang_members import GangMembers
 from webhook.cache.kai_pod_groups import KAIPodGroups
+from webhook.cache.koordinator_reservations import KoordinatorReservations
 from webhook.cache.kubelet_admission import KubeletAdmission
 from webhook.cache.kubelet_predictions import KubeletPredictions
 from webhook.cache.kubelet_rejections import KubeletRejections
@@ -111,6 +112,8 @@ class ClusterCache(PodAssumptions):
         """The bound pods as preemption sees them."""
         self.disruption_budgets = DisruptionBudgets()
         """The PodDisruptionBudgets, where preemption is enabled."""
+        self.koordinator_reservations = KoordinatorReservations(self._assumed_pods, self.changed)
+        """What Koordinator's Reservations hold, where the setting lets them be read."""
         self.policies = NodePolicies(self._state.nodes.get, self._state.topologies.get)
         """Unknown and contradictory policies that nodes publish."""
         self._namespaces: dict[str, Namespace] = {}

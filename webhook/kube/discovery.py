@@ -43,6 +43,7 @@ class Wanted:
 NODE_RESOURCE_TOPOLOGIES: Final = Wanted("topology.node.k8s.io", "noderesourcetopologies", ("v1alpha2", "v1alpha1"))
 KAI_TOPOLOGIES: Final = Wanted("kai.scheduler", "topologies", ("v1alpha1",))
 KUEUE_TOPOLOGIES: Final = Wanted("kueue.x-k8s.io", "topologies")
+KOORDINATOR_RESERVATIONS: Final = Wanted("scheduling.koordinator.sh", "reservations")
 
 
 async def locate(client: Client, wanted: Wanted) -> Resource | None:

@@ -23,6 +23,7 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "EXCLUDED_NAMESPACES" (join "," .Values.webhook.excludedNamespaces | default .Release.Namespace)
   "MANAGE_MISSED" (or .Values.webhook.namespaceSelector .Values.webhook.objectSelector .Values.webhook.matchConditions | empty)
   "KUEUE_ANNOTATIONS" .Values.settings.kueueAnnotations
+  "KOORDINATOR_RESERVATIONS" .Values.settings.koordinatorReservations
   "NO_COMPATIBLE_NODE" .Values.settings.noCompatibleNode
   "NOT_ALIGNABLE" .Values.settings.notAlignable
   "FIDELITY" .Values.settings.fidelity

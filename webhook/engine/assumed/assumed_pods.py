@@ -29,6 +29,7 @@ from webhook.engine.assumed.unhinted_replay import UnhintedReplay
 from webhook.engine.assumed.unreported import ReportingTimes, is_counted
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.engine.snapshot.node_sums import NumaAmounts
+from webhook.model.koordinator_reservation import KoordinatorReservation
 from webhook.model.nrt import NodeTopology
 from webhook.model.resident import ResidentPod
 
@@ -90,6 +91,18 @@ class AssumedPods:
             self._marked.add(node)
             if not self._facts.pods.on(node):
                 self._facts.unhinted.forget_node(node)
+
+    def hold(self, one: KoordinatorReservation) -> bool:
+        """Record what a Reservation of Koordinator holds. False if that changes nothing."""
+        changed = self._facts.held.put(one)
+        self._marked |= changed
+        return bool(changed)
+
+    def release_held(self, name: str) -> bool:
+        """Remove a Reservation of Koordinator by its name. False if it held nothing."""
+        changed = self._facts.held.drop(name)
+        self._marked |= changed
+        return bool(changed)
 
     def assume(self, assumed_pod: AssumedPod) -> None:
         """Reserve what the pod was given. It replaces an earlier assumption for the same pod."""

@@ -6,6 +6,7 @@
 - A bound pod: what its node's NRT does not show, by `unreported`.
 - Pods that have ended: what the NRT still shows as taken by them is given back.
 - A managed pod that was bound unhinted: what its replay says, until the NRT reports it.
+- What Koordinator's Reservations hold for their owners: no NRT shows it.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -52,6 +53,7 @@ class DerivedReservations:
             numa = amounts if is_over else facts.hints.widened(key, amounts)
             yield Reservation.of(key, node, numa, None, policy=pod.policy)
         yield from self.of_unhinted(node)
+        yield from facts.held.on(node, topology)
         for pod in pods:
             if pod.assigned_node and pod.reserved:
                 yield Reservation.of(pod.key, node, held(pod), pod.requests, policy=pod.policy)

@@ -1,12 +1,13 @@
 """All that is known of the pods of each node before any reservation is computed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from webhook.engine.assumed.assumed_index import AssumedIndex
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.assumed.binding_order import BindingOrder
 from webhook.engine.assumed.bound_hints import BoundHints
+from webhook.engine.assumed.held_by_reservations import HeldByReservations
 from webhook.engine.assumed.node_reports import NodeReports
 from webhook.engine.assumed.pods_by_node import PodsByNode
 from webhook.engine.assumed.unhinted import UnhintedPods
@@ -26,6 +27,8 @@ class NodeFacts:
     hints: BoundHints
     """The NUMA nodes of bound pods as far as they are known, and the hints that the pods should have."""
     unhinted: UnhintedPods
+    held: HeldByReservations = field(default_factory=HeldByReservations)
+    """What Koordinator's Reservations hold."""
 
     @classmethod
     def empty(cls, times: ReportingTimes) -> Self:
