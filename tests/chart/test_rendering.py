@@ -338,6 +338,9 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "evictStuck": True,
         "preemption": "Never",
         "repair": "Gang",
+        "autoscaler": "Karpenter",
+        "nodeGroupLabels": ["example.com/pool"],
+        "newNodeSeconds": 120,
         "deleteRejectedAfterSeconds": 3600,
         "maxAffinityValues": 1000,
         "preferredNodes": 0,
@@ -386,6 +389,8 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
     assert (settings.retry_period_seconds, settings.assume_ttl_seconds) == (2.5, 0)
     assert (settings.ungate_after_seconds, settings.reserve_after_seconds) == (600, 300)
     assert settings.warn_after_seconds == 900
+    assert (settings.autoscaler, settings.node_group_labels) == ("Karpenter", ("example.com/pool",))
+    assert settings.koordinator_reservations
 
 
 def test_every_variable_of_ours_is_a_setting(helm: Helm) -> None:

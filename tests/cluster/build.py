@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import subprocess
 import tempfile
 import time
@@ -115,6 +116,10 @@ def _built(module: Path, components: Sequence[str], what: str, tell: Callable[[s
     return made_once(user_cache() / "control-plane" / key(module), compile_it, tell)
 
 
+# What `go build -v` prints for a compiled package: its path, without a space or a position in a file.
+_PACKAGE = re.compile(r"[\w.~/-]+")
+
+
 def compile_package(module: Path, package: str, flags: list[str], program: Path, tell: Callable[[str], None]) -> None:
     """Compile a package of a Go module into `program`. Raises `BuildFailedError`."""
     go = go_compiler(parse_version(pinned("go", module)), tell)
@@ -141,8 +146,17 @@ def compile_package(module: Path, package: str, flags: list[str], program: Path,
         finally:
             compiler.stop()
         if compiler.exit_code != 0:
-            raise BuildFailedError(compiler.tail())
+            raise BuildFailedError(compiler_errors(compiler.log.read_text(errors="replace")))
     tell(f"built {program.stat().st_size / 1e6:.0f} MB in {_clock(time.monotonic() - start)}")
+
+
+def compiler_errors(log: str) -> str:
+    """What `go build -v` says of errors: without the names of the packages that it compiled, one a line.
+
+    Packages are compiled in parallel, so errors may stand above hundreds of names. Cut to the last 16,000 characters.
+    """
+    lines = [line for line in log.splitlines() if not _PACKAGE.fullmatch(line)]
+    return "\n".join(lines)[-16_000:] or log[-16_000:]
 
 
 def _report_progress(compiler: Process, packages: int, tell: Callable[[str], None]) -> None:

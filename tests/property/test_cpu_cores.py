@@ -1,18 +1,24 @@
 """CPU bind policies compared with giving the CPUs themselves: every core, every thread, pod after pod."""
 
-from itertools import combinations
+from collections import Counter
+from itertools import combinations, product
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.builders.gangs import podset
 from tests.builders.koordlet import bound_pod, koordlet_nrt, resident
 from tests.builders.nodes import node
 from webhook.engine.decide import decide
+from webhook.engine.gang.gang_assignment import assign_gang
+from webhook.engine.gang.gang_spec import Gang
 from webhook.engine.gang.pod_class import PodClass
 from webhook.engine.gang.pod_counts import count
+from webhook.engine.gang.workload_gang import NO_TOPOLOGY
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.intent import parse_numa_intent
 from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology
@@ -108,3 +114,45 @@ def test_a_node_counts_as_many_pods_as_get_such_cpus(
     if not policy:
         places = [frozenset().union(*places)]
     assert counted.nodes[0] == sum(most(free, amount, required, machine["threads"]) for free in places)
+
+
+def both_fit(zones: list[frozenset[int]], threads: int, whole: list[int], plain: list[int]) -> bool:
+    """Whether pods of whole cores and others fit, each within one of these sets of CPUs: every share is tried."""
+    for places in product(range(len(zones)), repeat=len(whole) + len(plain)):
+        held = True
+        for at, free in enumerate(zones):
+            cores = Counter(cpu // threads for cpu in free)
+            of_whole = sum(cpus for cpus, place in zip(whole, places, strict=False) if place == at)
+            of_plain = sum(cpus for cpus, place in zip(plain, places[len(whole) :], strict=True) if place == at)
+            in_cores = threads * sum(count == threads for count in cores.values())
+            held = held and of_whole <= in_cores and of_whole + of_plain <= len(free)
+        if held:
+            return True
+    return False
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    taken_machines(),
+    st.integers(1, 2),
+    st.integers(1, 2),
+    st.integers(1, 3),
+    st.integers(1, 2),
+    st.sampled_from(["", "SingleNUMANode"]),
+)
+def test_a_gang_of_pods_with_whole_cores_and_others_is_placed_where_both_fit(
+    machine_taken: tuple[dict[str, int], list[int]], cores: int, whole: int, plain: int, cpus: int, policy: str
+) -> None:
+    machine, taken = machine_taken
+    snapshot, threads = snapshot_of(machine, taken), machine["threads"]
+    with_cores = Pod.from_object(bound_pod(str(cores * threads), "FullPCPUs", policy=policy))
+    others = Pod.from_object(bound_pod(str(cpus), policy=policy, name="q"))
+    gang = Gang(
+        "g", sets=(podset(name="whole", of=with_cores, count=whole), podset(name="plain", of=others, count=plain))
+    )
+    tree = TopologyTrees().tree(NO_TOPOLOGY, snapshot.node_arrays)
+    places = free_by_zone(machine, taken)
+    if not policy:
+        places = [frozenset().union(*places)]
+    truth = both_fit(places, threads, [cores * threads] * whole, [cpus] * plain)
+    assert assign_gang(snapshot, tree, gang).assigned == truth
