@@ -15,6 +15,7 @@ from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers import stuck_pods
 from webhook.controllers.autoscaling.answers import Asking, ScaleUpAnswers
 from webhook.controllers.autoscaling.marks import ScaleUpMarks
+from webhook.controllers.autoscaling.narrowing import Narrowing
 from webhook.controllers.avoided_node_reports import AvoidedNodeReports
 from webhook.controllers.gang_events import GangEvents
 from webhook.controllers.gang_repair import GangRepair
@@ -74,7 +75,8 @@ class LeaderRunnables:
         self.events = events = EventRecorder(client, settings.pod_name or os.uname().nodename)
         status_reporter = StatusReporter(writes, events, cache.gated_pods, metrics)
         release, reserve = settings.ungate_after_seconds, settings.reserve_after_seconds
-        asking = Asking(settings.autoscaler, settings.node_group_labels, settings.new_node_seconds)
+        narrow = settings.narrow_after_seconds if settings.autoscaler == "ClusterAutoscaler" else 0.0
+        asking = Asking(settings.autoscaler, settings.node_group_labels, settings.new_node_seconds, narrow)
         limits = Limits(answer_lifetime(settings), slots, release, reserve, settings.preempts, asking.is_enabled)
         controller = PlacementController(cache, writes, status_reporter, rules, limits, leadership, reading)
         events.is_busy = controller.is_in_burst
@@ -87,6 +89,7 @@ class LeaderRunnables:
             PodWrites(client),
             controller.lacking_room,
             ScaleUpAnswers(cache, rules, asking, cache.current_time),
+            Narrowing(cache, PodWrites(client), events, rules, narrow, settings.new_node_seconds, is_leader),
             is_leader,
         )
         """Shows a cluster autoscaler the pods that wait for room."""

@@ -28,6 +28,7 @@ def rules_of(settings: Settings, own_user: str | None = None) -> Rules:
         trusted_users=frozenset(settings.trusted_users) | ({own_user} if own_user else set()),
         trusted_groups=frozenset(settings.trusted_groups),
         scheduler_users=frozenset(settings.scheduler_users),
+        autoscaler=settings.autoscaler,
         engine=Options(
             fidelity=settings.fidelity,
             score_strategy=settings.score_strategy,

@@ -156,6 +156,9 @@ class Settings(BaseSettings):
     new_node_seconds: Annotated[float, Field(ge=0, le=86_400)] = 300.0
     """Time after a node's creation in which its devices and NUMA nodes are published. Until then a node that cannot
     take a pod says nothing about the next node of its group. For autoscaler."""
+    narrow_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 300.0
+    """Time without a new node after which a pod that `ClusterAutoscaler` was asked for is kept off the nodes that it
+    fits in sum alone: cluster-autoscaler counts it there. 0: never."""
     reserve_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 600.0
     """Time that a gang's oldest member waits until the domain that will hold the gang soonest is kept for it,
     one gang of each namespace at a time. 0: never."""

@@ -5,6 +5,7 @@ from typing import Literal
 
 from webhook.model.intent import NO_SPEC, NUMASpec
 from webhook.model.manage import Manage
+from webhook.model.node_group import Autoscaler
 from webhook.model.options import Options
 
 GateMode = Literal["Always", "WhenNeeded", "Never"]
@@ -61,5 +62,7 @@ class Rules:
     """Groups whose members may remove our gate and change the text in `placement`."""
     scheduler_users: frozenset[str] = frozenset({"system:kube-scheduler"})
     """Users whose bindings get NUMA nodes; trusted users are included."""
+    autoscaler: Autoscaler = "None"
+    """The cluster autoscaler that is shown pods behind the gate."""
     engine: Options = field(default_factory=Options)
     """How nodes are filtered and ranked."""

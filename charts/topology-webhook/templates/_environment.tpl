@@ -40,6 +40,7 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "AUTOSCALER" .Values.settings.autoscaler
   "NODE_GROUP_LABELS" (join "," .Values.settings.nodeGroupLabels)
   "NEW_NODE_SECONDS" .Values.settings.newNodeSeconds
+  "NARROW_AFTER_SECONDS" .Values.settings.narrowAfterSeconds
   "RESERVE_AFTER_SECONDS" .Values.settings.reserveAfterSeconds
   "WARN_AFTER_SECONDS" .Values.settings.warnAfterSeconds
   "STUCK_AFTER_SECONDS" .Values.settings.stuckAfterSeconds

@@ -15,6 +15,7 @@ from webhook.controllers.status_reporter import StatusReporter
 from webhook.kube.events import ObjectEvent
 from webhook.kube.pod_writes import Outcome, PodWrites
 from webhook.model.names import NUMA_HINT
+from webhook.model.node_group import Autoscaler
 from webhook.model.pod import Owner
 from webhook.model.rules import Rules
 
@@ -126,9 +127,9 @@ class Leader:
         *objects: Mapping[str, Any],
         ungate_after: float = 0.0,
         preempting: ClusterCache | None = None,
-        asks: bool = False,
+        autoscaler: Autoscaler = "None",
     ) -> None:
-        """preempting: the cluster, if pods may be preempted in it. asks: whether an autoscaler is asked for nodes."""
+        """preempting: the cluster, if pods may be preempted in it. autoscaler: the one that is asked for nodes."""
         self.leads = True
         self.unsettled = 0.0
         self.cache = preempting or cluster_cache()
@@ -141,11 +142,11 @@ class Leader:
             concurrency=4,
             ungate_after=ungate_after,
             preempts=preempting is not None,
-            asks_autoscaler=asks,
+            asks_autoscaler=autoscaler != "None",
         )
         leadership: Any = self
         self.controller = PlacementController(
-            self.cache, self.api, reporter, Rules(), limits, leadership, self.read_owner
+            self.cache, self.api, reporter, Rules(autoscaler=autoscaler), limits, leadership, self.read_owner
         )
         self.controller.clock = lambda: 0.0  # however slow the machine, a cycle has time for all
         self.controller.started(TERM)

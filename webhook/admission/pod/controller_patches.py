@@ -3,6 +3,7 @@
 - `assignment_patch` assigns a gated pod: the node, its NUMA nodes, the placement text, and the removal of the gate.
   `reapply` explains how it pins the pod to the node.
 - `ungate_patch` removes the gate without an assignment, and limits the pod to a set of nodes.
+- `narrow_patch` keeps a gated pod off some nodes, and leaves the gate.
 - `status_patch` writes why a gated pod still waits, and its gang.
 - `forget_patch` releases the reservation of an assigned pod that the scheduler cannot bind.
 - `hint_patch` adds the hint of a pod that was bound without one.
@@ -60,7 +61,8 @@ def assignment_patch(
     patch = Patch(raw)
     if terms_are_fixed(raw) and hostname is not None and select(patch, hostname):
         if patch.operations:
-            patch.put(("metadata", "annotations", MANAGED_FIELDS), ManagedFields.of_hostname(hostname).text())
+            managed_fields = ManagedFields.of_hostname(hostname).after(raw)
+            patch.put(("metadata", "annotations", MANAGED_FIELDS), managed_fields.text())
     else:
         # The scheduler looks up a node by its name without filtering all nodes.
         _constrain(patch, Constraint(one_of([NodeRef(hint.node, None)])))
@@ -94,6 +96,13 @@ def ungate_patch(
         if name in (raw["metadata"].get("annotations") or {}):
             patch.remove(("metadata", "annotations", name))
     set_gate(patch, wanted=False)
+    return _at_version(raw, patch)
+
+
+def narrow_patch(raw: Mapping[str, Any], constraint: Constraint) -> tuple[Operation, ...]:
+    """The patch that limits a pod that stays gated. constraint: of one alternative."""
+    patch = Patch(raw)
+    _constrain(patch, constraint)
     return _at_version(raw, patch)
 
 
@@ -183,7 +192,7 @@ def _constrain(patch: Patch, constraint: Constraint) -> None:
     before = patch.document
     terms = required_terms(before)
     constraint = within_bounds(constraint, terms)
-    managed_fields = ManagedFields.of(constraint, len(terms or ()))
+    managed_fields = ManagedFields.of(constraint, len(terms or ())).after(before)
     constrain(patch, constraint)
     check_only_appended(before, patch.document)
     if managed_fields:

@@ -89,6 +89,23 @@ class ManagedFields:
         except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
             return cls()
 
+    def after(self, pod: Mapping[str, Any]) -> "ManagedFields":
+        """The record of all that is added to a pod that has an earlier one: it was kept off some nodes while it waited.
+
+        That was one alternative, to which others were added. An earlier record that does not fit the pod is dropped.
+        """
+        text = ((pod.get("metadata") or {}).get("annotations") or {}).get(MANAGED_FIELDS)
+        earlier = ManagedFields.parse(text) if text else ManagedFields()
+        if len(earlier.alternatives) != 1 or without_ours(pod, earlier) is pod:
+            return self
+        first = earlier.alternatives[0]
+        return ManagedFields(
+            earlier.terms,
+            tuple((*first, *more) for more in self.alternatives) or earlier.alternatives,
+            (*earlier.preferred, *self.preferred),
+            self.hostname or earlier.hostname,
+        )
+
     def __bool__(self) -> bool:
         return bool(self.alternatives or self.preferred or self.hostname)
 

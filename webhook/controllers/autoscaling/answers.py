@@ -17,6 +17,7 @@ from typing import Final
 from webhook.admission.pod.placement_text import subject
 from webhook.admission.pod.schedulability import UnschedulableReason, look_ahead
 from webhook.cache.cluster_cache import ClusterCache
+from webhook.controllers.autoscaling.blind_nodes import blind_nodes
 from webhook.controllers.autoscaling.lacking_room import ScaleUp
 from webhook.controllers.autoscaling.new_node_pod import for_new_nodes, names_nodes
 from webhook.controllers.autoscaling.node_groups import NodeGroup, helpful, node_groups
@@ -27,9 +28,7 @@ from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.placement.pod_sets import Assembled
 from webhook.controllers.preemption.preemptor import Preemptor
 from webhook.engine.decide import decide
-from webhook.engine.filter.node_fit import node_fit
 from webhook.engine.gang.resolvable import assign_when_empty
-from webhook.engine.reason import FITS
 from webhook.engine.topology.tree import TopologyTree
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.node_group import GROUP_LABELS, Autoscaler
@@ -54,6 +53,8 @@ class Asking:
     """Node labels that name a node's group, besides the usual ones."""
     new_node_seconds: float = 300.0
     """Seconds after which a node is complete: its devices and NUMA nodes are published."""
+    narrow_after: float = 0.0
+    """Seconds after which pods are kept off nodes that they fit in sum alone; 0: never."""
 
     @property
     def is_enabled(self) -> bool:
@@ -156,10 +157,27 @@ class ScaleUpAnswers:
         decisive = self._asking.autoscaler != "Karpenter"
         groups = helpful(self._groups, ahead.when_empty.reason, settled, newest_decides=decisive)
         why = "" if groups else "no node like those of a node group could take it even if it were empty"
-        fits = node_fit(nodes, pod, decide(nodes, pod, gated.intent, self._rules.engine).request) == FITS
+        decision = decide(nodes, gated.pod, gated.intent, self._rules.engine)
+        blind = blind_nodes(decision)
         names = nodes.node_arrays.names
-        clauses = self._unpublished.clauses(names, self._groups, ahead.when_empty.reason, fits, self._clock())
+        clauses = self._unpublished.clauses(names, self._groups, ahead.when_empty.reason, blind, self._clock())
+        if groups and not clauses and blind.any():
+            clauses.append(self._blind_clause())
+        if gated.is_narrowed:
+            clauses.append("it is kept off nodes that it fits in sum alone, for good")
         return _OfPod(now, groups, why_not=why, notes="".join(f"; {clause}" for clause in clauses))
+
+    def _blind_clause(self) -> str:
+        """What follows from nodes that the pod fits in sum alone."""
+        why = f"it fits in sum on nodes that cannot align it, so {self._asking.name} may add none"
+        if self._asking.autoscaler == "Karpenter" or not self._asking.narrow_after:
+            return why
+        return f"{why} until it is kept off them, after {self._asking.narrow_after:g} s"
+
+    @property
+    def newest(self) -> int:
+        """When the newest node of a group was created, in seconds since the epoch; 0 = not known."""
+        return max((group.created[0] for group in self._groups), default=0)
 
     def _for_pod(self, gated: GatedPod, found: _OfPod) -> ScaleUp:
         if not found.groups:

@@ -10,6 +10,7 @@ Every second, while we lead:
 2. The answers are left for the placement texts.
 3. Pods whose mark is not what their answer says are written: by namespace in turn, at a limited rate, one by one. A
    mark is removed a moment after the pod no longer lacks room, or was ungated with it and not bound.
+4. Pods for which an autoscaler was asked in vain are kept off nodes that mislead it (see `narrowing`).
 What is marked is read from the pods, so the next leader knows it. Without an autoscaler in the settings, marks that are
 left over are removed.
 
@@ -28,6 +29,7 @@ import structlog
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.autoscaling.answers import ScaleUpAnswers
 from webhook.controllers.autoscaling.lacking_room import LackingRoom, ScaleUp
+from webhook.controllers.autoscaling.narrowing import Narrowing
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.placement.work_clock import WorkClock
 from webhook.controllers.preemption.preemptor import Preemptor
@@ -67,6 +69,7 @@ class ScaleUpMarks:
         writes: PodWrites,
         lacking_room: LackingRoom,
         answers: ScaleUpAnswers,
+        narrowing: Narrowing,
         is_leader: Callable[[], bool],
     ) -> None:
         self.count = 0
@@ -75,6 +78,7 @@ class ScaleUpMarks:
         self._writes = writes
         self._lacking_room = lacking_room
         self._answers = answers
+        self._narrowing = narrowing
         self._is_leader = is_leader
         self._pace = RateLimiter(_RATE, _BURST)
         self._since: dict[str, float] = {}
@@ -105,6 +109,8 @@ class ScaleUpMarks:
         }
         self._lacking_room.answered(answers)
         await self._write_all(answers, now)
+        asked = [unit for unit in units if (answer := self._last.get(unit.name)) and answer.is_asked]
+        await self._work.wait_for(self._narrowing.sweep(asked, self._answers.newest, now))
 
     def _waiting(self, now: float) -> list[Preemptor]:
         """The units that have lacked room for a moment, those of the namespace that was served longest ago first."""

@@ -125,7 +125,8 @@ def find_assignment(
     """The best node for the pod now; the decision if no node fits; or what must happen first."""
     decision = decide(snapshot, gated.pod, gated.intent, rules.engine)
     if not decision.fit_count:
-        if not awaits_node(decision):
+        # Asked for a new node behind the gate, it does not leave it because all present nodes are excluded.
+        if (gated.is_narrowed and rules.autoscaler != "None") or not awaits_node(decision):
             return decision
         return why_refused(snapshot, gated, rules) or replace(
             why_unassigned(decision, gated, rules, 0), awaits_node=True

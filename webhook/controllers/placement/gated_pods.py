@@ -18,7 +18,7 @@ from webhook.model.intent import NUMAIntent, parse_numa_intent
 from webhook.model.kueue import asks_kueue, left_to_kueue
 from webhook.model.limits import check_annotations
 from webhook.model.membership import Membership, may_be_in_group, membership_of
-from webhook.model.names import MANAGED, NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME, RESOURCE_SPEC
+from webhook.model.names import MANAGED, MANAGED_FIELDS, NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME, RESOURCE_SPEC
 from webhook.model.owner_chain import OwnerChain, owner_above, ranked, taken_from_owners
 from webhook.model.pod import Owner, Pod
 from webhook.model.pod_signature import pod_signature
@@ -115,6 +115,11 @@ class GatedPod:
             return self.membership is not None and self.in_group_of_its_top
         except UserError:
             return False  # the top owner's spec cannot be read
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether it was kept off some nodes while it waits for a new one: nothing else is added to a gated pod."""
+        return self.pod.required_terms is not None and MANAGED_FIELDS in self.pod.annotations
 
     @property
     def takes_policy(self) -> bool:

@@ -5,9 +5,11 @@ from typing import Any, Final
 
 from tests.builders.clusters import put
 from tests.builders.nodes import node, nrt
+from tests.builders.pods import bound
 from tests.unit.controllers.leader import Leader
 from webhook.controllers.autoscaling.answers import Asking, ScaleUpAnswers
 from webhook.controllers.autoscaling.marks import ScaleUpMarks
+from webhook.controllers.autoscaling.narrowing import Narrowing
 from webhook.model.node_group import Autoscaler
 from webhook.model.rules import Rules
 from webhook.model.scale_up_mark import is_marked, scheduled_condition
@@ -36,8 +38,13 @@ def pool_node(
     return raw
 
 
+def filler(node: str, cpu: int = 32) -> dict[str, Any]:
+    """A pod that holds these CPUs of a node, by default all."""
+    return bound(name=f"filler-{node}", node=node, cpu=cpu, numa=None, annotations={"example.com/filler": ""})
+
+
 def full(name: str, **how: Any) -> dict[str, Any]:
-    """The NRT of such a node whose CPUs are all in use."""
+    """The NRT of such a node whose CPUs are all in use. Without a `filler`, they are free in sum."""
     return nrt(node=name, free=[0, 0], **how)
 
 
@@ -46,10 +53,16 @@ class AskingLeader(Leader):
 
     def __init__(self, *objects: Mapping[str, Any], autoscaler: Autoscaler = "ClusterAutoscaler", **how: Any) -> None:
         self.second = 0.0
-        asking = Asking(autoscaler, **how)
-        super().__init__(asks=asking.is_enabled)
-        self.answers = ScaleUpAnswers(self.cache, Rules(), asking, lambda: EPOCH + self.second)
-        self.marks = ScaleUpMarks(self.cache, self.api, self.controller.lacking_room, self.answers, self.is_leader)
+        asking, rules = Asking(autoscaler, **how), Rules(max_affinity_values=2)
+        super().__init__(autoscaler=autoscaler)
+        self.cache._clock = lambda: EPOCH + self.second
+        self.answers = ScaleUpAnswers(self.cache, rules, asking, self.cache.current_time)
+        events: Any = self.api
+        narrowing = Narrowing(
+            self.cache, self.api, events, rules, asking.narrow_after, asking.new_node_seconds, self.is_leader
+        )
+        lacking_room = self.controller.lacking_room
+        self.marks = ScaleUpMarks(self.cache, self.api, lacking_room, self.answers, narrowing, self.is_leader)
         self.has(*objects)
 
     def has(self, *objects: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import gated
 from tests.builders.topologies import topology
-from tests.unit.controllers.autoscaling.asking import NODEPOOL, AskingLeader, full, pool_node
+from tests.unit.controllers.autoscaling.asking import NODEPOOL, AskingLeader, filler, full, pool_node
 from tests.unit.controllers.site import TERM
 from webhook.admission.pod import schedulability
 from webhook.cache.delegated_pods import is_unschedulable, last_failure
@@ -40,7 +40,7 @@ def in_a_rack(name: str) -> dict[str, Any]:
 
 
 async def test_a_pod_that_an_empty_node_of_a_group_could_take_is_marked_and_stays_behind_the_gate() -> None:
-    leader = AskingLeader(pool_node("n0"), full("n0"), gated(name="p"))
+    leader = AskingLeader(pool_node("n0"), full("n0"), filler("n0"), gated(name="p"))
     await leader.settle()
     assert leader.marked() == leader.waiting() == {"p"}
     assert leader.message("p") == (
@@ -151,7 +151,7 @@ async def test_the_newest_complete_node_speaks_for_its_group_so_that_a_changed_g
 
 
 async def test_a_new_node_without_numa_nodes_leaves_the_mark_so_that_autoscalers_count_the_pod_there() -> None:
-    leader = AskingLeader(pool_node("old"), full("old"), gated(name="p"))
+    leader = AskingLeader(pool_node("old"), full("old"), filler("old"), gated(name="p"))
     await leader.settle()
     leader.has(pool_node("new", age=10))
     await leader.after(1)

@@ -1,0 +1,133 @@
+"""When pods are kept off nodes that they fit in sum alone, and that nothing is lost of what their users wrote."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.builders.nodes import nrt
+from tests.builders.pods import gated
+from tests.unit.controllers.autoscaling.asking import NODEPOOL, AskingLeader, filler, full, pool_node
+from webhook.admission.pod.managed_fields import ManagedFields, without_ours
+from webhook.controllers.autoscaling.blind_nodes import excluded_names
+from webhook.model.names import MANAGED_FIELDS
+
+OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
+OTHER_POOL = {"key": "pool", "operator": "NotIn", "values": ["slow"]}
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    with capture_logs():
+        yield
+
+
+def requiring(*expressions: dict[str, Any]) -> dict[str, Any]:
+    terms = [{"matchExpressions": list(expressions)}]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+
+
+def excluded(leader: AskingLeader, name: str = "p") -> set[str]:
+    """The nodes that the pod can no longer go to."""
+    affinity = leader.api.pods[f"default/{name}"]["spec"].get("affinity")
+    if affinity is None:
+        return set()
+    required = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    return excluded_names(required["nodeSelectorTerms"])
+
+
+async def asked(*objects: dict[str, Any], **how: Any) -> AskingLeader:
+    """A leader that has asked for a pod, at second 3. Pods are narrowed 60 s later, nodes complete after 30 s."""
+    leader = AskingLeader(*objects, **{"narrow_after": 60.0, "new_node_seconds": 30.0, **how})
+    await leader.settle()
+    return leader
+
+
+async def later(leader: AskingLeader, seconds: float) -> None:
+    await leader.after(seconds)
+    await leader.after(0)
+
+
+async def test_a_pod_for_which_no_node_was_added_is_kept_off_the_nodes_that_it_fits_in_sum_and_stays_gated() -> None:
+    # n0 [0 0] is free in sum; n1 is full.
+    leader = await asked(pool_node("n0"), full("n0"), pool_node("n1"), full("n1"), filler("n1"), gated(name="p"))
+    assert "cluster-autoscaler may add none until it is kept off them, after 60 s" in leader.text("p")
+    await later(leader, 55)
+    assert excluded(leader) == set()
+    await later(leader, 10)
+    assert (excluded(leader), leader.marked(), leader.waiting()) == ({"n0"}, {"p"}, {"p"})
+    (note,) = {event.note for event in leader.api.events if event.reason == "KeptOffNodes"}
+    assert note.startswith("it can no longer go to n0: it fits there in sum, but on no NUMA node")
+    await later(leader, 100)
+    assert "it is kept off nodes that it fits in sum alone, for good" in leader.text("p")
+    assert leader.api.patched.count("default/p") == 1
+
+
+async def test_it_is_placed_on_the_node_that_is_added_and_what_was_added_to_it_can_be_told_from_its_users() -> None:
+    raw = gated(name="p", affinity=requiring(OTHER_POOL), metadata={"ownerReferences": [OWNER]})
+    leader = await asked(pool_node("n0"), full("n0"), raw)
+    await later(leader, 65)
+    assert excluded(leader) == {"n0"}
+    leader.has(pool_node("n1", age=-60), nrt(node="n1", free=[16, 16]))
+    await leader.after(1)
+    assert leader.nodes() == {"p": "n1"}
+    placed = leader.api.pods["default/p"]
+    record = ManagedFields.parse(placed["metadata"]["annotations"][MANAGED_FIELDS])
+    assert without_ours(placed, record)["spec"]["affinity"] == requiring(OTHER_POOL)
+
+
+async def test_the_same_holds_for_a_pod_without_terms_of_its_own_with_and_without_a_controller() -> None:
+    for metadata in ({}, {"ownerReferences": [OWNER]}):
+        leader = await asked(pool_node("n0"), full("n0"), gated(name="p", metadata=metadata))
+        await later(leader, 65)
+        assert excluded(leader) == {"n0"}
+        leader.has(pool_node("n1", age=-60), nrt(node="n1", free=[16, 16]))
+        await leader.after(1)
+        placed = leader.api.pods["default/p"]
+        record = ManagedFields.parse(placed["metadata"]["annotations"][MANAGED_FIELDS])
+        assert leader.nodes() == {"p": "n1"}
+        assert without_ours(placed, record)["spec"].keys() & {"affinity", "nodeSelector"} == set()
+
+
+async def test_a_node_that_is_added_means_that_the_autoscaler_is_at_work() -> None:
+    leader = await asked(pool_node("n0"), full("n0"), gated(name="p"))
+    leader.has(pool_node("n1", age=-40), full("n1"), filler("n1"))
+    await later(leader, 65)
+    assert excluded(leader) == set()
+    await later(leader, 40)
+    assert excluded(leader) == {"n0"}
+
+
+async def test_a_node_that_is_not_complete_yet_is_not_excluded() -> None:
+    leader = await asked(pool_node("n0"), full("n0"), gated(name="p"), new_node_seconds=4_000.0)
+    await later(leader, 65)
+    assert excluded(leader) == set()
+
+
+async def test_a_node_whose_exporter_is_missing_is_excluded_too() -> None:
+    leader = await asked(pool_node("n0"), full("n0"), filler("n0"), pool_node("mute"), gated(name="p"))
+    await later(leader, 65)
+    assert excluded(leader) == {"mute"}
+
+
+async def test_the_terms_of_a_pod_that_its_user_may_apply_again_are_not_changed() -> None:
+    leader = await asked(pool_node("n0"), full("n0"), gated(name="p", affinity=requiring(OTHER_POOL)))
+    await later(leader, 65)
+    assert leader.api.pods["default/p"]["spec"]["affinity"] == requiring(OTHER_POOL)
+
+
+async def test_no_more_nodes_are_named_than_the_setting_allows() -> None:
+    nodes = [one for name in ("n0", "n1", "n2") for one in (pool_node(name), full(name))]
+    leader = await asked(*nodes, gated(name="p"))
+    await later(leader, 65)
+    assert excluded(leader) == set()
+
+
+@pytest.mark.parametrize("how", [{"narrow_after": 0.0}, {"autoscaler": "Karpenter", "narrow_after": 0.0}])
+async def test_it_can_be_switched_off_and_karpenter_would_ignore_such_a_pod(how: dict[str, Any]) -> None:
+    nodes = pool_node("n0"), full("n0"), pool_node("k0", label=NODEPOOL), full("k0")
+    leader = await asked(*nodes, gated(name="p"), **how)
+    await later(leader, 1_000)
+    assert (excluded(leader), leader.marked()) == (set(), {"p"})
+    assert "it fits in sum on nodes that cannot align it, so" in leader.text("p")
