@@ -88,7 +88,10 @@ class Narrowing:
         decision, nodes = known
         constraint = keeping_off(decision, nodes, gated.pod.required_terms, self._rules.max_affinity_values)
         raw = self._cache.gated_pods().get(gated.key)
-        if constraint is None or raw is not gated.raw or kept_by_a_merge(raw, constraint) != constraint:
+        # Its status and annotations may have changed since it was read; what it requires may not.
+        if constraint is None or raw is None or raw["spec"] != gated.raw["spec"]:
+            return
+        if kept_by_a_merge(raw, constraint) != constraint:
             return
         if not self._is_leader() or self._cache.assumed_node(gated.key) is not None:
             return

@@ -55,6 +55,7 @@ async def test_a_pod_for_which_no_node_was_added_is_kept_off_the_nodes_that_it_f
     assert "cluster-autoscaler may add none until it is kept off them, after 60 s" in leader.text("p")
     await later(leader, 55)
     assert excluded(leader) == set()
+    await leader.api.annotate("default/p", "example.com/any", "change")
     await later(leader, 10)
     assert (excluded(leader), leader.marked(), leader.waiting()) == ({"n0"}, {"p"}, {"p"})
     (note,) = {event.note for event in leader.api.events if event.reason == "KeptOffNodes"}

@@ -1,0 +1,66 @@
+"""A pod that cluster-autoscaler would count on a node that cannot align it is kept off that node, behind its gate.
+
+No autoscaler runs here: the test adds the node. The API server judges the change of a gated pod's affinity.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cluster.gated import Pods, is_gated, pod
+from tests.cluster.nodes import Machine
+from tests.cluster.webhook_process import QUICK_LEASE, LocalWebhook, local_webhook
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.cluster.control_plane import ControlPlane
+
+POOL = {"cloud.google.com/gke-nodepool": "blue"}
+# pool-0 ── NUMA 0 [5 of 16 free]  NUMA 1 [5 of 16 free]: 8 CPUs fit in sum
+SPLIT = Machine("pool-0", free=(5, 5), labels=POOL)
+NEW = Machine("pool-1", free=(16, 16), labels=POOL)
+SETTINGS = {"autoscaler": "ClusterAutoscaler", "newNodeSeconds": 1, "narrowAfterSeconds": 3}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
+    with local_webhook(control_plane, values={"settings": {**QUICK_LEASE, **SETTINGS}}) as webhook:
+        yield webhook
+
+
+def excluded(raw: dict[str, Any]) -> list[str]:
+    """The host names that its required node affinity excludes."""
+    required = (
+        raw["spec"].get("affinity", {}).get("nodeAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution")
+    )
+    terms = [] if required is None else required["nodeSelectorTerms"]
+    return [
+        name
+        for term in terms
+        for one in term.get("matchExpressions", ())
+        if (one["key"], one["operator"]) == ("kubernetes.io/hostname", "NotIn")
+        for name in one["values"]
+    ]
+
+
+@pytest.mark.parametrize("affinity", [{}, {"key": "pool", "operator": "NotIn", "values": ["slow"]}])
+def test_a_pod_is_kept_off_the_node_that_it_fits_in_sum_and_bound_to_the_one_that_is_added(
+    known: Callable[..., None], create_machines: Callable[..., None], pods: Pods, affinity: dict[str, Any]
+) -> None:
+    known(SPLIT)
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [affinity]}]}
+    own = {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}} if affinity else {}
+    raw = pod("a", **own)
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "c", "controller": True}
+    raw["metadata"]["ownerReferences"] = [owner] if affinity else []
+    pods.create(raw)
+    pods.plane.wait_for("it to be kept off", lambda: excluded(pods.get("a")) == ["pool-0"])
+    pods.wait_until_told("a", "KeptOffNodes", "it can no longer go to pool-0: it fits there in sum")
+    pods.wait_until_says("a", "it is kept off nodes that it fits in sum alone, for good")
+    assert is_gated(pods.get("a"))
+    create_machines(NEW)
+    pods.wait_until_bound("a")
+    assert pods.hint("a")[0] == "pool-1"
