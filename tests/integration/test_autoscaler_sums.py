@@ -22,6 +22,7 @@ POOL = {"cloud.google.com/gke-nodepool": "blue"}
 # pool-0 ── NUMA 0 [5 of 16 free]  NUMA 1 [5 of 16 free]: 8 CPUs fit in sum
 SPLIT = Machine("pool-0", free=(5, 5), labels=POOL)
 NEW = Machine("pool-1", free=(16, 16), labels=POOL)
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 SETTINGS = {"autoscaler": "ClusterAutoscaler", "newNodeSeconds": 1, "narrowAfterSeconds": 3}
 
 
@@ -33,9 +34,7 @@ def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
 
 def excluded(raw: dict[str, Any]) -> list[str]:
     """The host names that its required node affinity excludes."""
-    required = (
-        raw["spec"].get("affinity", {}).get("nodeAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution")
-    )
+    required = raw["spec"].get("affinity", {}).get("nodeAffinity", {}).get(REQUIRED)
     terms = [] if required is None else required["nodeSelectorTerms"]
     return [
         name
@@ -52,10 +51,13 @@ def test_a_pod_is_kept_off_the_node_that_it_fits_in_sum_and_bound_to_the_one_tha
 ) -> None:
     known(SPLIT)
     terms = {"nodeSelectorTerms": [{"matchExpressions": [affinity]}]}
-    own = {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}} if affinity else {}
-    raw = pod("a", **own)
-    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "c", "controller": True}
-    raw["metadata"]["ownerReferences"] = [owner] if affinity else []
+    raw = pod("a")
+    if affinity:  # terms of a pod without a controller are not changed
+        raw["spec"]["affinity"] = {"nodeAffinity": {REQUIRED: terms}}
+        path = f"/api/v1/namespaces/{pods.namespace}/configmaps"
+        uid = pods.plane.api.create(path, {"metadata": {"name": "owner"}})["metadata"]["uid"]
+        owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid, "controller": True}
+        raw["metadata"]["ownerReferences"] = [owner]
     pods.create(raw)
     pods.plane.wait_for("it to be kept off", lambda: excluded(pods.get("a")) == ["pool-0"])
     pods.wait_until_told("a", "KeptOffNodes", "it can no longer go to pool-0: it fits there in sum")

@@ -15,7 +15,7 @@ It also reports the end of the wait, in an Event and in metrics.
 
 import asyncio
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn
 
 from webhook.admission.pod.controller_patches import status_patch
@@ -26,7 +26,7 @@ from webhook.controllers.placement.wait_reason import WaitReason
 from webhook.internal_errors import Where, contained
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.fair_queue import FairQueue
-from webhook.kube.pod_writes import PodWrites
+from webhook.kube.pod_writes import Outcome, PodWrites
 from webhook.kube.rate_limiter import RateLimiter
 from webhook.model.names import PLACEMENT
 
@@ -36,6 +36,8 @@ _RATE, _BURST = 10.0, 50
 # Time for pods that are created together to appear. A controller creates the pods of a gang of 500 in ten seconds or
 # so, but any two follow each other faster than this.
 _SETTLE_SECONDS: Final = 1.0
+# Of a text whose pod has changed meanwhile. The Event says the same.
+_MOST_TRIES: Final = 3
 
 
 class StatusReporter:
@@ -57,6 +59,7 @@ class StatusReporter:
         self._known: dict[str, tuple[str, frozenset[Hashable]]] = {}
         self._reasons: dict[str, str] = {}
         self._to_report: FairQueue[str, _Report] = FairQueue()
+        self._stale: dict[str, _Report] = {}
         self._arrived = asyncio.Event()
 
     def news(self, raw: Mapping[str, Any], kind: frozenset[Hashable]) -> bool:
@@ -128,6 +131,16 @@ class StatusReporter:
                     key, report = self._to_report.pop()
                     with contained(Where.POD, pod=key):
                         await self._send(key, report)
+            self._send_again()
+
+    def _send_again(self) -> None:
+        """Queue the reports whose pod had changed, unless there is a newer one, or the pod no longer waits."""
+        for key, report in self._stale.items():
+            if key in self._known and self._to_report.get(_namespace(key), key) is None:
+                again = replace(report, event=False, is_first=False, tries=report.tries + 1)
+                self._to_report.put(_namespace(key), key, again)
+                self._arrived.set()
+        self._stale.clear()
 
     async def _send(self, key: str, report: "_Report") -> None:
         raw = self._gated().get(key)
@@ -140,8 +153,10 @@ class StatusReporter:
         if report.is_first and why.of_one and not report.takes_policy and "none of" in said:
             return  # the annotation from its creation says the same
         if patch := status_patch(raw, why.text, report.group):
-            # If the pod has changed since, this patch fails and is not repeated: the Event says the same.
-            await self._writes.patch(key, patch)
+            # A condition may be written at the same moment.
+            outcome = await self._writes.patch(key, patch)
+            if outcome is Outcome.STALE and report.tries < _MOST_TRIES:
+                self._stale[key] = report
 
     def _forget(self, key: str) -> None:
         self._known.pop(key, None)
@@ -160,6 +175,8 @@ class _Report:
     takes_policy: bool
     """Whether its NUMA policy comes from its owners, which were not read at its creation."""
     event: bool
+    tries: int = 1
+    """How often it was sent, with this time."""
 
 
 def _key(raw: Mapping[str, Any]) -> str:

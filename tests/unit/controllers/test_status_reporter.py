@@ -1,6 +1,7 @@
 """Which text is written when about a pod that waits, and that it is not written twice."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,6 +15,7 @@ from webhook.controllers import status_reporter
 from webhook.controllers.placement.assignment import NoAssignment
 from webhook.controllers.placement.wait_reason import WaitReason
 from webhook.controllers.status_reporter import StatusReporter
+from webhook.kube.pod_writes import Outcome
 from webhook.model.names import PLACEMENT, POD_GROUP_NAME
 
 
@@ -143,3 +145,23 @@ async def test_a_pod_that_is_ungated_without_an_assignment_says_so_once_and_wait
     one.reporter.ungated("default/p", one.pod, "ungated without an assignment")
     await one.report()
     assert one.api.told() == [("default/p", "Ungated")]
+
+
+async def test_a_text_whose_pod_changed_meanwhile_is_written_again_and_its_event_is_not() -> None:
+    site = Reporter()
+    site.api.outcome = Outcome.STALE
+    site.reporter.waits(site.pod, because("no room"))
+    await site.report()
+    assert (site.api.patched, site.says()) == (["default/p"] * 3, "")
+    site.reporter.waits(site.pod, because("less room"))
+    patch = site.api.patch
+
+    async def patch_and_settle(key: str, operations: Sequence[dict[str, Any]]) -> Outcome:
+        outcome = await patch(key, operations)
+        site.api.outcome = Outcome.WRITTEN
+        return outcome
+
+    site.api.patch = patch_and_settle  # type: ignore[method-assign]
+    await site.report()
+    assert site.says() == "waiting: less room"
+    assert site.notes() == ["waiting: no room", "waiting: less room"]
