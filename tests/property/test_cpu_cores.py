@@ -1,6 +1,7 @@
 """CPU bind policies compared with giving the CPUs themselves: every core, every thread, pod after pod."""
 
 from collections import Counter
+from functools import cache
 from itertools import combinations, product
 from typing import Any
 
@@ -114,6 +115,58 @@ def test_a_node_counts_as_many_pods_as_get_such_cpus(
     if not policy:
         places = [frozenset().union(*places)]
     assert counted.nodes[0] == sum(most(free, amount, required, machine["threads"]) for free in places)
+
+
+@st.composite
+def taken_wide_machines(draw: st.DrawFn) -> tuple[dict[str, int], list[int]]:
+    """A machine with 4 or 8 threads per core (POWER), and the CPUs that a pod of Koordinator's scheduler has."""
+    machine = {
+        "zones": draw(st.integers(1, 2)),
+        "cores": draw(st.integers(1, 3)),
+        "threads": draw(st.sampled_from([4, 8])),
+    }
+    cpus = machine["zones"] * machine["cores"] * machine["threads"]
+    return machine, sorted(draw(st.sets(st.integers(0, cpus - 1), max_size=cpus - 1)))
+
+
+@cache
+def most_of_cores(free: tuple[int, ...], amount: int, required: str, threads: int) -> int:
+    """The same as `most`, from the free CPUs of each core: which thread of a core it is makes no difference."""
+    if required == "FullPCPUs":
+        return free.count(threads) // (amount // threads) if amount % threads == 0 else 0
+    found = 0
+    for cores in combinations([at for at, each in enumerate(free) if each], amount):
+        left = tuple(sorted(each - (at in cores) for at, each in enumerate(free)))
+        found = max(found, 1 + most_of_cores(left, amount, required, threads))
+    return found
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    taken_wide_machines(),
+    st.sampled_from([1, 2, 3, 4, 6, 8, 16]),
+    st.sampled_from(["FullPCPUs", "SpreadByPCPUs"]),
+    st.sampled_from(["", "SingleNUMANode"]),
+)
+def test_with_more_threads_a_node_counts_no_pods_that_get_no_such_cpus(
+    machine_taken: tuple[dict[str, int], list[int]], amount: int, required: str, policy: str
+) -> None:
+    machine, taken = machine_taken
+    pod = Pod.from_object(bound_pod(str(amount), required, policy=policy))
+    snapshot = snapshot_of(machine, taken)
+    counted = count(snapshot, PodClass.of(snapshot, pod, parse_numa_intent(pod.annotations)[0]))
+    threads = machine["threads"]
+    zones = [
+        tuple(sorted(sum(cpu // threads == core for cpu in free) for core in {cpu // threads for cpu in free}))
+        for free in free_by_zone(machine, taken)
+    ]
+    places = zones if policy else [tuple(sorted(each for zone in zones for each in zone))]
+    truth = sum(most_of_cores(place, amount, required, threads) for place in places)
+    if required == "FullPCPUs":
+        assert counted.nodes[0] == truth
+    else:
+        # Which CPUs of a core are free is not known per core, so more than one pod may be counted too low.
+        assert min(truth, 1) <= counted.nodes[0] <= truth
 
 
 def both_fit(zones: list[frozenset[int]], threads: int, whole: list[int], plain: list[int]) -> bool:

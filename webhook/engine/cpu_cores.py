@@ -26,10 +26,13 @@ from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.core_columns import AMPLIFIED, FULL, KUBELET_FULL, SPREAD
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.engine.spread_cores import spread_pods
 from webhook.model.cpu_bind import CPUBindPolicy
 from webhook.model.pod import QoS
 from webhook.model.resources import CPU
 
+UNLIMITED: Final = np.iinfo(np.int64).max
+"""More pods than any node takes."""
 _OTHERS: Final = {CPUBindPolicy.FULL_PCPUS: SPREAD, CPUBindPolicy.SPREAD_BY_PCPUS: FULL}
 """Required policy of a pod -> the rule of a node that contradicts it."""
 
@@ -64,6 +67,28 @@ class CoreRules:
         """int64 [node]: the same as `whole_free` for the node as a whole."""
         free = snapshot.node_free(self.row)
         return np.where(self.whole, free - snapshot.node_arrays.split_cpu_of_node, free)
+
+    def spread_in_zones(self, snapshot: Snapshot) -> Amounts | None:
+        """int64 [zone, node]: pods with one CPU of each core; None = no core has more than two: sums are exact."""
+        arrays = snapshot.node_arrays
+        if not self._has_wide_cores(arrays):
+            return None
+        pods = spread_pods(
+            snapshot.free(self.row), arrays.split_cpu, arrays.core_cpu, arrays.threads.astype(np.int64), self.cpu
+        )
+        return np.where(self.spread & (arrays.threads > 2), pods, UNLIMITED)
+
+    def spread_on_node(self, snapshot: Snapshot) -> Amounts | None:
+        """int64 [node]: the same for the node as a whole."""
+        arrays = snapshot.node_arrays
+        if not self._has_wide_cores(arrays):
+            return None
+        free, cores = snapshot.node_free(self.row), arrays.core_cpu.sum(axis=0)
+        pods = spread_pods(free, arrays.split_cpu_of_node, cores, arrays.threads.astype(np.int64), self.cpu)
+        return np.where(self.spread & (arrays.threads > 2), pods, UNLIMITED)
+
+    def _has_wide_cores(self, arrays: NodeArrays) -> bool:
+        return bool(np.count_nonzero(self.spread & (arrays.threads > 2)))
 
     def too_few(self, snapshot: Snapshot) -> Bools:
         """Bool [node]: the node as a whole has too few such CPUs."""

@@ -61,6 +61,8 @@ def count(snapshot: Snapshot, pod_class: PodClass) -> Count:
     rules = core_rules(snapshot.node_arrays, pod_class.request)
     if rules is not None:
         np.minimum(nodes, slots([rules.whole_free_of_node(snapshot)], [rules.cpu]), out=nodes)
+        if (spread := rules.spread_on_node(snapshot)) is not None:
+            np.minimum(nodes, spread, out=nodes)
         nodes[rules.too_few(snapshot)] = 0
     how = pod_class.ways
     if how.refusing is not None:
@@ -87,12 +89,16 @@ def _per_zone(snapshot: Snapshot, pod_class: PodClass, bound: Bound) -> Amounts:
     """int64 [zone, node]: pods that fit into each NUMA node; exclusive NUMA nodes count as full."""
     wanted = {row: amount for row, amount in bound.share.amounts.items() if amount > 0}
     rules = core_rules(snapshot.node_arrays, pod_class.request)
+    spread = None
     if rules is not None and rules.row in wanted:
+        spread = rules.spread_in_zones(snapshot)
         # Each pod needs cores of its own for its CPUs; other CPUs of these cores are free for the next pod.
         too_few = rules.free(snapshot) < wanted[rules.row]
         snapshot = snapshot.with_plane(rules.row, np.where(too_few, 0, rules.whole_free(snapshot)))
     devices = [row for row, amount in bound.share.devices.items() if amount == 0]
     fit = _planes(snapshot, wanted, devices, slice(None))
+    if spread is not None:
+        np.minimum(fit, spread, out=fit)
     without = np.flatnonzero(bound.where & ~snapshot.node_arrays.listed[[*wanted, *devices]].all(axis=0))
     if len(without):
         fit[:, without] = _leaving_unlisted_out(snapshot, wanted, devices, without)
