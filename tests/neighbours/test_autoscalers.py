@@ -77,12 +77,16 @@ class Scaled(NamedTuple):
 
 @contextlib.contextmanager
 def scaled(
-    autoscaler: Autoscaler, plane: ControlPlane, pods: Pods, built: Callable[[Neighbour], NeighbourFiles]
+    autoscaler: Autoscaler,
+    plane: ControlPlane,
+    pods: Pods,
+    built: Callable[[Neighbour], NeighbourFiles],
+    **settings: object,
 ) -> Iterator[Scaled]:
-    """Run an autoscaler, the webhook that is told of it, and the machines of the group."""
+    """Run an autoscaler, the webhook that is told of it, and the machines of the group. settings: more of ours."""
     with (
         booting(plane, [POOL]) as new,
-        local_webhook(plane, values={"settings": {"autoscaler": autoscaler.setting}}) as webhook,
+        local_webhook(plane, values={"settings": {"autoscaler": autoscaler.setting, **settings}}) as webhook,
         autoscaler.run(plane, built(autoscaler.neighbour), [POOL]),
     ):
         webhook.wait_until_called()
@@ -187,3 +191,22 @@ def test_a_pod_that_fits_a_node_in_sum_alone_gets_no_node_until_the_sum_is_taken
         assert pods.hint("third")[0] != old
         assert len(cluster.nodes()) == 2
         assert cluster.new.events("rejected") == []
+
+
+@pytest.mark.neighbour("cluster-autoscaler")
+def test_a_pod_that_is_kept_off_the_node_that_it_fits_in_sum_gets_one_of_its_own(
+    control_plane: ControlPlane, pods: Pods, built: Callable[[Neighbour], NeighbourFiles]
+) -> None:
+    (autoscaler,) = (each for each in AUTOSCALERS if each.setting == "ClusterAutoscaler")
+    with scaled(autoscaler, control_plane, pods, built, newNodeSeconds=1, narrowAfterSeconds=5) as cluster:
+        # free: [6 6]
+        for name in ("first", "second"):
+            pods.create(pod(name, cpu=10))
+        pods.wait_until_bound("first", "second")
+        (old,) = cluster.nodes()
+        assert is_gated(pods.create(pod("third", cpu=10)))
+        pods.wait_until_bound("third")
+        assert pods.hint("third")[0] != old
+        control_plane.wait_for("its admission", lambda: len(cluster.new.events("admitted")) == 3)
+        cluster.assert_aligned()
+        cluster.stays(lambda: len(cluster.nodes()) == 2)
