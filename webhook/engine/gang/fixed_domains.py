@@ -24,8 +24,8 @@ from webhook.engine.gang.slices import pods_by_class, slice_gang
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
 
-TRIES: Final = 32
-"""The most combinations of domains. At 5,000 nodes a combination takes one to two milliseconds."""
+TRIES: Final = 8
+"""The most combinations of domains. At 5,000 nodes one of them may take some tens of milliseconds."""
 
 Place = Callable[[Snapshot, TopologyTree, Gang], GangAssignment]
 """Places a gang in one topology."""
