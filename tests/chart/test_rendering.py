@@ -341,6 +341,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "autoscaler": "Karpenter",
         "nodeGroupLabels": ["example.com/pool"],
         "newNodeSeconds": 120,
+        "narrowAfterSeconds": 45,
         "deleteRejectedAfterSeconds": 3600,
         "maxAffinityValues": 1000,
         "preferredNodes": 0,
@@ -390,6 +391,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
     assert (settings.ungate_after_seconds, settings.reserve_after_seconds) == (600, 300)
     assert settings.warn_after_seconds == 900
     assert (settings.autoscaler, settings.node_group_labels) == ("Karpenter", ("example.com/pool",))
+    assert (settings.new_node_seconds, settings.narrow_after_seconds) == (120, 45)
     assert settings.koordinator_reservations
 
 
