@@ -120,10 +120,12 @@ def _built(module: Path, components: Sequence[str], what: str, tell: Callable[[s
 _PACKAGE = re.compile(r"[\w.~/-]+")
 
 
-def compile_package(module: Path, package: str, flags: list[str], program: Path, tell: Callable[[str], None]) -> None:
-    """Compile a package of a Go module into `program`. Raises `BuildFailedError`."""
+def compile_package(
+    module: Path, package: str, flags: list[str], program: Path, tell: Callable[[str], None], *, cgo: bool = False
+) -> None:
+    """Compile a package of a Go module into `program`; cgo: with a C compiler. Raises `BuildFailedError`."""
     go = go_compiler(parse_version(pinned("go", module)), tell)
-    environment = build_environment()
+    environment = {**build_environment(), "CGO_ENABLED": str(int(cgo))}
     start = time.monotonic()
     tell(f"fetching the Go modules with {go}")
     tags = [flag for flag in flags if flag.startswith("-tags=")]

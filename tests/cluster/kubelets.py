@@ -50,6 +50,9 @@ class SimulatedMachine:
     reserved_cpus: str = ""
     """CPUs for the system, as a list such as `0,16`: they count in the capacity only."""
     threads_per_core: int = 1
+    cpu_manager: str = "static"
+    """The CPU manager's policy, `static` or `none`, and its options, such as `full-pcpus-only`."""
+    cpu_options: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     max_pods: int = 110
 
@@ -68,7 +71,8 @@ class SimulatedMachine:
             "policy": self.policy,
             "scope": self.scope,
             "options": dict(self.options),
-            "cpuPolicy": "static",
+            "cpuPolicy": self.cpu_manager,
+            "cpuOptions": dict(self.cpu_options),
             "memoryPolicy": "Static",
             "reservedCPUs": self.reserved_cpus,
             "numa": [numa] * self.numa_nodes,

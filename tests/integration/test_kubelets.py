@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from webhook.model.nrt import FingerprintMethod, NodeTopology, Publisher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.cluster.control_plane import ControlPlane
 
@@ -182,6 +184,33 @@ def test_other_publishers_forms(
         assert published.policy.kubelet == "single-numa-node"
         assert published.publisher is (Publisher.TOTAL if publisher == "koordlet" else Publisher.SUBTRACTS)
         assert published.fingerprint == (pod_fingerprint([(namespace, "a")]) if publisher == "nfd" else None)
+        control_plane.delete_namespace(namespace)
+
+
+def test_a_kubelet_that_gives_whole_cores_only_rejects_parts_of_them(
+    control_plane: ControlPlane, namespace: str, pods: Pods, tmp_path: Path
+) -> None:
+    machine = SimulatedMachine("k0", cpus=8, threads_per_core=2, cpu_options={"full-pcpus-only": "true"})
+    with kubelets(control_plane, [machine], state=tmp_path):
+        pods.create(pod("half", "3"))
+        assert pods.wait_for_phase("half", "Failed")["reason"] == "SMTAlignmentError"
+        pods.create(pod("whole", "4"))
+        pods.wait_for_phase("whole", "Running")
+        checkpoint = json.loads((tmp_path / "k0" / "cpu_manager_state").read_text())
+        assert (checkpoint["policyName"], checkpoint["defaultCpuSet"]) == ("static", "4-15")
+        assert [*checkpoint["entries"].values()] == [{"main": "0-3"}]
+        control_plane.delete_namespace(namespace)
+
+
+def test_a_kubelet_without_cpu_manager_gives_no_cpus(
+    control_plane: ControlPlane, namespace: str, pods: Pods, tmp_path: Path
+) -> None:
+    machine = SimulatedMachine("k0", cpus=8, cpu_manager="none", policy="none")
+    with kubelets(control_plane, [machine], state=tmp_path):
+        pods.create(pod("a", "3"))
+        pods.wait_for_phase("a", "Running")
+        checkpoint = json.loads((tmp_path / "k0" / "cpu_manager_state").read_text())
+        assert (checkpoint["policyName"], "entries" in checkpoint) == ("none", False)
         control_plane.delete_namespace(namespace)
 
 

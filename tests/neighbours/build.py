@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tests.cluster.build import compile_package, key_of
+from tests.cluster.build import BuildFailedError, compile_package, key_of
 from tests.cluster.module_files import copy_folder, folder_of_module
 from tests.cluster.once import made_once, user_cache
 
@@ -37,17 +37,20 @@ class NeighbourFiles(NamedTuple):
 
 
 def find_neighbour(neighbour: Neighbour, tell: Callable[[str], None]) -> NeighbourFiles:
-    """The program and the manifests; builds them if these pins were not built before."""
-
+    """The program and the manifests; builds them if these pins were not built before. Raises `BuildFailedError`."""
     linker = " ".join(["-s", "-w", *(f"-X {variable}" for variable in neighbour.variables)])
     tags = [f"-tags={','.join(neighbour.tags)}"] if neighbour.tags else []
     flags = [*_FLAGS, f"-ldflags={linker}", *tags]
     programs = neighbour.programs()
 
     def compile_it(folder: Path) -> None:
+        if neighbour.header and neighbour.header.missing:
+            raise BuildFailedError(
+                f"{neighbour.name} needs {neighbour.header.path} (package {neighbour.header.package})"
+            )
         tell(f"building {neighbour.name} {neighbour.version}: once, several minutes on 2 cores")
         for name, package in programs.items():
-            compile_package(neighbour.module, package, flags, folder / name, tell)
+            compile_package(neighbour.module, package, flags, folder / name, tell, cgo=neighbour.header is not None)
         source = folder_of_module(neighbour.upstream, neighbour.module, tell)
         for name in neighbour.copied:
             copy_folder(source / name, folder / "manifests" / name)

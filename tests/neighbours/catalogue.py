@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tests.cluster.versions import pinned
 
@@ -15,6 +15,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MODULES: Final = Path(__file__).parent / "modules"
+_INCLUDES: Final = (Path("/usr/include"), Path("/usr/local/include"))
+
+
+class Header(NamedTuple):
+    """A header of a C library that a component needs."""
+
+    path: str
+    """Below an include folder."""
+    package: str
+    """The Debian package that has it."""
+
+    @property
+    def missing(self) -> bool:
+        return not any((folder / self.path).exists() for folder in _INCLUDES)
 
 
 @dataclass(frozen=True)
@@ -33,6 +47,8 @@ class Neighbour:
     """Folders of the project's module that hold its manifests."""
     tags: tuple[str, ...] = ()
     """Build tags: they limit a program to what is used here."""
+    header: Header | None = None
+    """If it is compiled with cgo."""
     variables: tuple[str, ...] = ()
     """Variables that the linker sets, as the project's own build does: `package.name=value`."""
 
@@ -80,6 +96,19 @@ NFD: Final = Neighbour(
     # its image has /host-, where its DaemonSet mounts the node's folders; here each process has a node of its own
     variables=("sigs.k8s.io/node-feature-discovery/pkg/utils/hostpath.pathPrefix=/proc/self/cwd/host-",),
 )
+RTE: Final = Neighbour(
+    "rte",
+    "github.com/k8stopologyawareschedwg/resource-topology-exporter",
+    "cmd/resource-topology-exporter",
+    copied=("manifests",),
+)
+KOORDLET: Final = Neighbour(
+    "koordlet",
+    "github.com/koordinator-sh/koordinator",
+    "cmd/koordlet",
+    copied=("config",),
+    header=Header("perfmon/pfmlib.h", "libpfm4-dev"),
+)
 
 CLUSTER_AUTOSCALER: Final = Neighbour(
     "cluster-autoscaler",
@@ -103,8 +132,10 @@ CATALOGUE: Final = {
         SCHEDULER_PLUGINS,
         KAI,
         NFD,
+        RTE,
         CLUSTER_AUTOSCALER,
         KARPENTER,
+        KOORDLET,
     )
 }
 SHORT_ROUND: Final = (JOBSET, NFD)

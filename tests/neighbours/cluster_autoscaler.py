@@ -2,7 +2,8 @@
 
 1. Its rights are those that its project documents for AWS, and the two that this provider needs on Nodes.
 2. Node groups are in the provider's ConfigMaps: one template Node each.
-3. Times are short, so that tests need not wait for the ten minutes of its defaults.
+3. With `provisioning` it reads ProvisioningRequests, with the flags and rights that its project documents for that.
+4. Times are short, so that tests need not wait for the ten minutes of its defaults.
 """
 
 from __future__ import annotations
@@ -43,6 +44,18 @@ FLAGS: Final = (
     "--expander=least-waste",
 )
 
+# As its FAQ says.
+_PROVISIONING: Final = "cluster-autoscaler-provisioning"
+_PROVISIONING_RULES: Final = (
+    {
+        "apiGroups": ["autoscaling.x-k8s.io"],
+        "resources": ["provisioningrequests", "provisioningrequests/status"],
+        "verbs": ["watch", "list", "get", "create", "update", "patch", "delete"],
+    },
+    {"apiGroups": [""], "resources": ["podtemplates"], "verbs": ["watch", "list", "get"]},
+)
+_PROVISIONING_FLAGS: Final = ("--enable-provisioning-requests=true", "--kube-api-content-type=application/json")
+
 
 def provider_node(group: NodeGroup, name: str) -> dict[str, Any]:
     """A Node of a group as the provider creates it."""
@@ -60,11 +73,22 @@ def create_nodes(plane: ControlPlane, group: NodeGroup, count: int) -> list[str]
 
 @contextlib.contextmanager
 def cluster_autoscaler(
-    plane: ControlPlane, files: NeighbourFiles, groups: Sequence[NodeGroup], flags: Sequence[str] = ()
+    plane: ControlPlane,
+    files: NeighbourFiles,
+    groups: Sequence[NodeGroup],
+    flags: Sequence[str] = (),
+    *,
+    provisioning: bool = False,
 ) -> Iterator[Process]:
-    """Run it with these node groups. flags: further ones, of which the last of a name counts."""
+    """Run it with these node groups. flags: further ones, of which the last of a name counts.
+
+    provisioning: whether it reads ProvisioningRequests, which must be served.
+    """
+    if provisioning:
+        flags = (*flags, *_PROVISIONING_FLAGS)
     examples = Manifests.in_folder(files.manifests / "cloudprovider" / "aws" / "examples")
-    manifests = _rights(examples) + Manifests((*_provider_rights(), *_config_maps(groups)))
+    further = _granted(_PROVISIONING, _PROVISIONING_RULES) if provisioning else []
+    manifests = _rights(examples) + Manifests((*_provider_rights(), *further, *_config_maps(groups)))
     try:
         manifests.install(plane)
         kubeconfig = plane.service_account_kubeconfig(_NAMESPACE, _NAME)
@@ -95,15 +119,20 @@ def _rights(examples: Manifests) -> Manifests:
 
 
 def _provider_rights() -> list[dict[str, Any]]:
-    api, named = "rbac.authorization.k8s.io/v1", {"metadata": {"name": _PROVIDER}}
     rules = [
         {"apiGroups": [""], "resources": ["nodes"], "verbs": ["create", "delete"]},
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]},
     ]
+    return _granted(_PROVIDER, rules)
+
+
+def _granted(name: str, rules: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A ClusterRole with these rules, bound to its account."""
+    api, named = "rbac.authorization.k8s.io/v1", {"metadata": {"name": name}}
     subject = {"kind": "ServiceAccount", "name": _NAME, "namespace": _NAMESPACE}
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": _PROVIDER}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
     return [
-        {"apiVersion": api, "kind": "ClusterRole", **named, "rules": rules},
+        {"apiVersion": api, "kind": "ClusterRole", **named, "rules": list(rules)},
         {"apiVersion": api, "kind": "ClusterRoleBinding", **named, "roleRef": reference, "subjects": [subject]},
     ]
 

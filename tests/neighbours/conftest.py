@@ -33,6 +33,9 @@ def runs(item: pytest.Item) -> bool:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if not runs(item):
         pytest.skip("a component of another project: `make neighbours` runs it")
+    for each in needed(item):
+        if each.header and each.header.missing:
+            pytest.skip(f"{each.name} needs {each.header.path}: `apt-get install {each.header.package}`")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -40,7 +43,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if session.config.option.collectonly:
         return
     terminal = session.config.get_terminal_writer()
-    wanted = {neighbour.name: neighbour for item in session.items if runs(item) for neighbour in needed(item)}
+    items = [item for item in session.items if runs(item)]
+    wanted = {each.name: each for item in items for each in needed(item) if not (each.header and each.header.missing)}
     session.config.stash[FILES] = {
         name: find_neighbour(neighbour, lambda line: terminal.line(line, flush=True))
         for name, neighbour in wanted.items()

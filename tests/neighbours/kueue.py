@@ -28,7 +28,7 @@ _CERTIFICATES = "/etc/kueue/metrics/certs"
 @contextlib.contextmanager
 def kueue(plane: ControlPlane, files: NeighbourFiles) -> Iterator[None]:
     """Run it."""
-    with operator(plane, files, _config, mounted=_CERTIFICATES):
+    with operator(plane, files, _config, certificates=_CERTIFICATES):
         yield
 
 

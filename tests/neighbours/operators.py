@@ -24,6 +24,7 @@ from tests.cluster.pki import Servers
 from tests.cluster.ports import free_port
 from tests.cluster.process import Process
 from tests.neighbours.manifests import Manifests
+from tests.neighbours.mounts import mounted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,11 +69,11 @@ def operator(
     files: NeighbourFiles,
     flags: Callable[[Manifests, Addresses], list[str]] = configured,
     *,
-    mounted: str = "",
+    certificates: str = "",
 ) -> Iterator[Process]:
     """Run an operator with what its `config/default` installs.
 
-    mounted: where it wants its certificate, if no flag says so: a folder below /etc. It then gets an /etc of its own.
+    certificates: the folder below /etc where it wants its certificate, if no flag says so. It then gets its own /etc.
     """
     name = files.neighbour.name
     manifests = Manifests.rendered(plane, files.manifests / "config" / "default")
@@ -85,8 +86,8 @@ def operator(
         url = f"https://127.0.0.1:{addresses.webhook_port}"
         manifests = manifests.converted_at(url, servers.ca)
         argv: list[str | Path] = [files.program, *flags(manifests, addresses)]
-        if mounted:
-            argv = [*own_etc(addresses.folder, mounted), *argv]
+        if certificates:
+            argv = [*own_etc(addresses.folder, certificates), *argv]
         try:
             manifests.install(plane)
             deployment = manifests.deployment()
@@ -108,14 +109,14 @@ def operator(
             manifests.remove(plane)
 
 
-def own_etc(folder: Path, mounted: str) -> list[str | Path]:
-    """A command that runs a program with an /etc that has nothing but the certificate in the folder `mounted`."""
+def own_etc(folder: Path, place: str) -> list[str]:
+    """A command that runs a program with an /etc that has nothing but the certificate in the folder `place`."""
     etc = folder / "etc"
-    certificates = etc / Path(mounted).relative_to("/etc")
+    certificates = etc / Path(place).relative_to("/etc")
     certificates.mkdir(parents=True)
     for name in ("tls.crt", "tls.key"):
         shutil.copy(folder / name, certificates)
-    return ["unshare", "--mount", "--map-root-user", "sh", "-c", f'mount --bind {etc} /etc && exec "$0" "$@"']
+    return mounted({"/etc": etc})
 
 
 def is_ready(process: Process, port: int) -> bool:

@@ -12,14 +12,18 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
 from tests.cluster.gated import NUMA, Pods, is_gated, pod
 from tests.cluster.kubelets import SimulatedMachine
+from tests.cluster.provisioning_requests import provisioning_requests, requests_of, templates_of
 from tests.cluster.webhook_process import local_webhook
 from tests.neighbours.autoscalers import AUTOSCALERS, Autoscaler
+from tests.neighbours.cluster_autoscaler import cluster_autoscaler
 from tests.neighbours.new_nodes import NewNodes, booting
 from tests.neighbours.node_groups import NodeGroup, nodes_of
 
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
     from tests.neighbours.catalogue import Neighbour
 
 POOL = NodeGroup("pool", SimulatedMachine("sample"))
+ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+CHECK = "check-capacity.autoscaling.x-k8s.io"
 OBSERVED_SECONDS = 15.0
 """Longer than both take to add a node (3 s) and to remove an empty one (5 s here)."""
 
@@ -81,13 +87,14 @@ def scaled(
     plane: ControlPlane,
     pods: Pods,
     built: Callable[[Neighbour], NeighbourFiles],
+    group: NodeGroup = POOL,
     **settings: object,
 ) -> Iterator[Scaled]:
     """Run an autoscaler, the webhook that is told of it, and the machines of the group. settings: more of ours."""
     with (
-        booting(plane, [POOL]) as new,
+        booting(plane, [group]) as new,
         local_webhook(plane, values={"settings": {"autoscaler": autoscaler.setting, **settings}}) as webhook,
-        autoscaler.run(plane, built(autoscaler.neighbour), [POOL]),
+        autoscaler.run(plane, built(autoscaler.neighbour), [group]),
     ):
         webhook.wait_until_called()
         try:
@@ -150,9 +157,7 @@ def test_a_gang_behind_the_gate_gets_the_nodes_that_it_needs_and_starts_at_once(
     built: Callable[[Neighbour], NeighbourFiles],
 ) -> None:
     with scaled(autoscaler, control_plane, pods, built) as cluster:
-        for name in ("first", "second"):
-            pods.create(pod(name, cpu=12))
-        pods.wait_until_bound("first", "second")
+        fill_a_machine(pods)
 
         # four members, two to a node
         names = [f"member-{number}" for number in range(4)]
@@ -210,3 +215,104 @@ def test_a_pod_that_is_kept_off_the_node_that_it_fits_in_sum_gets_one_of_its_own
         control_plane.wait_for("its admission", lambda: len(cluster.new.events("admitted")) == 3)
         cluster.assert_aligned()
         cluster.stays(lambda: len(cluster.nodes()) == 2)
+
+
+def provisioning() -> Autoscaler:
+    """cluster-autoscaler that reads ProvisioningRequests."""
+    (autoscaler,) = (each for each in AUTOSCALERS if each.setting == "ClusterAutoscaler")
+    return autoscaler._replace(run=partial(cluster_autoscaler, provisioning=True))
+
+
+def conditions(pods: Pods) -> dict[str, str]:
+    """The conditions of the one ProvisioningRequest, by type; empty if there is none."""
+    found = requests_of(pods.plane, pods.namespace)
+    return {one["type"]: one["status"] for raw in found for one in raw.get("status", {}).get("conditions", ())}
+
+
+def plans(plane: ControlPlane) -> list[str]:
+    """Each scale-up of cluster-autoscaler, as its log says it."""
+    log = (plane.folder / "cluster-autoscaler.log").read_text()
+    return [line.rpartition("Final scale-up plan: ")[2] for line in log.splitlines() if "Final scale-up plan" in line]
+
+
+def fill_a_machine(pods: Pods) -> None:
+    for name in ("first", "second"):
+        pods.create(pod(name, cpu=12))
+    pods.wait_until_bound("first", "second")
+
+
+def gang_of_four() -> list[dict[str, Any]]:
+    """Two members fill a machine."""
+    gang = {"pod-group-name": "gang", "topology-webhook.dev/min-member": "4"}
+    return [pod(f"member-{number}", cpu=12, annotations=gang) for number in range(4)]
+
+
+@pytest.mark.neighbour("cluster-autoscaler")
+def test_a_gang_gets_all_its_nodes_by_one_provisioning_request(
+    control_plane: ControlPlane, pods: Pods, built: Callable[[Neighbour], NeighbourFiles]
+) -> None:
+    with (
+        provisioning_requests(control_plane),
+        scaled(provisioning(), control_plane, pods, built, provisioningClass=ATOMIC) as cluster,
+    ):
+        fill_a_machine(pods)
+        before = plans(control_plane)
+
+        # the request is accepted and provisioned by one scale-up, and no member is shown as unschedulable
+        cluster.new.exporting.clear()
+        names = [pods.create(raw)["metadata"]["name"] for raw in gang_of_four()]
+        wanted = {"Accepted": "True", "Provisioned": "True"}
+        control_plane.wait_for("the request to be provisioned", lambda: conditions(pods) == wanted)
+        cluster.wait_for_nodes(3)
+        (plan,) = plans(control_plane)[len(before) :]
+        assert "1->3" in plan
+        assert not any(is_marked(pods.get(name)) for name in names)
+
+        # the NUMA nodes of the new nodes are not known yet: the request holds the nodes, and asks for no more
+        control_plane.wait_for("their kubelets", lambda: cluster.nodes() <= cluster.new.ready())
+        cluster.stays(lambda: len(cluster.nodes()) == 3 and pods.gated() == set(names))
+
+        # their exporters publish: the gang starts, and the request is cancelled
+        cluster.new.exporting.set()
+        pods.wait_until_bound(*names)
+        control_plane.wait_for("their admission", lambda: len(cluster.new.events("admitted")) == 6)
+        cluster.assert_aligned()
+        control_plane.wait_for("the request to go", lambda: not requests_of(control_plane, pods.namespace))
+        control_plane.wait_for("its template to go", lambda: not templates_of(control_plane, pods.namespace))
+        cluster.stays(lambda: len(cluster.nodes()) == 3)
+
+
+@pytest.mark.neighbour("cluster-autoscaler")
+def test_a_gang_that_its_group_cannot_hold_gets_no_node_and_says_so(
+    control_plane: ControlPlane, pods: Pods, built: Callable[[Neighbour], NeighbourFiles]
+) -> None:
+    with (
+        provisioning_requests(control_plane),
+        scaled(
+            provisioning(), control_plane, pods, built, replace(POOL, maximum=2), provisioningClass=ATOMIC
+        ) as cluster,
+    ):
+        fill_a_machine(pods)
+
+        # one more node would hold half of the gang: pod by pod, the autoscaler would add it
+        for raw in gang_of_four():
+            pods.create(raw)
+        control_plane.wait_for("an answer", lambda: conditions(pods).get("Provisioned") == "False")
+        pods.wait_until_says("member-0", "there is no capacity now")
+        cluster.stays(lambda: len(cluster.nodes()) == 1)
+
+
+@pytest.mark.neighbour("cluster-autoscaler")
+def test_a_check_of_capacity_is_answered_and_adds_no_node(
+    control_plane: ControlPlane, pods: Pods, built: Callable[[Neighbour], NeighbourFiles]
+) -> None:
+    with (
+        provisioning_requests(control_plane),
+        scaled(provisioning(), control_plane, pods, built, provisioningClass=CHECK) as cluster,
+    ):
+        fill_a_machine(pods)
+        for raw in gang_of_four():
+            pods.create(raw)
+        control_plane.wait_for("an answer", lambda: conditions(pods).get("Provisioned") == "False")
+        pods.wait_until_says("member-0", "adds no node for that")
+        cluster.stays(lambda: len(cluster.nodes()) == 1)

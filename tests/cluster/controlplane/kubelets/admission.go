@@ -61,7 +61,8 @@ func NewAdmission(machine Machine, node *corev1.Node) (*Admission, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reservedCPUs: %w", err)
 		}
-		policy, err := cpumanager.NewStaticPolicy(logger, admission.cpuTopology, reserved.Size(), reserved, manager, nil)
+		policy, err := cpumanager.NewStaticPolicy(
+			logger, admission.cpuTopology, reserved.Size(), reserved, manager, machine.CPUOptions)
 		if err != nil {
 			return nil, err
 		}

@@ -29,6 +29,8 @@ type Machine struct {
 	// CPUPolicy is "static" or "none", MemoryPolicy "Static" or "None".
 	CPUPolicy    string `json:"cpuPolicy"`
 	MemoryPolicy string `json:"memoryPolicy"`
+	// CPUOptions are the static CPU manager's: full-pcpus-only, ..
+	CPUOptions map[string]string `json:"cpuOptions"`
 	// ReservedCPUs is a CPU list such as "0-1,8".
 	ReservedCPUs string `json:"reservedCPUs"`
 	// NUMA holds the NUMA nodes by id; CPUs are numbered on from one to the next.

@@ -2,7 +2,6 @@ package kubelets
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 	"k8s.io/kubernetes/pkg/kubelet/apis/podresources"
+	cpustate "k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/state"
 	memorystate "k8s.io/kubernetes/pkg/kubelet/cm/memorymanager/state"
 )
 
@@ -46,15 +46,36 @@ func (k *kubelet) servePodResources(ctx context.Context, folder string) error {
 	return nil
 }
 
-// writeCheckpoint writes the file that the CPU manager writes after each change. Its content is read by no exporter.
+// writeCheckpoint writes the file that the CPU manager writes after each change: which container has which CPUs.
+//
+// Source: pkg/kubelet/cm/cpumanager/state, stateCheckpoint.storeState.
 func (k *kubelet) writeCheckpoint() {
 	if k.state == "" {
 		return
 	}
-	content := fmt.Sprintf("{\"policyName\":%q,\"pods\":%d}", k.admission.machine.CPUPolicy, len(k.admission.active))
-	if err := os.WriteFile(filepath.Join(k.state, checkpoint), []byte(content), 0o644); err != nil {
+	content, err := k.admission.checkpoint().MarshalCheckpoint()
+	if err == nil {
+		err = os.WriteFile(filepath.Join(k.state, checkpoint), content, 0o644)
+	}
+	if err != nil {
 		k.journal.Write("error", object{"node": k.admission.machine.Name, "message": err.Error()})
 	}
+}
+
+func (a *Admission) checkpoint() *cpustate.CPUManagerCheckpointV2 {
+	content := &cpustate.CPUManagerCheckpointV2{PolicyName: a.machine.CPUPolicy}
+	if a.cpus == nil {
+		return content
+	}
+	content.DefaultCPUSet = a.cpus.state.GetDefaultCPUSet().String()
+	content.Entries = map[string]map[string]string{}
+	for pod, containers := range a.cpus.state.GetCPUAssignments() {
+		content.Entries[pod] = map[string]string{}
+		for container, cpus := range containers {
+			content.Entries[pod][container] = cpus.String()
+		}
+	}
+	return content
 }
 
 // provider answers the API's server. A question waits for its turn in `work`: the managers are not safe otherwise.
