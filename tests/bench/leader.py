@@ -9,7 +9,7 @@ pod as soon as it is ungated. Their own time is subtracted.
 
 Figures: CPU time of the thread for each pod, by what was done. Only runs that alternate on one machine compare.
 
-    python -m tests.bench.leader [--nodes 100,1000] [--pods 500,2000] [--json]
+    python -m tests.bench.leader [--nodes 100,1000] [--pods 500,2000] [--pause 0.005] [--json]
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import asyncio
 import json
 import sys
 from collections import defaultdict
-from time import thread_time
+from time import monotonic, thread_time
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -66,7 +66,7 @@ class Site:
         reporter = StatusReporter(parts, parts, self.cache.gated_pods, parts)
         limits = Limits(assume_ttl=60.0, concurrency=CONCURRENCY)
         self.controller = PlacementController(self.cache, parts, reporter, rules, limits, parts, parts)
-        self.mutator = PodMutator(self.cache.snapshot, rules)
+        self.mutator = PodMutator(self.cache.snapshot, rules, monotonic)
         self.guard = BindingGuard(self.cache, parts, lambda: LeaderState.ALL, rules, 30.0, lambda *_: None)
         self._version = 0
         self._pods: dict[str, dict[str, Any]] = {}
@@ -79,8 +79,11 @@ class Site:
         """Count the CPU time of a block as that of `what`."""
         return _Timed(self.spent, what)
 
-    async def burst(self, count: int, gang: str = "") -> dict[str, float]:
-        """Create the pods and wait until all are bound; milliseconds of CPU time a pod."""
+    async def burst(self, count: int, gang: str = "", pause: float = 0.0) -> dict[str, float]:
+        """Create the pods and wait until all are bound; milliseconds of CPU time a pod.
+
+        pause: seconds between two creations; 0: many in one turn of the event loop.
+        """
         run = asyncio.create_task(self.controller.run())
         term: Any = object()
         self.controller.started(term)
@@ -89,8 +92,8 @@ class Site:
         member = {POD_GROUP_NAME: gang, MIN_MEMBER: str(count)} if gang else {}
         for number in range(count):
             self.create(f"p{number:05}", number, member)
-            if number % CLIENTS == 0:
-                await asyncio.sleep(0)
+            if pause or number % CLIENTS == 0:
+                await asyncio.sleep(pause)
         await self._all_bound.wait()
         total = thread_time() - began
         run.cancel()
@@ -216,7 +219,7 @@ class _Nothing:
         raise AssertionError("everything is in the cache")
 
 
-def lines(nodes: list[int], pods: list[int]) -> Iterator[dict[str, Any]]:
+def lines(nodes: list[int], pods: list[int], pause: float = 0.0) -> Iterator[dict[str, Any]]:
     """All measurements."""
     for fleet in nodes:
         for count in pods:
@@ -224,7 +227,7 @@ def lines(nodes: list[int], pods: list[int]) -> Iterator[dict[str, Any]]:
                 continue
             for what in ("pods", "gang"):
                 site = Site(fleet)
-                spent = asyncio.run(site.burst(count, "gang" if what == "gang" else ""))
+                spent = asyncio.run(site.burst(count, "gang" if what == "gang" else "", pause))
                 figures = {name: round(milliseconds, 3) for name, milliseconds in sorted(spent.items())}
                 yield {"what": what, "nodes": fleet, "pods": count, "refused": site.refused, "cpu_ms": figures}
 
@@ -234,10 +237,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.leader")
     parser.add_argument("--nodes", default="100,1000")
     parser.add_argument("--pods", default="500,2000")
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds between two creations")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     options = parser.parse_args(arguments)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(30))
-    for line in lines(_numbers(options.nodes), _numbers(options.pods)):
+    for line in lines(_numbers(options.nodes), _numbers(options.pods), options.pause):
         sys.stdout.write((json.dumps(line) if options.json else text(line)) + "\n")
         sys.stdout.flush()
     return 0

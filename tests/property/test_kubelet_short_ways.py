@@ -3,79 +3,23 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.builders.records import GI, node, pod, state
+from tests.builders.pods import container
+from tests.builders.records import GI, node, pod, resident, state
+from tests.property.short_ways import BEST_EFFORT, GPU, NIC, RESTRICTED, requested, snapshots, wide_pods
 from tests.unit.engine.whole_way import whole_split, whole_way
 from webhook.engine import kubelet
 from webhook.engine.decide import decide
 from webhook.engine.reason import Reason
-from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.intent import parse_numa_intent
-from webhook.model.nrt import NodeTopology, Publisher, Zone, ZoneResource
+from webhook.model.nrt import NodeTopology, Zone, ZoneResource
 from webhook.model.options import Options
 from webhook.model.pod import Pod, PreferredTerm
 from webhook.model.policy import NUMAPolicy, Scope
-
-BEST_EFFORT, RESTRICTED = NUMAPolicy.BEST_EFFORT, NUMAPolicy.RESTRICTED
-GPU = "example.com/gpu"
-HUGE = "hugepages-2Mi"
-CAPACITIES = (
-    {"cpu": 8000, "memory": 8 * GI, GPU: 2},
-    {"cpu": 12000, "memory": 6 * GI, GPU: 2},
-    {"cpu": 8000, "memory": 8 * GI, GPU: 2, HUGE: 2 * GI},
-)
-
-
-@st.composite
-def topologies(draw: st.DrawFn, name: str, policies: tuple[NUMAPolicy, ...], most: int = 6) -> NodeTopology:
-    """A machine of up to `most` NUMA nodes, equal or not. Each resource is unused, used up or in between."""
-    alike = draw(st.sampled_from((CAPACITIES[0], CAPACITIES[0], CAPACITIES[2], None)))
-    zones = []
-    for numa_id in range(draw(st.integers(1, most))):
-        capacity = alike or draw(st.sampled_from(CAPACITIES))
-        resources = {}
-        for resource, amount in capacity.items():
-            unit = GI if amount >= GI else 1000 if resource == "cpu" else 1
-            free = draw(st.one_of(st.just(amount), st.integers(0, amount // unit).map(unit.__mul__)))
-            resources[resource] = ZoneResource(amount, amount, free)
-        zones.append(Zone(numa_id, f"node-{numa_id}", {}, resources))
-    return NodeTopology(
-        node=name,
-        policy=draw(st.sampled_from(policies)),
-        scope=draw(st.sampled_from(Scope)),
-        zones=tuple(zones),
-        publisher=draw(st.sampled_from((Publisher.SUBTRACTS, Publisher.SUBTRACTS, Publisher.TOTAL))),
-    )
-
-
-@st.composite
-def snapshots(draw: st.DrawFn, policies: tuple[NUMAPolicy, ...], most: int = 6) -> Snapshot:
-    names = [f"n{number}" for number in range(draw(st.integers(1, 4)))]
-    whole = {"cpu": 10**6, "memory": 2**45, HUGE: 2**45, GPU: 100, "pods": 110}
-    nodes = [node(name=name, allocatable=whole) for name in names]
-    return Snapshot(state(*nodes, *(draw(topologies(name, policies, most)) for name in names)).node_arrays())
-
-
-@st.composite
-def wide_pods(draw: st.DrawFn, containers: int = 1) -> Pod:
-    """A Guaranteed pod that often needs several NUMA nodes for each of its resources."""
-    lists = []
-    for _ in range(draw(st.integers(1, containers))):
-        amounts = {"cpu": str(draw(st.integers(1, 40))), "memory": f"{draw(st.integers(1, 40))}Gi"}
-        if draw(st.booleans()):
-            amounts[GPU] = str(draw(st.integers(0, 6)))
-        if draw(st.sampled_from((False, False, True))):
-            amounts[HUGE] = f"{draw(st.integers(0, 6))}Gi"
-        lists.append(amounts)
-    return pod(*lists, policy=draw(st.sampled_from((None, "Restricted", "BestEffort"))))
-
-
-def requested(snapshot: Snapshot, wanted: Pod) -> PodRequest:
-    intent, _ = parse_numa_intent(wanted.annotations)
-    return PodRequest.of(wanted, intent, snapshot.node_arrays.resources)
 
 
 @settings(max_examples=100, deadline=None)
@@ -132,27 +76,41 @@ def test_what_best_effort_spreads_over_several_numa_nodes_lies_where_all_sets_sa
         assert fit.allocation(n) == whole_split(snapshot, request, n)
 
 
-# n0 ── cpu [8 8 0]  memory [0 0 8] GiB      [free per NUMA node]: the affinity is NUMA node 0, and memory is in 2
-def test_two_numa_nodes_are_enough_where_each_of_two_resources_has_enough_in_one() -> None:
-    free = ((8000, 0), (8000, 0), (0, 8 * GI))
+# The affinity, and what uses which NUMA nodes      [free per NUMA node]
+@pytest.mark.parametrize(
+    ("free", "asked", "mask"),
+    [
+        # cpu [8 8 0]  memory [0 0 8]: the affinity is 0, and memory is in 2
+        ({"cpu": (8000, 8000, 0), "memory": (0, 0, 8 * GI)}, {"cpu": "1", "memory": "1Gi"}, 0b101),
+        # cpu [0 8 3]  memory [8 0 0]: the affinity is 0, and CPUs come from the fullest of the others, not the lowest
+        ({"cpu": (0, 8000, 3000), "memory": (8 * GI, 0, 0)}, {"cpu": "2", "memory": "2Gi"}, 0b101),
+        # a [0 1 1]  b [0 1 0]: the affinity is 0 and 1, but nothing is in 0
+        ({GPU: (0, 1, 1), NIC: (0, 1, 0)}, {GPU: "2", NIC: "1"}, 0b110),
+    ],
+)
+def test_two_numa_nodes_are_enough_although_neither_holds_all(
+    free: dict[str, tuple[int, ...]], asked: dict[str, str], mask: int
+) -> None:
+    whole = {"cpu": 8000, "memory": 8 * GI, GPU: 1, NIC: 1}
     zones = [
         Zone(
             numa_id,
             f"node-{numa_id}",
             {},
-            {"cpu": ZoneResource(8000, 8000, cpu), "memory": ZoneResource(8 * GI, 8 * GI, memory)},
+            {name: ZoneResource(whole[name], whole[name], free[name][numa_id]) for name in free},
         )
-        for numa_id, (cpu, memory) in enumerate(free)
+        for numa_id in range(3)
     ]
     topology = NodeTopology(node="n0", policy=BEST_EFFORT, scope=Scope.CONTAINER, zones=tuple(zones))
-    snapshot = Snapshot(
-        state(node(name="n0", allocatable={"cpu": 10**6, "memory": 2**45, "pods": 110}), topology).node_arrays()
-    )
-    request = requested(snapshot, pod({"cpu": "1", "memory": "1Gi"}))
+    allocatable = {name: 3 * amount for name, amount in whole.items()} | {"pods": 110}
+    others = resident(name="others", node="n0", requests={name: 3 * whole[name] - sum(free[name]) for name in free})
+    snapshot = Snapshot(state(node(name="n0", allocatable=allocatable), topology, others).node_arrays())
+    limits = asked if "cpu" in asked else None
+    request = requested(snapshot, pod(spec={"containers": [container(requests=asked, limits=limits)]}))
     fit = kubelet.predict(snapshot, request)
     assert fit.wide is not None
     assert fit.wide.at_least.tolist() == [2]
-    assert fit.mask[0] == whole_way(snapshot, request, 0)[1] == 0b101
+    assert fit.mask[0] == whole_way(snapshot, request, 0)[1] == mask
 
 
 # (weight, name) of each node that the pod prefers.

@@ -13,6 +13,7 @@ import structlog
 
 from certs import CertificateError
 from webhook.app import logs
+from webhook.app.allocator import keep_freed_memory
 from webhook.app.clients import Clients
 from webhook.app.service import Service
 from webhook.app.settings import Settings
@@ -34,6 +35,7 @@ def run(settings: Settings) -> int:
     """Serve until a signal; returns the exit code."""
     logs.configure(settings.log_level, settings.log_format)
     gc.set_threshold(*_GC_THRESHOLDS)
+    keep_freed_memory()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         try:
             runner.run(_serve(settings))

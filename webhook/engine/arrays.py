@@ -53,11 +53,20 @@ def largest_first(amounts: Amounts) -> Nodes:
 
 
 def amounts_at(plane: Amounts, nodes: Nodes) -> Amounts:
-    """int64 [z, n], new: the amounts on some nodes (indexes), 0 where not listed. plane: int64 [z, N]."""
+    """int64 [z, n]: the amounts on some nodes (indexes), 0 where not listed. plane: int64 [z, N].
+
+    Not to be written to: may be the plane itself.
+    """
     if len(nodes) == plane.shape[1]:
-        return np.maximum(plane, 0)
+        # Looking for the least amount takes a third of the time of a copy.
+        return plane if int(plane.min(initial=0)) == 0 else np.maximum(plane, 0)
     amounts: Amounts = plane.take(nodes, axis=1)
     return np.maximum(amounts, 0, out=amounts)
+
+
+def selected(plane: Amounts, nodes: Nodes) -> Amounts:
+    """int64 [z, n]: the amounts on some nodes (indexes, ascending), the plane itself for all. plane: int64 [z, N]."""
+    return plane if len(nodes) == plane.shape[1] else plane.take(nodes, axis=1)
 
 
 def slice_sums(amounts: Amounts, bounds: Codes) -> Amounts:

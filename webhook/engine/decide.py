@@ -229,11 +229,11 @@ def _ranking(
     if options.score_strategy != "Packing":
         strategy = plugin.Strategy(options.score_strategy)
         as_shipped = options.fidelity == "Plugin"
-        scored = plugin.score_nodes(snapshot, request, strategy, options.resource_weights, fits, as_shipped=as_shipped)
-        scores = scored[nodes].astype(np.uint8)
+        scored = plugin.score_nodes(snapshot, request, strategy, options.resource_weights, nodes, as_shipped=as_shipped)
+        scores = scored.astype(np.uint8)
     else:
         if intruding is None and numa.wide is not None:
-            nodes, late = _apart(snapshot, request, nodes, numa.wide)
+            nodes, late = _apart(snapshot, request, fits, numa.wide)
         scores = packing_score(snapshot, request, nodes, numa.masks(nodes))
     if intruding is not None:
         scores[intruding[nodes]] = 0
@@ -253,19 +253,19 @@ def _liking(snapshot: Snapshot, pod: Pod, nodes: Nodes, options: Options, intrud
     return Liking(everywhere, options.preference_weight)
 
 
-def _apart(snapshot: Snapshot, request: PodRequest, nodes: Nodes, wide: Wide) -> tuple[Nodes, Late | None]:
-    """Of `nodes` (indexes), those not among the wide ones; and the wide nodes' packing scores, not computed yet."""
-    is_one = np.zeros(snapshot.node_arrays.n, dtype=np.bool_)
-    is_one[nodes] = True
-    (positions,) = is_one[wide.nodes].nonzero()
-    if not len(positions):
+def _apart(snapshot: Snapshot, request: PodRequest, fits: Bools, wide: Wide) -> tuple[Nodes, Late | None]:
+    """The fitting nodes (indexes) that are not wide, and the packing scores of those that are, not computed yet."""
+    (positions,) = fits.take(wide.nodes).nonzero()
+    here = wide.nodes.take(positions)
+    others = fits.copy()
+    others[here] = False
+    (nodes,) = others.nonzero()
+    if not len(here):
         return nodes, None
-    here = wide.nodes[positions]
-    is_one[here] = False
     late = Late(
         here,
         WIDE_BEST,
         lambda: best_packing_score(wide.at_least[positions]),
         lambda where: packing_score(snapshot, request, here[where], wide.masks(positions[where])),
     )
-    return nodes[is_one[nodes]], late
+    return nodes, late

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from webhook.engine.arrays import Amounts, Bools, Bytes, Nodes, Picker, every
+from webhook.engine.arrays import Amounts, Bools, Bytes, Nodes, Picker, amounts_at, every
 from webhook.engine.kubelet.bitmask import as_mask
 from webhook.engine.reason import FITS, Reason
 from webhook.engine.request import PodRequest
@@ -27,9 +27,6 @@ _POINTS: Final = 10 + 2**-30
 
 WIDE_BEST: Final = 90
 """The best packing score over two NUMA nodes or more: 100 - 2 x 10, and 10 if they are full with the pod."""
-
-# The number of positions in a mask (int64).
-_BITS: Final = 63
 
 
 def policy_fit(node_arrays: NodeArrays, request: PodRequest) -> Bytes | None:
@@ -102,13 +99,15 @@ def packing_score(snapshot: Snapshot, request: PodRequest, nodes: Nodes, mask: M
     spread over all NUMA nodes of its node; where none are known the score is 0. nodes: int [n], indexes of fitting
     nodes; mask: int64 [n], the NUMA nodes used, 0 = bound to none.
     """
+    if not len(nodes):
+        return np.zeros(0, dtype=np.uint8)
     node_arrays = snapshot.node_arrays
     nowhere: Bools | None = None
     if np.count_nonzero(mask) < len(mask):
         mask = np.where(mask > 0, mask, as_mask(node_arrays.zone_ids[:, nodes] >= 0))
         nowhere = mask == 0
         mask[nowhere] = 1
-    sums = _Sums(mask, nodes)
+    sums = _Sums(mask, nodes, node_arrays.z)
     amounts = zip(request.rows, request.node, strict=True)
     columns = [
         (row, amount) for row, amount in amounts if amount > 0 <= row and np.count_nonzero(node_arrays.listed[row])
@@ -139,8 +138,8 @@ def best_packing_score(width: Bytes) -> Bytes:
 class _Sums:
     """Sums of planes over the NUMA nodes of a mask, on each of n nodes. A single NUMA node is a look-up."""
 
-    def __init__(self, mask: Masks, nodes: Nodes) -> None:
-        """mask: int64 [n], at least one bit each; nodes: int [n], indexes."""
+    def __init__(self, mask: Masks, nodes: Nodes, z: int) -> None:
+        """mask: int64 [n], at least one of z bits each; nodes: int [n], indexes."""
         # The number of bits below the lowest one is its position.
         below = mask - 1
         self._narrow = not np.count_nonzero(mask & below)
@@ -153,12 +152,11 @@ class _Sums:
         self.base = (100 - 10 * np.minimum(width, 10)).astype(np.uint8)
         self._wide = np.flatnonzero(width > 1)
         self._nodes = nodes[self._wide]
-        self._bits = (mask[self._wide] >> np.arange(_BITS)[:, None]) & 1
+        self._bits = (mask[self._wide] >> np.arange(z)[:, None]) & 1
 
     def over(self, plane: Amounts) -> Amounts:
         """int64 [n], new; unlisted amounts count as at most 0. plane: int64 [zone, node]."""
         total = self._lowest.of(plane)
         if not self._narrow:
-            listed = np.maximum(plane[:, self._nodes], 0)
-            total[self._wide] = (listed * self._bits[: len(plane)]).sum(axis=0)
+            total[self._wide] = (amounts_at(plane, self._nodes) * self._bits).sum(axis=0)
         return total

@@ -105,10 +105,12 @@ class Ranking:
         late = self._late
         if late is None or self._above(self._highest(late)) >= k:
             return
-        for at_most in sorted(self._open, reverse=True):
+        while self._left:
+            at_most = self._left[-1]
             if self._above(at_most) >= k:
                 return
-            where = self._open.pop(at_most)
+            self._left.pop()
+            (where,) = (self._at_most == at_most).nonzero()
             self._put(late.nodes[where], late.scores(where))
 
     def _highest(self, late: Late) -> int:
@@ -118,12 +120,15 @@ class Ranking:
         return int(self._mixed(np.full(len(late.nodes), late.best, dtype=np.uint8), late.nodes).max())
 
     @cached_property
-    def _open(self) -> dict[int, Nodes]:
-        """The nodes whose score is open, by upper bound."""
-        if self._late is None:
-            return {}
-        at_most = self._mixed(self._late.at_most(), self._late.nodes)
-        return {int(score): (at_most == score).nonzero()[0] for score in np.unique(at_most)}
+    def _at_most(self) -> Bytes:
+        """uint8 [L]: the upper bounds of late scores."""
+        late = self._late
+        return np.zeros(0, dtype=np.uint8) if late is None else self._mixed(late.at_most(), late.nodes)
+
+    @cached_property
+    def _left(self) -> list[int]:
+        """The upper bounds of the scores that are still open, ascending."""
+        return np.flatnonzero(np.bincount(self._at_most)).tolist()
 
     def _above(self, score: int) -> int:
         """How many nodes score higher, as far as known."""

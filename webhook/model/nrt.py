@@ -21,7 +21,7 @@ from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.problems import MAX_NODE_RESOURCES, MAX_ZONES, told
 from webhook.model.quantity import QuantityError
 from webhook.model.quoted import quoted
-from webhook.model.resources import amount
+from webhook.model.resources import CPU, amount
 from webhook.model.timestamps import epoch_seconds
 from webhook.model.topology_manager import (
     DEFAULT_MAX_NUMA_NODES,
@@ -180,6 +180,12 @@ def _zones(raw: Mapping[str, Any], problems: list[str]) -> tuple[Zone, ...]:
             zones[numa_id] = Zone(
                 numa_id, intern(name), _costs(name, entry, problems), _resources(name, entry, problems)
             )
+    # Exporters list what kubelets can give, so they were told to leave the CPUs out.
+    listed = {name for zone in zones.values() for name in zone.resources}
+    if listed and CPU not in listed:
+        problems.append(
+            "no NUMA node lists cpu: CPUs count as not aligned there, and a kubelet that aligns them may reject pods"
+        )
     return tuple(zones[numa_id] for numa_id in sorted(zones))
 
 

@@ -75,6 +75,18 @@ def test_each_strategy_scores_as_shipped(strategy: Strategy, score: int) -> None
     assert scored(state(node(name="n"), topology(node="n", free=[ZONE])), pod(ONE), strategy) == score
 
 
+# 2^30 + 1 of 2^30 + 2 bytes: less than 100, and 2^53 + 1 of 2^53: in float64 not more than 100
+@pytest.mark.parametrize(
+    ("strategy", "memory", "free", "score"),
+    [(Strategy.MOST_ALLOCATED, 2**30 + 1, 2**30 + 2, 99), (Strategy.BALANCED_ALLOCATION, 2**53 + 1, 2**53, 100)],
+)
+def test_amounts_beyond_what_floats_hold_score_as_shipped(
+    strategy: Strategy, memory: int, free: int, score: int
+) -> None:
+    cluster = state(node(name="n"), topology(node="n", free=[{"cpu": 2000, "memory": free}]))
+    assert scored(cluster, pod({"cpu": "2", "memory": str(memory)}), strategy) == score
+
+
 def test_weights_shift_the_mean() -> None:
     cluster = state(node(name="n"), topology(node="n", free=[{"cpu": 4000, "memory": 16 * GI}]))
     assert scored(cluster, pod(ONE), Strategy.LEAST_ALLOCATED) == (50 + 75) // 2

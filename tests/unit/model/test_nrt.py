@@ -190,6 +190,17 @@ def test_zones_that_are_no_numa_nodes_are_passed_over() -> None:
     assert read.problems == ()
 
 
+def test_numa_nodes_without_cpus_are_read_and_told() -> None:
+    read = topology(zone("node-0", resource("memory", 1, 1, 1)), zone("node-1", resource("memory", 1, 1, 1)))
+    assert [zone.id for zone in read.zones] == [0, 1]
+    assert "no NUMA node lists cpu" in read.problems[0]
+
+
+def test_a_numa_node_with_memory_alone_beside_one_with_cpus_is_no_problem() -> None:
+    read = topology(zone("node-0", resource("cpu", 4, 4, 4)), zone("node-1", resource("memory", 1, 1, 1)))
+    assert read.problems == ()
+
+
 def test_of_two_zones_for_one_numa_node_the_first_counts() -> None:
     read = topology(zone("node-0", resource("cpu", 4, 4, 4)), zone("numa-node-0", resource("cpu", 8, 8, 8)))
     assert [zone.resources["cpu"].available for zone in read.zones] == [4000]

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from webhook.engine.arrays import Amounts, Bools, Ids
+from webhook.engine.arrays import Amounts, Bools, Bytes, Ids
 
 _BITS: Final = np.uint8(1) << np.arange(8, dtype=np.uint8)
 
@@ -58,20 +58,33 @@ def subsets_of(allowed: Bools) -> Bools:
 
 def as_mask(allowed: Bools) -> npt.NDArray[np.int64]:
     """int64 [n]: the mask of the positions that are true (bool [z, n])."""
+    if len(allowed) <= 8:
+        return _byte_mask(allowed).astype(np.int64)
     bits: npt.NDArray[np.int64] = np.int64(1) << np.arange(len(allowed), dtype=np.int64)
     mask: npt.NDArray[np.int64] = np.asarray(bits @ allowed)
     return mask
+
+
+def counts(allowed: Bools) -> Bytes:
+    """uint8 [n]: how many positions are true (bool [z, n]). Several times faster than count_nonzero along an axis."""
+    number: Bytes = np.add.reduce(allowed.view(np.uint8), axis=0, dtype=np.uint8)
+    return number
 
 
 def lowest(allowed: Bools) -> npt.NDArray[np.int64]:
     """int64 [n]: the mask of the lowest position that is true (bool [z, n]); 0 if none is."""
     if len(allowed) > 8:
         return np.where(allowed.any(axis=0), np.int64(1) << allowed.argmax(axis=0), 0)
-    # A byte holds the bits of eight positions: much faster than argmax.
-    bits = np.bitwise_or.reduce(allowed.view(np.uint8) * _BITS[: len(allowed), None], axis=0)
+    bits = _byte_mask(allowed)
     bits &= -bits
     found: npt.NDArray[np.int64] = bits.astype(np.int64)
     return found
+
+
+def _byte_mask(allowed: Bools) -> Bytes:
+    """uint8 [n]: the mask of at most eight positions. Bytes take a fraction of the time of argmax and of int64."""
+    mask: Bytes = np.bitwise_or.reduce(allowed.view(np.uint8) * _BITS[: len(allowed), None], axis=0)
+    return mask
 
 
 def intersections(left: Bools, right: Bools) -> Bools:

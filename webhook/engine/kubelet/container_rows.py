@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from webhook.engine.arrays import Amounts, Bools, Nodes, amounts_at
+from webhook.engine.arrays import Amounts, Bools, Nodes, amounts_at, every
+from webhook.engine.kubelet.bitmask import counts
 from webhook.engine.kubelet.demand import Share, is_memory
 from webhook.engine.kubelet.hints import narrowest_width
 from webhook.engine.kubelet.machine_state import devices_shared
@@ -31,11 +32,17 @@ class Row:
         """int64 [n]: the fewest NUMA nodes with enough capacity; more than there are if all together are too few."""
         capacity = self.capacity
         most = capacity.max(axis=0)
-        width: Masks = -(-self.amount // np.maximum(most, 1))
+        if every(most == most[:1]):
+            width: Masks = np.full(len(most), -(-self.amount // max(int(most.max(initial=0)), 1)), dtype=np.int64)
+        else:
+            width = -(-self.amount // np.maximum(most, 1))
         # If all NUMA nodes with any have the same amount, that is the capacity.
-        (uneven,) = (capacity.sum(axis=0) != most * np.count_nonzero(capacity, axis=0)).nonzero()
-        if len(uneven):
-            width[uneven] = narrowest_width([(capacity[:, uneven], self.amount)])
+        (unequal,) = (capacity.min(axis=0) != most).nonzero()
+        if len(unequal):
+            some = capacity.take(unequal, axis=1)
+            (uneven,) = (some.sum(axis=0) != most[unequal] * counts(some > 0)).nonzero()
+            if len(uneven):
+                width[unequal[uneven]] = narrowest_width([(some.take(uneven, axis=1), self.amount)])
         return width
 
 
@@ -53,8 +60,12 @@ def unsure(snapshot: Snapshot, share: Share, rows: Sequence[Row], policy_group: 
     nodes = policy_group.nodes
     found = np.zeros(len(nodes), dtype=np.bool_)
     for number, one in zip(share.amounts, rows, strict=True):
-        found |= ~snapshot.node_arrays.listed[number].take(nodes)
-        found |= np.logical_or.reduce(one.free > one.capacity, axis=0)
+        listed = snapshot.node_arrays.listed[number]
+        if not every(listed):
+            found |= ~listed.take(nodes)
+        more = one.free > one.capacity
+        if np.count_nonzero(more):
+            found |= np.logical_or.reduce(more, axis=0)
         if one.amount == 0:
             found[:] = True
         elif number in share.devices:

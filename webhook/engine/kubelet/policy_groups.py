@@ -31,7 +31,8 @@ class PolicyGroup:
 
     def at(self, where: Bools | Nodes) -> "PolicyGroup":
         """A part of the group."""
-        return self.of(self.nodes[where])
+        # take() needs half the time that an index needs.
+        return self.of(self.nodes[where] if where.dtype == np.bool_ else self.nodes.take(where))
 
     def of(self, nodes: Nodes) -> "PolicyGroup":
         """Other nodes, as if they decided equally."""

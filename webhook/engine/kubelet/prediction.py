@@ -97,7 +97,7 @@ class _Prediction:
         if final is not True:
             rest = np.flatnonzero(~(fits | final))
             if self._among is not None:
-                rest = rest[self._among[policy_group.nodes[rest]]]
+                rest = rest[self._among.take(policy_group.nodes.take(rest))]
             if len(rest) and policy_group.policy is NUMAPolicy.RESTRICTED and len(shares) == 1:
                 rest = self._prefer(policy_group, demand, shares[0], rest, reason, mask)
             elif len(rest) and policy_group.policy in {NUMAPolicy.NONE, NUMAPolicy.BEST_EFFORT}:
@@ -128,7 +128,7 @@ class _Prediction:
         if by_totals is None:
             return rest
         fits = by_totals.suffice & pieces_suffice(self._snapshot, policy_group.at(rest), demand)
-        reason[rest] = np.where(fits, FITS, Reason.ALLOCATION_FAILS)
+        reason[rest] = (~fits).view(np.uint8) * np.uint8(Reason.ALLOCATION_FAILS)
         late = rest[by_totals.sure & fits]
         if len(late) and policy_group.policy is not NUMAPolicy.NONE:
             self._late.append((policy_group.at(late), demand.containers[0]))
@@ -154,9 +154,13 @@ class _Prediction:
         still_open = preferred.open
         if policy_group.closest or len(demand.containers) > 1:
             still_open = still_open | admits
-        enough = pieces_suffice(self._snapshot, here, demand)
-        reason[rest] = np.where(admits, np.where(enough, FITS, Reason.ALLOCATION_FAILS), Reason.NOT_ALIGNED)
-        mask[rest] = np.where(admits & enough, preferred.mask, 0)
+        reason[rest] = Reason.NOT_ALIGNED
+        mask[rest] = 0
+        (found,) = admits.nonzero()
+        if len(found):
+            enough = pieces_suffice(self._snapshot, here.at(found), demand)
+            reason[rest[found]] = (~enough).view(np.uint8) * np.uint8(Reason.ALLOCATION_FAILS)
+            mask[rest[found]] = preferred.mask[found] * enough
         return rest[still_open]
 
     def wide(self) -> Wide | None:
@@ -196,8 +200,11 @@ class _Prediction:
         if policy_group.policy is not NUMAPolicy.RESTRICTED or not demand.pod.memory:
             return None
         row = self._snapshot.node_arrays.resources.find(MEMORY)
-        over_several = self._snapshot.multi_residents[:, policy_group.nodes] > 0
-        if row < 0 or not over_several.any():
+        residents = self._snapshot.multi_residents
+        if row < 0 or not np.bitwise_or.reduce(residents, axis=None):
+            return None
+        over_several = residents[:, policy_group.nodes] > 0
+        if not over_several.any():
             return None
         free = np.maximum(self._snapshot.free(row)[:, policy_group.nodes], 0)
         capacity = np.maximum(self._snapshot.node_arrays.zone_allocatable[row][:, policy_group.nodes], 0)

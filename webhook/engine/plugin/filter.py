@@ -19,10 +19,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from webhook.engine.arrays import NO_ZONE, UNLISTED, Amounts, Bools
+from webhook.engine.arrays import UNLISTED, Amounts, Bools, all_nodes
 from webhook.engine.kubelet.bitmask import lowest
 from webhook.engine.numa_fit import Allocation, NUMAFit, by_numa_id
-from webhook.engine.plugin.pod_requests import Part, parts
+from webhook.engine.plugin.pod_requests import Part, by_scope, parts
 from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.snapshot import Snapshot
@@ -59,20 +59,18 @@ def filter_nodes(snapshot: Snapshot, request: PodRequest) -> FilterFit:
     """The plugin's verdict on every node."""
     node_arrays = snapshot.node_arrays
     n = node_arrays.n
-    reason = np.full(n, Reason.FITS, dtype=np.uint8)
     mask = np.zeros(n, dtype=np.int64)
     failed = np.full(n, NO_PART, dtype=np.int16)
     if request.qos is not QoS.BEST_EFFORT or not _names_native_only(request):
         strict = node_arrays.has_topology & (node_arrays.plugin_policy == NUMAPolicy.SINGLE_NUMA_NODE)
-        for scope in Scope:
-            nodes = np.flatnonzero(strict & (node_arrays.plugin_scope == scope))
-            if len(nodes):
-                aligned = _Alignment(snapshot, request, nodes)
-                failed[nodes], mask[nodes] = aligned.run(parts(request, scope))
-        reason[failed != NO_PART] = Reason.NO_SINGLE_NUMA_NODE
-        mask[failed != NO_PART] = 0
+        for scope, at in by_scope(node_arrays, strict, all_nodes(n)):
+            nodes = all_nodes(n)[at]
+            failed[at], mask[at] = _Alignment(snapshot, request, nodes).run(parts(request, scope))
+    fits = failed == NO_PART
+    reason = (~fits).view(np.uint8) * np.uint8(Reason.NO_SINGLE_NUMA_NODE)
+    mask *= fits
     return FilterFit(
-        fits=reason == Reason.FITS,
+        fits=fits,
         reason=reason,
         known=mask,
         split=lambda node: _split(snapshot, request, node) if mask[node] else (),
@@ -107,8 +105,8 @@ class _Alignment:
         self._guaranteed = request.qos is QoS.GUARANTEED
         self._rows = dict(zip(request.resources, request.rows, strict=True))
         self._at: slice | npt.NDArray[np.intp] = slice(None) if len(nodes) == snapshot.node_arrays.n else nodes
-        ids = snapshot.node_arrays.zone_ids[:, self._at]
-        self._exists = (ids != NO_ZONE) & (ids <= _MAX_NUMA_ID)
+        # As unsigned numbers, positions without a NUMA node are beyond the largest id.
+        self._exists = snapshot.node_arrays.zone_ids[:, self._at].view(np.uint16) <= _MAX_NUMA_ID
         self.taken: dict[str, Amounts] = {}
         """Resource -> int64 [z, n]: what app containers took so far."""
         self._unsettled: tuple[Part, Bools] | None = None
@@ -121,7 +119,7 @@ class _Alignment:
             self.settle()
             enough = self._enough(part)
             zone = lowest(enough)
-            failed[(failed == NO_PART) & (zone == 0)] = index
+            np.putmask(failed, (failed == NO_PART) & (zone == 0), np.int16(index))
             if any(part.amounts.values()):
                 mask |= zone
             if part.kind is ContainerKind.APP:
@@ -158,10 +156,11 @@ class _Alignment:
             enough: Bools = available >= amount if taken is None else available - taken >= amount
         else:
             enough = available != UNLISTED
+        node_arrays, row = self._snapshot.node_arrays, self._rows[name]
         if is_host_level(name):
-            enough |= (available == UNLISTED).all(axis=0)
+            enough |= ~node_arrays.listed[row][self._at]
         if name not in _ALWAYS_NAMED:
-            enough &= self._snapshot.node_arrays.allocatable[self._rows[name]][self._at] != UNLISTED
+            enough &= node_arrays.allocatable[row][self._at] != UNLISTED
         return enough
 
     def _take(self, part: Part, zone: npt.NDArray[np.intp]) -> None:

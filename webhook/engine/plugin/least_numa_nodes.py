@@ -4,6 +4,7 @@
    and have enough together.
 2. Of those the first that is as close as the closest combination of that width at all, else the closest, the first of
    equals. Distance is the mean over all ordered pairs, self included; an unpublished distance is 255.
+   Most nodes have enough in one NUMA node. For these, comparing each resource once is the whole search.
 3. With scope container, a part is subtracted from its NUMA nodes, lowest first, before the next.
    As shipped, a resource that no NUMA node of a node lists (memory, if an exporter publishes CPUs only) leaves no
    combination. Otherwise such a resource is not aligned there, and does not count.
@@ -22,10 +23,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from webhook.engine.arrays import NO_ZONE, UNKNOWN_DISTANCE, UNLISTED, Amounts, Bools
+from webhook.engine.arrays import NO_ZONE, UNKNOWN_DISTANCE, UNLISTED, Amounts, Bools, Nodes, every
 from webhook.engine.kubelet.bitmask import lowest
 from webhook.engine.plugin.pod_requests import Part
 from webhook.engine.request import PodRequest
+from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.snapshot import Snapshot
 
 _MAX_SCORE: Final = 100
@@ -34,9 +36,56 @@ _UNLIMITED: Final = 1 << 56
 
 
 def least_numa_nodes(
-    snapshot: Snapshot, request: PodRequest, sequence: Sequence[Part], nodes: npt.NDArray[np.intp], *, as_shipped: bool
+    snapshot: Snapshot, request: PodRequest, sequence: Sequence[Part], nodes: Nodes, *, as_shipped: bool
 ) -> npt.NDArray[np.int64]:
     """int64 [n]: the score of some nodes (indexes). as_shipped: a resource that no NUMA node lists leaves no score."""
+    unit = _MAX_SCORE // snapshot.node_arrays.max_numa_nodes.take(nodes).astype(np.int64)
+    if len(sequence) > 1:
+        return _searched(snapshot, request, sequence, nodes, unit, as_shipped)
+    score = _MAX_SCORE - unit + unit // 2
+    (rest,) = (~_one_suffices(snapshot, sequence[0], nodes)).nonzero()
+    if len(rest):
+        score[rest] = _searched(snapshot, request, sequence, nodes[rest], unit[rest], as_shipped)
+    return score
+
+
+def _one_suffices(snapshot: Snapshot, part: Part, nodes: Nodes) -> Bools:
+    """Where (bool [n]) one NUMA node certainly has enough of everything, and none is closer to itself."""
+    node_arrays = snapshot.node_arrays
+    rows = [(node_arrays.resources.find(name), amount) for name, amount in part.amounts.items()]
+    if not rows or any(row < 0 for row, _ in rows):
+        return np.zeros(len(nodes), dtype=np.bool_)
+    # Reading all nodes takes less time than selecting most of them. What is not listed is less than any amount.
+    having = np.logical_and.reduce([snapshot.free(row) >= amount for row, amount in rows])
+    suffices: Bools = having.any(axis=0).take(nodes)
+    near = _equally_near_to_themselves(node_arrays, nodes)
+    return suffices if near is None else suffices & near
+
+
+def _equally_near_to_themselves(node_arrays: NodeArrays, nodes: Nodes) -> Bools | None:
+    """Where (bool [n]) all NUMA nodes have the same distance to themselves, at most the unknown one; None: everywhere.
+
+    The closest single NUMA node is then the lowest.
+    """
+    to_self = node_arrays.distances.diagonal().T
+    equal = to_self == to_self[0]
+    if int(np.count_nonzero(equal)) == equal.size and int(to_self[0].max(initial=0)) <= UNKNOWN_DISTANCE:
+        return None
+    equal &= to_self <= UNKNOWN_DISTANCE
+    equal |= node_arrays.zone_ids == NO_ZONE
+    near: Bools = equal.all(axis=0).take(nodes)
+    return near
+
+
+def _searched(
+    snapshot: Snapshot,
+    request: PodRequest,
+    sequence: Sequence[Part],
+    nodes: Nodes,
+    unit: npt.NDArray[np.int64],
+    as_shipped: bool,
+) -> npt.NDArray[np.int64]:
+    """int64 [n]: the score of some nodes (indexes), by all combinations where one NUMA node is not enough."""
     search = _Search(snapshot, request, nodes, as_shipped)
     n = len(nodes)
     widest = np.zeros(n, dtype=np.int64)
@@ -50,7 +99,6 @@ def least_numa_nodes(
         widest = np.where(counts, np.maximum(widest, width), widest)
         if len(sequence) > 1:
             search.take(part, taken & counts)
-    unit = _MAX_SCORE // snapshot.node_arrays.max_numa_nodes[nodes].astype(np.int64)
     score = _MAX_SCORE - widest * unit + np.where(nearest, unit // 2, 0)
     return np.where(possible, np.where(widest > 0, score, _MAX_SCORE), 0)
 
@@ -58,7 +106,7 @@ def least_numa_nodes(
 class _Search:
     """Combinations of NUMA nodes on n nodes, with earlier parts subtracted."""
 
-    def __init__(self, snapshot: Snapshot, request: PodRequest, nodes: npt.NDArray[np.intp], as_shipped: bool) -> None:
+    def __init__(self, snapshot: Snapshot, request: PodRequest, nodes: Nodes, as_shipped: bool) -> None:
         node_arrays = snapshot.node_arrays
         everywhere = len(nodes) == node_arrays.n
         self._exists = (node_arrays.zone_ids if everywhere else node_arrays.zone_ids.take(nodes, axis=1)) != NO_ZONE
@@ -88,7 +136,8 @@ class _Search:
         near = np.zeros(n, dtype=np.bool_)
         chosen = np.zeros((z, n), dtype=np.bool_)
         first = 1
-        if self._equally_near_to_themselves():
+        near_themselves = _equally_near_to_themselves(self._node_arrays, self._nodes)
+        if near_themselves is None or every(near_themselves):
             # The usual case: all single NUMA nodes are equally close, and the lowest with enough is chosen.
             zone = lowest(self._having(part.amounts))
             near = zone > 0
@@ -127,13 +176,6 @@ class _Search:
         for name, amount in amounts.items():
             having &= self._left[name] >= amount
         return having
-
-    def _equally_near_to_themselves(self) -> bool:
-        """Whether, node by node, all NUMA nodes have the same distance to themselves, at most the unknown one."""
-        distances = self._node_arrays.distances
-        to_self = np.stack([distances[z, z].take(self._nodes) for z in range(len(distances))])
-        equal = (to_self == to_self[0]) & (to_self <= UNKNOWN_DISTANCE) | ~self._exists
-        return bool(equal.all())
 
     def _distance(self, table: npt.NDArray[np.intp], nodes: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
         """float32 [combination, n]: the mean distance within each combination, as upstream rounds it."""

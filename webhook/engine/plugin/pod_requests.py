@@ -5,11 +5,12 @@ the largest init container and the sum of the apps, plus the overhead; sidecars 
 Source: scheduler-plugins pkg/util/resource.go, pkg/noderesourcetopology/filter.go.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from webhook.engine.arrays import UNLISTED
+from webhook.engine.arrays import UNLISTED, Bools, Nodes, every
 from webhook.engine.request import PodRequest
+from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.model.pod import ContainerKind
 from webhook.model.policy import Scope
 
@@ -33,6 +34,21 @@ def parts(request: PodRequest, scope: Scope) -> tuple[Part, ...]:
         for kind, amounts in zip(request.kinds, request.containers, strict=True)
     )
     return containers if scope is Scope.CONTAINER else (_together(request, containers),)
+
+
+def by_scope(node_arrays: NodeArrays, included: Bools, nodes: Nodes) -> Iterator[tuple[Scope, slice | Nodes]]:
+    """Groups of nodes (indexes) with one scope: where they are in `nodes`. included: bool [N]: others are left out.
+
+    Where all nodes decide equally, as in most clusters, the group is a slice: no index is needed.
+    """
+    scopes = node_arrays.plugin_scope
+    if len(nodes) and every(included) and every(scopes == scopes[0]):
+        yield Scope(int(scopes[0])), slice(None)
+        return
+    for scope in Scope:
+        (where,) = (included & (scopes == scope)).take(nodes).nonzero()
+        if len(where):
+            yield scope, where
 
 
 def _together(request: PodRequest, containers: tuple[Part, ...]) -> Part:
