@@ -9,6 +9,7 @@ from typing import Any
 
 from webhook.admission.annotation_warnings import annotation_warnings, strategy_warnings
 from webhook.admission.kueue_requests import asked_pod
+from webhook.admission.pod.burst_answers import BurstAnswers
 from webhook.admission.pod.decision import PodDecision, RecentDecisions, Verdict
 from webhook.admission.pod.mutation import denied, mutate_pod
 from webhook.admission.pod.reapply import warnings_of
@@ -23,23 +24,38 @@ from webhook.model.rules import Rules
 
 
 class PodMutator:
-    """The handler. snapshot: returns the cluster at the time of a review."""
+    """The handler. snapshot: returns the cluster at the time of a review.
 
-    def __init__(self, snapshot: Callable[[], ClusterSnapshot], rules: Rules) -> None:
+    clock: seconds of `time.monotonic`, to know bursts of equal pods; None: the answer to each is that of its time.
+    """
+
+    def __init__(
+        self, snapshot: Callable[[], ClusterSnapshot], rules: Rules, clock: Callable[[], float] | None = None
+    ) -> None:
         self._snapshot = snapshot
         self._rules = rules
         self._recent = RecentDecisions()
         self._answers = RecentAnswers()
+        # With other settings the verdict depends on what is free now.
+        gates_all = rules.gate == "Always" and rules.no_capacity == "Gate"
+        self._burst = BurstAnswers(clock) if clock is not None and gates_all else None
 
     def handle(self, request: AdmissionRequest) -> Response:
         """Validate and mutate a created pod. There are no side effects, so a dry run gets the same response."""
         if not _is_creation(request):
             return Allowed()
-        cluster_snapshot, key = self._snapshot(), self._key_of(request)
-        if (answer := self._answers.get(key, cluster_snapshot)) is not None:
+        key = self._key_of(request)
+        burst = None if key is None else self._burst
+        if burst is not None and (answer := burst.get(key)) is not None:
             return answer
-        answer = _response(decide_creation(request, cluster_snapshot, self._rules, self._recent))
-        return self._answers.put(key, cluster_snapshot, answer)
+        cluster_snapshot = self._snapshot()
+        answer = self._answers.get(key, cluster_snapshot)
+        if answer is None:
+            decided = decide_creation(request, cluster_snapshot, self._rules, self._recent)
+            answer = self._answers.put(key, cluster_snapshot, _response(decided))
+            if burst is not None and decided.gated:
+                burst.put(key, answer)
+        return answer
 
     def _key_of(self, request: AdmissionRequest) -> RecentKey | None:
         annotations = (request.object.get("metadata") or {}).get("annotations") or {}

@@ -1,13 +1,14 @@
 """An answer that is given again is the one that would have been found again."""
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.builders.clusters import cluster_cache, machine, put
 from tests.builders.pods import SINGLE, pod
+from tests.unit.admission.pod.creations import review
 from webhook.admission.pod.mutate import PodMutator
 from webhook.admission.pod.recent_answers import key_of
 from webhook.admission.response import Denied, Patched
@@ -19,20 +20,6 @@ from webhook.model.rules import Rules
 # n0 ── NUMA 0 [8]  NUMA 1 [8]      [free cpus]; a pod asks for 8
 MACHINE = machine(name="n0", free=(8, 8))
 RULES = Rules(trusted_users=frozenset({"trusted"}))
-
-
-def review(raw: Mapping[str, Any], user: str = "u", namespace: str = "default") -> AdmissionRequest:
-    request = {
-        "uid": "1",
-        "kind": {"kind": "Pod"},
-        "operation": "CREATE",
-        "namespace": namespace,
-        "object": raw,
-        "userInfo": {"username": user},
-    }
-    return AdmissionRequest.from_object(
-        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    )
 
 
 def with_token(name: str, letters: str) -> dict[str, Any]:
