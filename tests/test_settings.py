@@ -108,6 +108,11 @@ def test_the_links_that_a_kubelet_puts_into_the_environment_are_not_taken_for_po
         ({}, {"tls_mode": "Files"}, "tls_mode is 'Files', which needs tls_cert_file and tls_key_file"),
         (
             {},
+            {"autoscaler": "Karpenter", "provisioning_class": "check-capacity.autoscaling.x-k8s.io"},
+            "provisioning_class is set, which needs autoscaler 'ClusterAutoscaler', not 'Karpenter'",
+        ),
+        (
+            {},
             {"renew_deadline_seconds": "15"},
             "renew_deadline_seconds is 15, which must be less than lease_duration_seconds, 15",
         ),

@@ -338,7 +338,8 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "evictStuck": True,
         "preemption": "Never",
         "repair": "Gang",
-        "autoscaler": "Karpenter",
+        "autoscaler": "ClusterAutoscaler",
+        "provisioningClass": "check-capacity.autoscaling.x-k8s.io",
         "nodeGroupLabels": ["example.com/pool"],
         "newNodeSeconds": 120,
         "narrowAfterSeconds": 45,
@@ -390,7 +391,8 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
     assert (settings.retry_period_seconds, settings.assume_ttl_seconds) == (2.5, 0)
     assert (settings.ungate_after_seconds, settings.reserve_after_seconds) == (600, 300)
     assert settings.warn_after_seconds == 900
-    assert (settings.autoscaler, settings.node_group_labels) == ("Karpenter", ("example.com/pool",))
+    assert (settings.autoscaler, settings.node_group_labels) == ("ClusterAutoscaler", ("example.com/pool",))
+    assert settings.provisioning_class == "check-capacity.autoscaling.x-k8s.io"
     assert (settings.new_node_seconds, settings.narrow_after_seconds) == (120, 45)
     assert settings.koordinator_reservations
 
@@ -562,3 +564,23 @@ def test_the_right_to_read_reservations_of_koordinator_comes_with_the_setting(he
     (role,) = (each for each in rendered.of("ClusterRole") if each["metadata"]["name"] == "tw-topology-webhook")
     granted = [rule["verbs"] for rule in role["rules"] if rule["apiGroups"] == ["scheduling.koordinator.sh"]]
     assert granted == ([["list", "watch"]] if reads else [])
+
+
+@pytest.mark.parametrize("class_name", ["", "best-effort-atomic-scale-up.autoscaling.x-k8s.io"])
+def test_the_rights_on_provisioning_requests_come_with_their_class(helm: Helm, class_name: str) -> None:
+    rendered = helm.template({"settings": {"autoscaler": "ClusterAutoscaler", "provisioningClass": class_name}})
+    (role,) = (each for each in rendered.of("ClusterRole") if each["metadata"]["name"] == "tw-topology-webhook")
+    granted = {
+        resource: rule["verbs"]
+        for rule in role["rules"]
+        for resource in rule["resources"]
+        if resource in {"provisioningrequests", "podtemplates"}
+    }
+    requests, templates = ["list", "watch", "create", "delete"], ["get", "create", "delete"]
+    assert granted == ({"provisioningrequests": requests, "podtemplates": templates} if class_name else {})
+
+
+def test_a_provisioning_class_without_cluster_autoscaler_is_refused(helm: Helm) -> None:
+    for class_name in ("check-capacity.autoscaling.x-k8s.io", "another.example.com"):
+        with pytest.raises(RefusedError, match="provisioningClass"):
+            helm.template({"settings": {"autoscaler": "Karpenter", "provisioningClass": class_name}})

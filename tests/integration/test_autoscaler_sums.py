@@ -5,12 +5,13 @@ No autoscaler runs here: the test adds the node. The API server judges the chang
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.cluster.gated import Pods, is_gated, pod
-from tests.cluster.nodes import Machine
+from tests.cluster.nodes import NODES, Machine, delete_nodes
 from tests.cluster.webhook_process import QUICK_LEASE, LocalWebhook, local_webhook
 
 if TYPE_CHECKING:
@@ -66,3 +67,21 @@ def test_a_pod_is_kept_off_the_node_that_it_fits_in_sum_and_bound_to_the_one_tha
     create_machines(NEW)
     pods.wait_until_bound("a")
     assert pods.hint("a")[0] == "pool-1"
+
+
+def test_a_node_whose_exporter_is_missing_gets_an_event(
+    known: Callable[..., None], pods: Pods, control_plane: ControlPlane, namespace: str
+) -> None:
+    known(Machine("pool-0", free=(0, 0), labels=POOL))
+    pods.create(pod("a"))
+    control_plane.api.create(NODES, NEW.node())
+    try:
+        pods.wait_until_says("a", "node pool-1 is without NUMA nodes more than 1 s after its creation")
+        said = "ExporterMissing .* no NodeResourceTopology with NUMA nodes 1 s after the node's creation"
+        control_plane.wait_for(
+            "the Event to be shown",
+            lambda: re.search(said, control_plane.kubectl("describe", "node", "pool-1")),
+        )
+    finally:
+        pods.delete("a")
+        delete_nodes(control_plane.api, [NEW.name])

@@ -109,7 +109,7 @@ def run(
         histories, admissions = observer.histories(), fleet.events("admitted")
         refused = refused_binds(plane.api.get("/metrics"))
         time.sleep(CORRECTED_SECONDS)
-        hints = choices(admissions, observer.by_uid(), publisher)
+        hints = choices(admissions, observer.by_uid(), exporter or publisher)
         row = measure(scenario, histories, hints, webhook=webhook, refused_binds=refused)
         if webhook:
             _explain(fleet.events("rejected"), observer, tell)

@@ -20,6 +20,7 @@ from webhook.kube.informer import Informer, InformerStatus, Phase
 from webhook.kube.large_field import LargeField
 from webhook.kube.native_pod_group_client import NATIVE_POD_GROUPS
 from webhook.kube.pod_group_client import POD_GROUPS, PodGroups
+from webhook.kube.provisioning_request_client import PROVISIONING_REQUESTS
 from webhook.kube.resource import Raw, Resource, key_of
 from webhook.metrics.service_metrics import InformerSample
 from webhook.model.topology import TopologySource
@@ -152,6 +153,15 @@ def watch_budgets(client: Client, cache: ClusterCache, page_size: int) -> tuple[
 def watch_reservations(client: Client, cache: ClusterCache, page_size: int) -> tuple[Watched, ...]:
     """Koordinator's Reservations: a setting lets them be read."""
     return (_when_served(client, KOORDINATOR_RESERVATIONS, cache.koordinator_reservations.feed, page_size),)
+
+
+def watch_provisioning_requests(client: Client, cache: ClusterCache, page_size: int) -> Watched:
+    """ProvisioningRequests: the cache keeps those that the leader made."""
+    requests = cache.provisioning_requests
+    watched = _when_served(client, PROVISIONING_REQUESTS, requests.feed, page_size)
+    requests.is_served = watched.is_served
+    requests.version = lambda: watched.informer.resource.version
+    return watched
 
 
 def _when_served(

@@ -7,15 +7,13 @@ from typing import Any
 
 from webhook.admission.binding.guard import LeaderState
 from webhook.admission.kueue_requests import asked_owner
+from webhook.app.autoscaling import scale_up_marks
 from webhook.app.binding_guard import answer_lifetime, leader_state_of
 from webhook.app.clients import Clients
-from webhook.app.rules_of_settings import rules_of
+from webhook.app.rules_of_settings import asking_of, rules_of
 from webhook.app.settings import Settings
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers import stuck_pods
-from webhook.controllers.autoscaling.answers import Asking, ScaleUpAnswers
-from webhook.controllers.autoscaling.marks import ScaleUpMarks
-from webhook.controllers.autoscaling.narrowing import Narrowing
 from webhook.controllers.avoided_node_reports import AvoidedNodeReports
 from webhook.controllers.gang_events import GangEvents
 from webhook.controllers.gang_repair import GangRepair
@@ -75,23 +73,15 @@ class LeaderRunnables:
         self.events = events = EventRecorder(client, settings.pod_name or os.uname().nodename)
         status_reporter = StatusReporter(writes, events, cache.gated_pods, metrics)
         release, reserve = settings.ungate_after_seconds, settings.reserve_after_seconds
-        narrow = settings.narrow_after_seconds if settings.autoscaler == "ClusterAutoscaler" else 0.0
-        asking = Asking(settings.autoscaler, settings.node_group_labels, settings.new_node_seconds, narrow)
-        limits = Limits(answer_lifetime(settings), slots, release, reserve, settings.preempts, asking.is_enabled)
+        asks = asking_of(settings).is_enabled
+        limits = Limits(answer_lifetime(settings), slots, release, reserve, settings.preempts, asks)
         controller = PlacementController(cache, writes, status_reporter, rules, limits, leadership, reading)
         events.is_busy = controller.is_in_burst
         settle = settings.nrt_age_seconds + settings.nrt_settle_seconds
         waves = Waves(PodWrites(client), events, metrics, is_leader, slots)
         self._preemption = PreemptionController(cache, controller.preemptors, waves, metrics, rules, is_leader, settle)
         self._preempts, self._autoscaler = settings.preempts, settings.autoscaler
-        self.marks = ScaleUpMarks(
-            cache,
-            PodWrites(client),
-            controller.lacking_room,
-            ScaleUpAnswers(cache, rules, asking, cache.current_time),
-            Narrowing(cache, PodWrites(client), events, rules, narrow, settings.new_node_seconds, is_leader),
-            is_leader,
-        )
+        self.marks = scale_up_marks(settings, client, cache, controller.lacking_room, events, is_leader)
         """Shows a cluster autoscaler the pods that wait for room."""
         self.controller = controller
         self._cache, self._status_reporter = cache, status_reporter
@@ -130,6 +120,10 @@ class LeaderRunnables:
     def scale_up_pods(self) -> Mapping[str, int]:
         """Autoscaler -> pods that are marked for it; empty without one."""
         return {self._autoscaler: self.marks.count} if self._autoscaler != "None" else {}
+
+    def provisioning_requests(self) -> Mapping[str, int]:
+        """Answer -> our ProvisioningRequests; empty without a provisioning class."""
+        return self.marks.requests()
 
     def background(self) -> Iterator[Background]:
         """The tasks that run as long as the process."""

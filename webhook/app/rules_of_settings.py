@@ -1,6 +1,7 @@
 """The rules: the settings that code without I/O reads."""
 
 from webhook.app.settings import Settings
+from webhook.controllers.autoscaling.answers import Asking
 from webhook.engine.assumed.unreported import ReportingTimes
 from webhook.model.intent import NUMASpec
 from webhook.model.options import Options
@@ -42,3 +43,15 @@ def rules_of(settings: Settings, own_user: str | None = None) -> Rules:
 def times_of(settings: Settings) -> ReportingTimes:
     """How long exporters take to report a pod, by the settings."""
     return ReportingTimes(settings.nrt_settle_seconds, settings.nrt_age_seconds)
+
+
+def asking_of(settings: Settings) -> Asking:
+    """How a cluster autoscaler is asked. Only cluster-autoscaler sees pods that are kept off nodes by name."""
+    narrow_after = settings.narrow_after_seconds if settings.autoscaler == "ClusterAutoscaler" else 0.0
+    return Asking(
+        settings.autoscaler,
+        settings.node_group_labels,
+        settings.new_node_seconds,
+        narrow_after,
+        settings.provisioning_class,
+    )

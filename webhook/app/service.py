@@ -26,7 +26,15 @@ from webhook.app.certificate_source import source_of
 from webhook.app.clients import Clients
 from webhook.app.drain import drain, finish_seconds
 from webhook.app.hint_key_secret import SharedHintKey
-from webhook.app.informers import FAILED_PODS, PODS, watch_budgets, watch_cluster, watch_pod_groups, watch_reservations
+from webhook.app.informers import (
+    FAILED_PODS,
+    PODS,
+    watch_budgets,
+    watch_cluster,
+    watch_pod_groups,
+    watch_provisioning_requests,
+    watch_reservations,
+)
 from webhook.app.leader_elector import LeaderElector, leadership_of
 from webhook.app.leader_runnables import LeaderRunnables
 from webhook.app.mode import in_mode
@@ -83,6 +91,7 @@ class Service:
             watch_pod_groups(client, pod_groups, self._cache, page_size),
             *(watch_budgets(client, self._cache, page_size) if settings.preempts else ()),
             *(watch_reservations(client, self._cache, page_size) if settings.koordinator_reservations else ()),
+            *((watch_provisioning_requests(client, self._cache, page_size),) if settings.provisioning_class else ()),
         )
         self._bundles = _bundle_keeper(settings, client)
         secret = SharedSecret(client, settings.namespace, settings.tls_secret_name)
@@ -249,6 +258,7 @@ class Service:
             waiting_pods=self._runnables.waiting_pods(),
             stuck_pods=self._runnables.stuck.count,
             scale_up_pods=self._runnables.scale_up_pods(),
+            provisioning_requests=self._runnables.provisioning_requests(),
             assumed_count=self._cache.assumed_count,
         )
 

@@ -14,7 +14,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from webhook.app.setting_values import Names, Port, Weights
 from webhook.model.manage import Manage
-from webhook.model.node_group import Autoscaler
+from webhook.model.node_group import Autoscaler, ProvisioningClass
 from webhook.model.options import Fidelity, GangStrategy, ScoreStrategy
 from webhook.model.policy import Exclusive
 from webhook.model.rules import GateMode, Mode, NoCapacity, NotAlignable, PreemptionMode, Repair
@@ -150,6 +150,9 @@ class Settings(BaseSettings):
     autoscaler: Autoscaler = "None"
     """The cluster autoscaler that is shown pods and gangs behind the gate that one more node of a node group would
     help: `None`, `ClusterAutoscaler` or `Karpenter`."""
+    provisioning_class: ProvisioningClass = ""
+    """The class of the ProvisioningRequests by which `ClusterAutoscaler` is asked for all machines of a gang together,
+    not for each of its pods. Unset: for each pod."""
     node_group_labels: Names = ()
     """Node labels whose value names a node's group, besides those of the usual clusters and of Karpenter. For
     autoscaler."""
@@ -246,6 +249,13 @@ class Settings(BaseSettings):
     def _names_are_verified(self) -> Self:
         if self.client_names and self.client_ca_file is None:
             msg = "client_names is set, which needs client_ca_file: without it no client shows a certificate"
+            raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _classes_are_cluster_autoscalers(self) -> Self:
+        if self.provisioning_class and self.autoscaler != "ClusterAutoscaler":
+            msg = f"provisioning_class is set, which needs autoscaler 'ClusterAutoscaler', not {self.autoscaler!r}"
             raise ValueError(msg)
         return self
 

@@ -1,6 +1,7 @@
 """The webhooks: a handler for each path."""
 
 from collections.abc import Callable, Mapping
+from time import monotonic
 from typing import Final
 
 from webhook.admission.handler import Handler
@@ -22,7 +23,7 @@ _VALIDATE_WORKLOADS: Final = "/validate/workloads"
 def handlers_of(rules: Rules, snapshot: Callable[[], ClusterSnapshot], bindings: Handler) -> Mapping[str, Handler]:
     """Path -> handler. snapshot: returns the cluster at the time of a review. bindings: reviews Bindings."""
     return {
-        _MUTATE_PODS: PodMutator(snapshot, rules),
+        _MUTATE_PODS: PodMutator(snapshot, rules, monotonic),
         "/mutate/bindings": bindings,
         "/mutate/workloads": WorkloadMutator(rules),
         "/validate/pods": PodValidator(snapshot, rules),

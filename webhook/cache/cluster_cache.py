@@ -21,6 +21,7 @@ from webhook.cache.lost_members import LostMembers
 from webhook.cache.missed_creations import MissedPods
 from webhook.cache.node_policies import NodePolicies
 from webhook.cache.pod_info import PodInfo
+from webhook.cache.provisioning_requests import ProvisioningRequests
 from webhook.engine.assumed.unreported import ReportingTimes
 from webhook.internal_errors import Where, contained
 from webhook.model.namespace import Namespace
@@ -71,6 +72,8 @@ class ClusterCache(ClusterReads):
         """The PodDisruptionBudgets, where preemption is enabled."""
         self.koordinator_reservations = KoordinatorReservations(self._assumed_pods, self.changed)
         """What Koordinator's Reservations hold, where the setting lets them be read."""
+        self.provisioning_requests = ProvisioningRequests(lambda: self.hint_key)
+        """The ProvisioningRequests that the leader made, where the setting names a class of them."""
         self.policies = NodePolicies(self._state.nodes.get, self._state.topologies.get)
         """Unknown and contradictory policies that nodes publish."""
         self._missed = MissedPods(self._rules, self._namespaces, 2 * (times.age + times.settle))

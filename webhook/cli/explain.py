@@ -10,8 +10,8 @@ from typing import Annotated, Final
 import typer
 
 from webhook.admission.pod.decision import Verdict
-from webhook.app.rules_of_settings import rules_of
-from webhook.app.settings import Settings
+from webhook.app.rules_of_settings import asking_of, rules_of
+from webhook.app.settings import Settings, flag
 from webhook.cli.command import Output, Outputs, Snapshots, answering, warn, write
 from webhook.cli.documents import InputError
 from webhook.cli.explanation import Explanation, pod_object, workload_object
@@ -22,6 +22,14 @@ from webhook.cli.review import DECISION_SETTINGS, EXIT_REFUSED, OptionalFiles, r
 from webhook.cli.setting_flags import with_setting_flags
 from webhook.views.pod_standing import WITHOUT_NODE, Standing
 
+# What they change is the answer for a pod that exists.
+_AUTOSCALER_SETTINGS: Final = (
+    "autoscaler",
+    "provisioning_class",
+    "node_group_labels",
+    "new_node_seconds",
+    "narrow_after_seconds",
+)
 EXAMPLES: Final = """\b
 Examples:
   topology-webhook explain pod/train-0
@@ -60,6 +68,8 @@ def explain(
         if target is None:
             if namespace is not None:
                 raise InputError("--namespace: objects in files name their own namespace")
+            if given := [flag(name) for name in _AUTOSCALER_SETTINGS if flags.get(name) is not None]:
+                raise InputError(f"{given[0]}: an autoscaler is asked for pods that exist, so give KIND/NAME")
             review(filename or [], cluster, output, all_nodes=True, **flags)
             return
         all_fit = _explain(object_reference(target), namespace, cluster or [], output, flags)
@@ -67,7 +77,7 @@ def explain(
         raise typer.Exit(EXIT_REFUSED)
 
 
-with_setting_flags(explain, DECISION_SETTINGS)
+with_setting_flags(explain, (*DECISION_SETTINGS, *_AUTOSCALER_SETTINGS))
 
 
 def _explain(
@@ -81,7 +91,7 @@ def _explain(
     settings = Settings.load(flags)
     found = read_object(reference, namespace, snapshots, settings, flags)
     warn(found.cluster)
-    explanation = Explanation(found, rules_of(settings))
+    explanation = Explanation(found, rules_of(settings), asking_of(settings))
     if (reference.group, reference.kind) == POD:
         (pod,) = explanation.pods
         open_states = {*WITHOUT_NODE, Standing.ASSIGNED}

@@ -7,7 +7,7 @@
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,8 +17,11 @@ from webhook.admission.pod.placement_text import waiting
 from webhook.cli.bare_pods import gated_in, place_together, waiting_beside
 from webhook.cli.judgement_context import JudgementContext
 from webhook.cli.object_reader import FoundObject
-from webhook.cli.preemption_dry_run import pods_to_end_for_gang, pods_to_end_for_pod
+from webhook.cli.preemption_dry_run import pods_to_end
 from webhook.cli.render_json import group_object, per_node
+from webhook.cli.scale_up_dry_run import nodes_to_ask_for
+from webhook.cli.waiting_unit import waiting_unit
+from webhook.controllers.autoscaling.answers import Asking
 from webhook.controllers.placement.assignment import Assignment, NoAssignment, find_assignment, why_unassigned
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.engine.decide import Decision, decide
@@ -34,6 +37,7 @@ from webhook.views.domains import tree_of
 from webhook.views.pod_standing import ENDED, WITHOUT_NODE, PodStanding, Standing, pod_standing
 from webhook.views.preemption import PreemptionView
 from webhook.views.ranks import PodWithRank, RanksView, ranks_view, topology_of_pods
+from webhook.views.scale_up import ScaleUpView
 
 Raw = Mapping[str, Any]
 
@@ -49,13 +53,17 @@ class PodAnswer:
     gang: GangJudgement | None = None
     preemption: PreemptionView | None = None
     """Which pods of lower priority would end for it; None unless our gate alone holds it back and it fits nowhere."""
+    autoscaler: ScaleUpView | None = None
+    """What an autoscaler is asked for it; None as for preemption, without an autoscaler, or if its gang lacks
+    members."""
 
 
 class Explanation:
     """What is known of an object's pods."""
 
-    def __init__(self, found: FoundObject, rules: Rules) -> None:
+    def __init__(self, found: FoundObject, rules: Rules, asking: Asking) -> None:
         self.found = found
+        self._asking = asking
         self._cache = found.cluster.cache
         self._rules = rules
         cluster = found.cluster
@@ -84,20 +92,24 @@ class Explanation:
         snapshot = self._cache.snapshot().nodes
         decision = decide(snapshot, gated.pod, gated.intent, self._rules.engine)
         if gang is not None:
-            return PodAnswer(gang.verdict, gang.message, decision, gang, self._preemption(pod, gated, gang.verdict))
+            return self._with_ways_out(PodAnswer(gang.verdict, gang.message, decision, gang), pod, gated)
         found = find_assignment(snapshot, gated, self._rules, self._cache.assigned)
         if isinstance(found, Assignment):
             return PodAnswer(Verdict.ALLOW, found.text, decision)
         why = found if isinstance(found, NoAssignment) else why_unassigned(found, gated, self._rules, 0)
         text = why.text.removeprefix(waiting(""))
-        return PodAnswer(Verdict.WAIT, text, decision, preemption=self._preemption(pod, gated, Verdict.WAIT))
+        return self._with_ways_out(PodAnswer(Verdict.WAIT, text, decision), pod, gated)
 
-    def _preemption(self, pod: PodStanding, gated: GatedPod, verdict: Verdict) -> PreemptionView | None:
-        if pod.state is not Standing.WAITING or verdict is Verdict.ALLOW:
-            return None
-        if gated.membership is None:
-            return pods_to_end_for_pod(gated, self.found.cluster, self._rules)
-        return pods_to_end_for_gang(gated, self.found.cluster, self._around)
+    def _with_ways_out(self, answer: PodAnswer, pod: PodStanding, gated: GatedPod) -> PodAnswer:
+        """The answer with what preemption and an autoscaler can do, if our gate alone holds the pod back."""
+        if pod.state is not Standing.WAITING or answer.verdict is Verdict.ALLOW:
+            return answer
+        cluster = self.found.cluster
+        unit = waiting_unit(gated, cluster, self._around)
+        preemption = pods_to_end(unit, cluster, self._around)
+        return replace(
+            answer, preemption=preemption, autoscaler=nodes_to_ask_for(unit, cluster, self._rules, self._asking)
+        )
 
     def answers(self) -> Iterator[tuple[PodStanding, PodAnswer]]:
         """The answers for pods without a node: one for each gang, and for each kind of single pod."""
@@ -189,6 +201,7 @@ def _answer_object(answer: PodAnswer | None) -> dict[str, Any]:
         "message": "" if answer is None else answer.message,
         "group": None if placement is None else group_object(placement),
         "preemption": None if answer is None else as_json(answer.preemption),
+        "autoscaler": None if answer is None else as_json(answer.autoscaler),
     }
 
 

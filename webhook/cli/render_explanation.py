@@ -153,9 +153,10 @@ def _print_answer(answer: PodAnswer, console: Console) -> None:
     if answer.gang is not None and answer.gang.placement is not None:
         for line in group_lines(answer.gang.placement):
             print_line(Text(printable(line)), console)
-
     if answer.preemption is not None and (text := _preemption(answer.preemption)):
         print_line(Text(f"preemption {shortened(text, _TEXT)}"), console)
+    if answer.autoscaler is not None:
+        print_line(Text(f"autoscaler {shortened(answer.autoscaler.text, _TEXT)}"), console)
 
 
 def _preemption(view: PreemptionView) -> str:

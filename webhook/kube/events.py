@@ -34,6 +34,8 @@ IsBusy = Callable[[], bool]
 
 # The API server keeps events for an hour; client-go's recorder limits a controller to about this rate.
 _RATE, _BURST = 20.0, 100
+# Source: kubernetes pkg/apis/core/validation/events.go (objects without a namespace).
+_OF_NODES: Final = "default"
 _WAITING = 1000
 _LONGEST_DELAY_SECONDS: Final = 30.0
 _BUSY_CHECK_SECONDS: Final = 0.25
@@ -57,6 +59,8 @@ class ObjectEvent:
     type: Literal["Normal", "Warning"] = "Normal"
     api_version: str = field(kw_only=True)
     kind: str = field(kw_only=True)
+    is_namespaced: bool = field(default=True, kw_only=True)
+    """False: the namespace in `key` is that of the Event alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,15 @@ class PodEvent(ObjectEvent):
 
     api_version: str = field(default="v1", kw_only=True)
     kind: str = field(default="Pod", kw_only=True)
+
+
+def node_warning(node: str, reason: str, note: str, action: str) -> ObjectEvent:
+    """A Warning about a node. Its uid is the node's name, as in the kubelet's Events; `kubectl describe` shows both.
+
+    Source: kubectl pkg/describe (NodeDescriber).
+    """
+    key = f"{_OF_NODES}/{node}"
+    return ObjectEvent(key, node, reason, note, action, "Warning", api_version="v1", kind="Node", is_namespaced=False)
 
 
 class EventRecorder:
@@ -133,7 +146,7 @@ class EventRecorder:
         regarding = {
             "apiVersion": event.api_version,
             "kind": event.kind,
-            "namespace": namespace,
+            **({"namespace": namespace} if event.is_namespaced else {}),
             "name": name,
             "uid": event.uid,
         }
@@ -148,7 +161,7 @@ def event_object(
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"namespace": regarding["namespace"], "name": name},
+        "metadata": {"namespace": regarding.get("namespace") or _OF_NODES, "name": name},
         "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "reportingController": f"{COMPONENT}.dev/{COMPONENT}",
         "reportingInstance": instance[:128],

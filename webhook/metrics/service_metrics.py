@@ -50,6 +50,8 @@ class ClusterSample:
     stuck_pods: int
     scale_up_pods: Mapping[str, int]
     """Autoscaler -> pods that are marked for it."""
+    provisioning_requests: Mapping[str, int]
+    """Answer -> ProvisioningRequests for gangs."""
     assumed_count: int
 
 
@@ -181,6 +183,14 @@ def _cluster(sample: ClusterSample) -> Iterator[Metric]:
     for autoscaler, count in sample.scale_up_pods.items():
         scale_up.add_metric([autoscaler], count)
     yield scale_up
+    requests = GaugeMetricFamily(
+        f"{NAMESPACE}_provisioning_requests",
+        "ProvisioningRequests for waiting gangs, by what the cluster autoscaler answered.",
+        labels=["answer"],
+    )
+    for answer, count in sample.provisioning_requests.items():
+        requests.add_metric([answer], count)
+    yield requests
     yield _gauge(
         "assumed_pods",
         "Pods whose resources are reserved although no object shows their node yet.",

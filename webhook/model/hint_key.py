@@ -14,6 +14,7 @@ Source: RFC 2104; NIST SP 800-107 (a code of 128 bits suffices, a key as long as
 """
 
 import hmac
+import json
 from base64 import b64decode, b64encode, urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,9 @@ from secrets import token_bytes
 from typing import Any, Final, Self
 
 from webhook.model.names import NUMA_HINT, NUMA_SIGNATURE
+
+SEAL: Final = "topology-webhook.dev/seal"
+"""The annotation with the proof that we made an object other than a pod."""
 
 _KEY_BYTES: Final = 32
 _SIGNATURE_BYTES: Final = 16
@@ -54,8 +58,23 @@ class HintKey:
 
     def sign(self, uid: str, hint: str) -> str:
         """The signature of a hint, given as its annotation's value, for the pod with this uid."""
-        message = f"{NUMA_HINT}\0{uid}\0{hint}".encode(errors="surrogatepass")
+        return self._code(f"{NUMA_HINT}\0{uid}\0{hint}".encode(errors="surrogatepass"))
+
+    def seal(self, *parts: str) -> str:
+        """The proof that we made an object with these parts: its kind, its name, and what it asks for.
+
+        A copy of the object in the same place is equal to it. The proof is invalid for any other object.
+        """
+        return self._code(json.dumps([SEAL, *parts]).encode())
+
+    def _code(self, message: bytes) -> str:
         return urlsafe_b64encode(hmac.digest(self.secret, message, "sha256")[:_SIGNATURE_BYTES]).decode().rstrip("=")
+
+    def has_sealed(self, seal: object, *parts: str) -> bool:
+        """Whether this is the seal of an object with these parts."""
+        return isinstance(seal, str) and hmac.compare_digest(
+            self.seal(*parts).encode(), seal.encode(errors="surrogatepass")
+        )
 
     def believed(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
         """The pod, without its hint if the pod is unbound and the hint has no valid signature.

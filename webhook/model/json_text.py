@@ -134,7 +134,11 @@ def _shown(value: object) -> str:
 
 def shortened(text: str) -> str:
     """The start of a user's text, for an error. Control characters are escaped, because terminals obey them."""
-    shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
-    if shown.isprintable():
-        return shown
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in shown)
+    return printable(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
+
+
+def printable(text: str) -> str:
+    """The text with control characters escaped."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

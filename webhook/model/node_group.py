@@ -10,6 +10,15 @@ from typing import Final, Literal
 Autoscaler = Literal["None", "ClusterAutoscaler", "Karpenter"]
 """The cluster autoscaler that is shown the pods that wait behind the gate."""
 
+ProvisioningClass = Literal[
+    "", "check-capacity.autoscaling.x-k8s.io", "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+]
+"""The class of the ProvisioningRequests by which cluster-autoscaler is asked for a gang; empty: pod by pod.
+
+Source: autoscaler cluster-autoscaler/apis/provisioningrequest/autoscaling.x-k8s.io/v1/types.go.
+"""
+CHECK_CAPACITY: Final[ProvisioningClass] = "check-capacity.autoscaling.x-k8s.io"
+
 GROUP_LABELS: Final[Mapping[Autoscaler, tuple[str, ...]]] = {
     "None": (),
     # As managed clusters and the installers of others set them; the last one is in cluster-autoscaler's kwok examples.

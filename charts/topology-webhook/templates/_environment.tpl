@@ -38,6 +38,7 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "UNGATE_CONCURRENCY" .Values.settings.ungateConcurrency
   "UNGATE_AFTER_SECONDS" .Values.settings.ungateAfterSeconds
   "AUTOSCALER" .Values.settings.autoscaler
+  "PROVISIONING_CLASS" .Values.settings.provisioningClass
   "NODE_GROUP_LABELS" (join "," .Values.settings.nodeGroupLabels)
   "NEW_NODE_SECONDS" .Values.settings.newNodeSeconds
   "NARROW_AFTER_SECONDS" .Values.settings.narrowAfterSeconds

@@ -174,6 +174,49 @@ def test_a_gang_that_waits_names_the_pods_that_would_end_for_all_of_it(tmp_path:
     assert [victim["name"] for victim in answer["preemption"]["victims"]] == ["low-0", "low-1", "low-2"]
 
 
+def test_a_pod_that_waits_says_what_an_autoscaler_is_asked_for_it(tmp_path: Path) -> None:
+    file = full(tmp_path, gated(name="four", cpu=4), gated(name="huge", cpu=17))
+    own = ("--autoscaler", "ClusterAutoscaler", "--node-group-labels", RACK)
+    answer = explain(file, "pod/four", *own, "-o", "json").json["autoscaler"]
+    assert set(answer) == fields_of("ScaleUpView")
+    asked = "cluster-autoscaler is asked for a node of group rack-1"
+    assert answer == {"asked": True, "text": asked}
+    assert f"autoscaler {asked}" in lines(explain(file, "pod/four", *own))
+    assert explain(file, "pod/four", "-o", "json").json["autoscaler"] is None
+    huge = explain(file, "pod/huge", *own, "-o", "json").json["autoscaler"]
+    not_asked = "cluster-autoscaler is not asked for a node: "
+    assert huge["text"] == f"{not_asked}no node like those of a node group could take it even if it were empty"
+
+
+def test_a_gang_says_what_an_autoscaler_is_asked_for_it_once_its_members_exist(tmp_path: Path) -> None:
+    gang = [gated(name=f"gang-{rank}", group="gang", cpu=16, annotations={MIN_MEMBER: "2"}) for rank in range(2)]
+    own = ("podgroup/gang", "--autoscaler", "Karpenter", "--node-group-labels", RACK, "-o", "json")
+    answer = explain(full(tmp_path, *gang), *own).json["waiting"][0]
+    assert answer["autoscaler"]["text"] == "Karpenter is asked for nodes of group rack-1"
+    alone = explain(full(tmp_path, gang[0]), *own).json["waiting"][0]
+    assert alone["autoscaler"] is None
+
+
+def test_a_gang_says_that_its_machines_are_asked_for_by_one_request(tmp_path: Path) -> None:
+    gang = [gated(name=f"gang-{rank}", group="gang", cpu=16, annotations={MIN_MEMBER: "2"}) for rank in range(2)]
+    atomic = ("--provisioning-class", "best-effort-atomic-scale-up.autoscaling.x-k8s.io")
+    own = ("podgroup/gang", "--autoscaler", "ClusterAutoscaler", *atomic, "--node-group-labels", RACK, "-o", "json")
+    answer = explain(full(tmp_path, *gang), *own).json["waiting"][0]["autoscaler"]
+    groups = "cluster-autoscaler is asked for nodes of group rack-1"
+    assert answer == {"asked": True, "text": f"{groups}; one ProvisioningRequest for 2 pods at once"}
+    gang[0]["metadata"]["annotations"]["autoscaling.x-k8s.io/consume-provisioning-request"] = "mine"
+    answer = explain(full(tmp_path, *gang), *own).json["waiting"][0]["autoscaler"]
+    assert answer["asked"] is False
+    assert answer["text"].endswith("pod gang-0 consumes ProvisioningRequest mine")
+
+
+def test_no_autoscaler_is_asked_for_objects_in_files(tmp_path: Path) -> None:
+    file = full(tmp_path)
+    outcome = explain(file, "-f", file, "--autoscaler", "Karpenter")
+    assert (outcome.code, outcome.stdout) == (2, "")
+    assert "--autoscaler: an autoscaler is asked for pods that exist, so give KIND/NAME" in outcome.stderr
+
+
 def test_a_pod_with_a_node_has_its_hint_beside_the_nrt(snapshot: Path) -> None:
     answer = explain(snapshot, "po/job-b", "-o", "json").json
     pod = answer["pod"]

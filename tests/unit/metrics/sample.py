@@ -19,6 +19,7 @@ SAMPLE = Sample(
         waiting_pods={("team-a", "NoSingleNUMANode"): 4, ("_other", "Pending"): 1},
         stuck_pods=1,
         scale_up_pods={"ClusterAutoscaler": 2},
+        provisioning_requests={"Provisioned": 1},
         assumed_count=4,
     ),
 )

@@ -63,6 +63,7 @@ def test_what_every_replica_sees_of_the_cluster_is_reported_by_the_leader_alone(
         "waiting_pods",
         "stuck_pods",
         "scale_up_pods",
+        "provisioning_requests",
         "assumed_pods",
     ]
     assert leader.keys() - follower.keys() == {f"{NAMESPACE}_{name}" for name in of_the_cluster}

@@ -9,6 +9,7 @@ from webhook.kube.client import Client
 from webhook.kube.resource import Raw, Resource, items_of
 
 TLS_MODE_VARIABLE: Final = environment_variable("tls_mode")
+PROVISIONING_CLASS_VARIABLE: Final = environment_variable("provisioning_class")
 MODE_VARIABLE: Final = environment_variable("mode")
 CONFIGURATIONS: Final = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 

@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 from typing import Final
 
 from webhook.cli.diagnosis.finding import Finding, fail, ok, some, warn
-from webhook.cli.diagnosis.release import TLS_MODE_VARIABLE, Release
+from webhook.cli.diagnosis.release import PROVISIONING_CLASS_VARIABLE, TLS_MODE_VARIABLE, Release
 from webhook.kube.api_errors import mapping_or_empty
 from webhook.kube.resource import Raw, Resource
+from webhook.model.provisioning_request import GROUP, PLURAL
 from webhook.model.timestamps import epoch_seconds
 
 _AGREE_SECONDS: Final = 5
@@ -49,6 +50,13 @@ def rights(name: str, *, self_managed: bool) -> tuple[Right, ...]:
     )
 
 
+PROVISIONING_RIGHTS: Final = (
+    *(Right(verb, GROUP, PLURAL) for verb in ("list", "watch", "create", "delete")),
+    *(Right(verb, "", "podtemplates") for verb in ("get", "create", "delete")),
+)
+"""What it needs besides for ProvisioningRequests."""
+
+
 async def account_rights(release: Release) -> list[Finding]:
     """Ask for each right of the Deployment's service account."""
     deployment = await release.deployment()
@@ -57,6 +65,8 @@ async def account_rights(release: Release) -> list[Finding]:
     account = deployment["spec"]["template"]["spec"].get("serviceAccountName", "default")
     mode = await release.setting(TLS_MODE_VARIABLE, "SelfManaged")
     wanted = rights(release.name, self_managed=mode == "SelfManaged")
+    if await release.setting(PROVISIONING_CLASS_VARIABLE, ""):
+        wanted += PROVISIONING_RIGHTS
     allowed = await asyncio.gather(*(_is_allowed(release, account, right) for right in wanted))
     missing = [str(right) for right, granted in zip(wanted, allowed, strict=True) if not granted]
     if missing:

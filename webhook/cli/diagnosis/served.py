@@ -4,8 +4,10 @@ import re
 from typing import Final
 
 from webhook.cli.diagnosis.finding import Finding, fail, ok, warn
-from webhook.cli.diagnosis.release import Release
+from webhook.cli.diagnosis.release import PROVISIONING_CLASS_VARIABLE, Release
+from webhook.kube.api_errors import APIError
 from webhook.kube.discovery import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGIES, locate
+from webhook.kube.provisioning_request_client import PROVISIONING_REQUESTS
 
 # The first minor version with scheduling gates and CEL match conditions that are stable.
 _OLDEST: Final = (1, 30)
@@ -42,7 +44,18 @@ async def crds(release: Release) -> list[Finding]:
     if topologies is None:
         text = "noderesourcetopologies.topology.node.k8s.io is not served: pods with a NUMA policy wait"
         found.append(fail(text, apply))
+    if await locate(release.client, PROVISIONING_REQUESTS) is None and await _asks_for_gangs(release):
+        text = f"{PROVISIONING_REQUESTS.name} is not served, but provisioningClass is set: gangs get no new nodes"
+        found.append(fail(text, "install the CRD of cluster-autoscaler, or unset settings.provisioningClass"))
     if not racks:
         found.append(warn("no kind Topology is served: no gang can ask for a rack", apply))
     served = [wanted.name for wanted in ((NODE_RESOURCE_TOPOLOGIES,) if topologies else ()) + tuple(racks)]
     return found or [ok(f"served: {', '.join(served)}")]
+
+
+async def _asks_for_gangs(release: Release) -> bool:
+    """Whether the replicas make ProvisioningRequests; False for a user who may not read their settings."""
+    try:
+        return bool(await release.setting(PROVISIONING_CLASS_VARIABLE, ""))
+    except APIError:
+        return False  # the check of the replicas says so

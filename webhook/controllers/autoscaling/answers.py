@@ -14,11 +14,15 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
+from webhook.admission.pod.affinity_patch import NodeRef
+from webhook.admission.pod.node_names import NodeNames
 from webhook.admission.pod.placement_text import subject
 from webhook.admission.pod.schedulability import UnschedulableReason, look_ahead
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.autoscaling.blind_nodes import blind_nodes
-from webhook.controllers.autoscaling.lacking_room import ScaleUp
+from webhook.controllers.autoscaling.lacking_room import NewNodes, ScaleUp
 from webhook.controllers.autoscaling.new_node_pod import for_new_nodes, names_nodes
 from webhook.controllers.autoscaling.node_groups import NodeGroup, helpful, node_groups
 from webhook.controllers.autoscaling.required_levels import reached
@@ -27,11 +31,12 @@ from webhook.controllers.placement.gang_search import GatedGang, assembled_gang
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.placement.pod_sets import Assembled
 from webhook.controllers.preemption.preemptor import Preemptor
+from webhook.engine.arrays import Bools
 from webhook.engine.decide import decide
 from webhook.engine.gang.resolvable import assign_when_empty
 from webhook.engine.topology.tree import TopologyTree
 from webhook.engine.topology.tree_cache import TopologyTrees
-from webhook.model.node_group import GROUP_LABELS, Autoscaler
+from webhook.model.node_group import GROUP_LABELS, Autoscaler, ProvisioningClass
 from webhook.model.resources import format_list
 from webhook.model.rules import Rules
 
@@ -55,6 +60,8 @@ class Asking:
     """Seconds after which a node is complete: its devices and NUMA nodes are published."""
     narrow_after: float = 0.0
     """Seconds after which pods are kept off nodes that they fit in sum alone; 0: never."""
+    provisioning_class: ProvisioningClass = ""
+    """The class of the ProvisioningRequests by which gangs are asked for; empty: they are asked for pod by pod."""
 
     @property
     def is_enabled(self) -> bool:
@@ -79,6 +86,8 @@ class _OfPod:
     """Why no group helps; empty if one does."""
     notes: str = ""
     """Clauses about nodes whose NUMA nodes are not known, each after `; `."""
+    not_these: tuple[NodeRef, ...] = ()
+    """The complete nodes that it fits in sum alone, if they may all be named."""
 
 
 class ScaleUpAnswers:
@@ -165,7 +174,19 @@ class ScaleUpAnswers:
             clauses.append(self._blind_clause())
         if gated.is_narrowed:
             clauses.append("it is kept off nodes that it fits in sum alone, for good")
-        return _OfPod(now, groups, why_not=why, notes="".join(f"; {clause}" for clause in clauses))
+        not_these = self._complete(blind) if self._asking.provisioning_class else ()
+        return _OfPod(now, groups, why_not=why, notes="".join(f"; {clause}" for clause in clauses), not_these=not_these)
+
+    def _complete(self, blind: Bools) -> tuple[NodeRef, ...]:
+        """Those of these nodes (bool [node]) that have published all they have; none if they are too many to name."""
+        node_arrays, nodes = self._cache.snapshot().nodes.node_arrays, self._cache.state.nodes
+        settled = self._clock() - self._asking.new_node_seconds
+        found = [
+            n
+            for n in np.flatnonzero(blind).tolist()
+            if (node := nodes.get(node_arrays.names[n])) is not None and node.created < settled
+        ]
+        return tuple(NodeNames(node_arrays).refs(found)) if len(found) <= self._rules.max_affinity_values else ()
 
     def _blind_clause(self) -> str:
         """What follows from nodes that the pod fits in sum alone."""
@@ -178,6 +199,11 @@ class ScaleUpAnswers:
     def newest(self) -> int:
         """When the newest node of a group was created, in seconds since the epoch; 0 = not known."""
         return max((group.created[0] for group in self._groups), default=0)
+
+    def without_exporter(self) -> set[str]:
+        """The nodes that should have published their NUMA nodes, found since the last call."""
+        late, self._unpublished.late = self._unpublished.late, set()
+        return late
 
     def _for_pod(self, gated: GatedPod, found: _OfPod) -> ScaleUp:
         if not found.groups:
@@ -219,11 +245,19 @@ class ScaleUpAnswers:
             is_asked=True,
             text=f"{self._asking.name} is asked for nodes{which}{assumption}{found[0][1].notes}",
             message=f"its group does not fit now, and could on more nodes{which}: {_needs(gang.members[0])} each",
+            nodes={member.request_signature: _new_nodes(each, groups) for member, each in found},
         )
 
     def _fits_when_empty(self, assembled: Assembled, tree: TopologyTree) -> bool:
         nodes, strategy = self._cache.snapshot().nodes, self._rules.engine.gang_strategy
         return assign_when_empty(nodes, tree, assembled.gang, assembled.within, strategy).assigned
+
+
+def _new_nodes(of_pod: _OfPod, allowed: Sequence[NodeGroup]) -> NewNodes:
+    """The new nodes for pods of one signature. allowed: the groups that may add nodes for the gang."""
+    names = {(group.label, group.name) for group in allowed}
+    groups = tuple(found for group in of_pod.groups if (found := (group.label, group.name)) in names)
+    return NewNodes(groups, of_pod.not_these)
 
 
 def _keys(unit: Preemptor) -> tuple[str, ...]:

@@ -6,13 +6,24 @@ placement text repeats.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from webhook.admission.pod.affinity_patch import NodeRef
 from webhook.controllers.placement.assignment import NoAssignment
 from webhook.controllers.placement.gang_search import GatedGang
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.preemption.preemptor import Preemptor, name_of
 from webhook.controllers.preemption.waiting_preemptors import WaitingPreemptors
+
+
+@dataclass(frozen=True, slots=True)
+class NewNodes:
+    """The new nodes that could take the pods of one signature."""
+
+    groups: tuple[tuple[str, str], ...] = ()
+    """(node label, value) of the node groups; empty if no node exists that the pods could go to."""
+    not_these: tuple[NodeRef, ...] = ()
+    """The present nodes that the pods fit in sum alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +36,8 @@ class ScaleUp:
     """One clause for people. It is also what tells one answer from another."""
     message: str = ""
     """The message of the mark."""
+    nodes: Mapping[Hashable, NewNodes] = field(default_factory=dict)
+    """Of a gang: by request signature of its members."""
 
 
 class LackingRoom:

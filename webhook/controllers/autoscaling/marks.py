@@ -7,7 +7,8 @@ Every second, while we lead:
 1. Each unit that lacks room for a moment gets its answer (see `answers`), by namespace in turn, for a bounded time. The
    others keep their last one, and come first in the next second. A unit for which a place is held by preemption, or
    that the scheduler nominated a node for, needs no node.
-2. The answers are left for the placement texts.
+2. The answers are left for the placement texts. Nodes whose exporter is missing are reported.
+   A gang for which its machines are asked together is not marked (see `provisioning`).
 3. Pods whose mark is not what their answer says are written: by namespace in turn, at a limited rate, one by one. A
    mark is removed a moment after the pod no longer lacks room, or was ungated with it and not bound.
 4. Pods for which an autoscaler was asked in vain are kept off nodes that mislead it (see `narrowing`).
@@ -28,8 +29,10 @@ import structlog
 
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.autoscaling.answers import ScaleUpAnswers
+from webhook.controllers.autoscaling.exporter_reports import MissingExporterReports
 from webhook.controllers.autoscaling.lacking_room import LackingRoom, ScaleUp
 from webhook.controllers.autoscaling.narrowing import Narrowing
+from webhook.controllers.autoscaling.provisioning import Provisioning
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.placement.work_clock import WorkClock
 from webhook.controllers.preemption.preemptor import Preemptor
@@ -70,6 +73,7 @@ class ScaleUpMarks:
         lacking_room: LackingRoom,
         answers: ScaleUpAnswers,
         narrowing: Narrowing,
+        exporters: MissingExporterReports,
         is_leader: Callable[[], bool],
     ) -> None:
         self.count = 0
@@ -79,6 +83,8 @@ class ScaleUpMarks:
         self._lacking_room = lacking_room
         self._answers = answers
         self._narrowing = narrowing
+        self._exporters = exporters
+        self._provisioning: Provisioning | None = None
         self._is_leader = is_leader
         self._pace = RateLimiter(_RATE, _BURST)
         self._since: dict[str, float] = {}
@@ -88,6 +94,14 @@ class ScaleUpMarks:
         self._unwanted_since: dict[_Incarnation, float] = {}
         self._written: dict[_Incarnation, tuple[bool, float]] = {}
         self._work = WorkClock()
+
+    def ask_for_gangs_by(self, provisioning: Provisioning) -> None:
+        """Ask for gangs as a whole. Without this, their pods are marked."""
+        self._provisioning = provisioning
+
+    def requests(self) -> Mapping[str, int]:
+        """Answer -> the ProvisioningRequests for gangs; empty if none are made."""
+        return {} if self._provisioning is None else self._provisioning.counts()
 
     async def run(self) -> NoReturn:
         """Sweep every second until cancelled."""
@@ -104,17 +118,20 @@ class ScaleUpMarks:
             self._answers.refresh(now)
         self._answers.keep(units)
         await self._find(units, now)
-        answers = {
-            member.key: answer for unit in units if (answer := self._last.get(unit.name)) for member in unit.members
-        }
+        self._exporters.tell(self._answers.without_exporter(), now)
+        said: Mapping[str, ScaleUp] = self._last
+        if self._provisioning is not None:
+            lacking = self._in_need() if self._lacking_room.is_known else None
+            said = await self._provisioning.settle(units, said, lacking, now, self._work)
+        answers = {member.key: answer for unit in units if (answer := said.get(unit.name)) for member in unit.members}
         self._lacking_room.answered(answers)
         await self._write_all(answers, now)
-        asked = [unit for unit in units if (answer := self._last.get(unit.name)) and answer.is_asked]
+        asked = [unit for unit in units if (answer := said.get(unit.name)) and answer.is_asked]
         await self._work.wait_for(self._narrowing.sweep(asked, self._answers.newest, now))
 
     def _waiting(self, now: float) -> list[Preemptor]:
         """The units that have lacked room for a moment, those of the namespace that was served longest ago first."""
-        units = [unit for unit in self._lacking_room.units() if not any(map(self._needs_no_node, unit.members))]
+        units = self._in_need()
         self._since = {unit.name: self._since.get(unit.name, now) for unit in units}
         settled = [unit for unit in units if now - self._since[unit.name] >= _SETTLE_SECONDS]
         namespaces = {unit.namespace for unit in settled}
@@ -122,6 +139,10 @@ class ScaleUpMarks:
         names = {unit.name for unit in settled}
         self._last = {name: answer for name, answer in self._last.items() if name in names}
         return sorted(settled, key=lambda unit: (self._served.get(unit.namespace, 0.0), self._since[unit.name]))
+
+    def _in_need(self) -> list[Preemptor]:
+        """The units that lack room and for which no place is held."""
+        return [unit for unit in self._lacking_room.units() if not any(map(self._needs_no_node, unit.members))]
 
     def _needs_no_node(self, member: GatedPod) -> bool:
         """Whether a place is held for the pod, or on its way."""

@@ -33,8 +33,10 @@ _SILENT: Final = frozenset({Reason.NO_TOPOLOGY, Reason.UNKNOWN_POLICY, Reason.UN
 class NodeGroup:
     """The nodes of one group."""
 
+    label: str
+    """The node label that names it."""
     name: str
-    """The value of its label."""
+    """The value of that label."""
     nodes: npt.NDArray[np.intp]
     """int [node of the group]: the nodes (their n), newest first."""
     created: Sequence[int]
@@ -53,7 +55,7 @@ def node_groups(node_arrays: NodeArrays, nodes: Mapping[str, Node], keys: Sequen
     for group, members in sorted(found.items()):
         members.sort()
         numbers = np.array([n for _, _, n in members], dtype=np.intp)
-        groups.append(NodeGroup(group[1], numbers, tuple(-created for created, _, _ in members)))
+        groups.append(NodeGroup(*group, numbers, tuple(-created for created, _, _ in members)))
     return tuple(groups)
 
 

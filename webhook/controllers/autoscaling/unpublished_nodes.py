@@ -7,13 +7,9 @@ no node is added for the pod while that one is there.
 
 from collections.abc import Iterable, Sequence
 
-import structlog
-
 from webhook.controllers.autoscaling.node_groups import NodeGroup
 from webhook.engine.arrays import Bools, Bytes
 from webhook.engine.reason import Reason
-
-log = structlog.get_logger(__name__)
 
 
 class UnpublishedNodes:
@@ -21,7 +17,8 @@ class UnpublishedNodes:
 
     def __init__(self, after: float) -> None:
         self._after = after
-        self._logged: set[str] = set()
+        self.late: set[str] = set()
+        """Those without an exporter, or with one that fails: the caller reports them, and empties the set."""
 
     def clauses(
         self, names: Sequence[str], groups: Iterable[NodeGroup], when_empty: Bytes, fits: Bools, now: float
@@ -38,7 +35,7 @@ class UnpublishedNodes:
             for n, created in zip(group.nodes.tolist(), group.created, strict=True):
                 if candidates[n]:
                     (late if created < now - self._after else new).append(names[n])
-        self._log(late)
+        self.late.update(late)
         found = []
         if new:
             found.append(f"{_named(new)} new: its exporter has not published its NUMA nodes yet")
@@ -46,12 +43,6 @@ class UnpublishedNodes:
             since = f"more than {self._after:g} s after its creation"
             found.append(f"{_named(late)} without NUMA nodes {since}: look at its exporter")
         return found
-
-    def _log(self, late: Iterable[str]) -> None:
-        for name in late:
-            if name not in self._logged:
-                self._logged.add(name)
-                log.warning("node.exporter_missing", node=name, seconds=self._after)
 
 
 def _named(names: list[str]) -> str:

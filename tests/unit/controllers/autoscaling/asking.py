@@ -8,6 +8,7 @@ from tests.builders.nodes import node, nrt
 from tests.builders.pods import bound
 from tests.unit.controllers.leader import Leader
 from webhook.controllers.autoscaling.answers import Asking, ScaleUpAnswers
+from webhook.controllers.autoscaling.exporter_reports import MissingExporterReports
 from webhook.controllers.autoscaling.marks import ScaleUpMarks
 from webhook.controllers.autoscaling.narrowing import Narrowing
 from webhook.model.node_group import Autoscaler
@@ -62,7 +63,10 @@ class AskingLeader(Leader):
             self.cache, self.api, events, rules, asking.narrow_after, asking.new_node_seconds, self.is_leader
         )
         lacking_room = self.controller.lacking_room
-        self.marks = ScaleUpMarks(self.cache, self.api, lacking_room, self.answers, narrowing, self.is_leader)
+        exporters = MissingExporterReports(events, asking.new_node_seconds)
+        self.marks = ScaleUpMarks(
+            self.cache, self.api, lacking_room, self.answers, narrowing, exporters, self.is_leader
+        )
         self.has(*objects)
 
     def has(self, *objects: Mapping[str, Any]) -> None:

@@ -164,6 +164,7 @@ async def test_a_new_node_without_numa_nodes_leaves_the_mark_so_that_autoscalers
     assert leader.text("p").endswith(asked + late)
     assert leader.marked() == {"p"}
     assert len(leader.api.conditions) == 1
+    assert leader.api.told().count(("default/new", "ExporterMissing")) == 1
     leader.has(nrt(node="new", free=[16, 16]))
     await leader.after(1)
     assert leader.nodes() == {"p": "new"}

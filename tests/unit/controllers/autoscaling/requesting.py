@@ -1,0 +1,118 @@
+"""A leader that asks for gangs by ProvisioningRequests. The API server that has them is a fake."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tests.unit.controllers.autoscaling.asking import EPOCH, AskingLeader
+from webhook.controllers.autoscaling.provisioning import Provisioning
+from webhook.controllers.autoscaling.provisioning_writer import ProvisioningWriter
+from webhook.kube.provisioning_request_client import ProvisioningWrites, Refusal
+from webhook.model.node_group import ProvisioningClass
+from webhook.model.timestamps import utc
+
+ATOMIC: Final[ProvisioningClass] = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+
+
+class Objects(ProvisioningWrites):
+    """The requests and PodTemplates that exist, by namespace/name, and the order of the writes."""
+
+    def __init__(self, leader: "RequestingLeader") -> None:
+        self.requests: dict[str, dict[str, Any]] = {}
+        self.templates: dict[str, dict[str, Any]] = {}
+        self.refusal: Refusal | None = None
+        """What becomes of each creation of a request."""
+        self.written: list[str] = []
+        self._leader = leader
+        self._uids = 0
+
+    async def create(self, version: str, body: dict[str, Any]) -> Refusal | None:
+        assert body["apiVersion"] == f"autoscaling.x-k8s.io/{version}"
+        if self.refusal is not None:
+            return self.refusal
+        for each in body["spec"]["podSets"]:
+            assert f"{body['metadata']['namespace']}/{each['podTemplateRef']['name']}" in self.templates
+        return self._create(self.requests, body)
+
+    async def create_template(self, body: dict[str, Any]) -> Refusal | None:
+        return self._create(self.templates, body)
+
+    def _create(self, among: dict[str, dict[str, Any]], body: dict[str, Any]) -> Refusal | None:
+        key = f"{body['metadata']['namespace']}/{body['metadata']['name']}"
+        if key in among:
+            return Refusal("409 AlreadyExists", 409)
+        self._uids += 1
+        created = utc(int(EPOCH + self._leader.second))
+        among[key] = {
+            **body,
+            "metadata": {**body["metadata"], "uid": f"u{self._uids}", "creationTimestamp": created},
+        }
+        self.written.append(f"+{body.get('kind')}")
+        return None
+
+    async def delete(self, version: str, namespace: str, name: str, uid: str) -> Refusal | None:
+        assert self.requests[f"{namespace}/{name}"]["metadata"]["uid"] == uid
+        del self.requests[f"{namespace}/{name}"]
+        self.written.append("-ProvisioningRequest")
+        return None
+
+    async def delete_template(self, namespace: str, name: str, uid: str) -> Refusal | None:
+        assert self.templates[f"{namespace}/{name}"]["metadata"]["uid"] == uid
+        del self.templates[f"{namespace}/{name}"]
+        self.written.append("-PodTemplate")
+        return None
+
+    async def read_template(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        return self.templates.get(f"{namespace}/{name}")
+
+
+class RequestingLeader(AskingLeader):
+    """`objects`: what it has made. `serves`: whether the cluster serves the kind."""
+
+    def __init__(self, *objects: Mapping[str, Any], class_name: ProvisioningClass = ATOMIC, **how: Any) -> None:
+        super().__init__(*objects, provisioning_class=class_name, **how)
+        self.serves = True
+        self.objects = Objects(self)
+        self.requests = self.cache.provisioning_requests
+        self.requests.is_served = lambda: self.serves
+        self.requests.version = lambda: "v1"
+        writer = ProvisioningWriter(self.cache, self.objects, self.is_leader)
+        self.marks.ask_for_gangs_by(Provisioning(self.cache, writer, class_name))
+        self._shown: set[str] = set()
+
+    async def after(self, seconds: float) -> None:
+        self.show()
+        await super().after(seconds)
+        self.show()
+
+    def show(self) -> None:
+        """Let the cache see the requests as they are."""
+        for key in self._shown - self.objects.requests.keys():
+            self.requests.feed.delete(key)
+        for key, raw in self.objects.requests.items():
+            self.requests.feed.upsert(key, raw)
+        self._shown = set(self.objects.requests)
+
+    async def requested(self) -> dict[str, Any]:
+        """Let the gang be asked for, and return its request."""
+        await self.settle()
+        await self.after(1)
+        (raw,) = self.objects.requests.values()
+        return raw
+
+    def replies(self, *conditions: tuple[str, str], reason: str = "Told", message: str = "by the autoscaler") -> None:
+        """The autoscaler answers the one request: (type, status) of its conditions."""
+        (raw,) = self.objects.requests.values()
+        raw["status"] = {
+            "conditions": [
+                {"type": type_, "status": status, "reason": reason, "message": message} for type_, status in conditions
+            ]
+        }
+
+    def pod_sets(self) -> list[tuple[dict[str, Any], int]]:
+        """The template spec and the count of each pod set of the one request."""
+        (raw,) = self.objects.requests.values()
+        namespace = raw["metadata"]["namespace"]
+        return [
+            (self.objects.templates[f"{namespace}/{each['podTemplateRef']['name']}"]["template"], each["count"])
+            for each in raw["spec"]["podSets"]
+        ]

@@ -1,0 +1,426 @@
+"""For which gangs a ProvisioningRequest is made, what it asks for, when it is cancelled, and what the pods say."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.builders.nodes import nrt
+from tests.builders.pods import container, gated, guaranteed
+from tests.unit.controllers.autoscaling.asking import POOL, filler, full, pool_node
+from tests.unit.controllers.autoscaling.requesting import ATOMIC, RequestingLeader
+from webhook.controllers.autoscaling import provisioning
+from webhook.controllers.autoscaling.provisioning_pod_sets import pod_sets_of
+from webhook.kube.provisioning_request_client import Refusal
+from webhook.model.hint_key import SEAL, HintKey
+from webhook.model.names import MIN_MEMBER
+from webhook.model.provisioning_request import GANG
+
+# n0 ── NUMA 0 [0 of 16 free]  NUMA 1 [0 of 16 free], in group blue
+FULL = pool_node("n0"), full("n0"), filler("n0")
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    with capture_logs():
+        yield
+
+
+def member(name: str, group: str = "g", minimum: int = 2, **how: Any) -> dict[str, Any]:
+    own = how.pop("annotations", {})
+    return gated(name=name, group=group, annotations={MIN_MEMBER: str(minimum), **own}, **how)
+
+
+def gang(**how: Any) -> list[dict[str, Any]]:
+    return [member(name, **how) for name in ("a", "b")]
+
+
+def required(template: dict[str, Any]) -> list[dict[str, Any]]:
+    """The required node affinity of a template, as requirements of its one term."""
+    affinity = template["spec"]["affinity"]["nodeAffinity"]
+    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    found: list[dict[str, Any]] = term["matchExpressions"]
+    return found
+
+
+async def test_a_gang_is_asked_for_together_and_its_pods_are_not_marked() -> None:
+    leader = RequestingLeader(*FULL, *gang())
+    raw = await leader.requested()
+    assert raw["spec"]["provisioningClassName"] == ATOMIC
+    ((template, count),) = leader.pod_sets()
+    assert count == 2
+    assert template["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "8", "memory": "1Gi"}
+    assert "schedulingGates" not in template["spec"]
+    # a node of another group could not align the pods
+    assert required(template) == [{"key": POOL, "operator": "In", "values": ["blue"]}]
+    assert leader.marked() == set()
+    assert leader.waiting() == {"a", "b"}
+    assert raw["metadata"]["annotations"][GANG] == "g"
+    name = raw["metadata"]["name"]
+    assert leader.text("a").endswith(
+        "; cluster-autoscaler is asked for nodes of group blue; "
+        f"ProvisioningRequest {name} for 2 pods at once: no answer yet"
+    )
+
+
+async def test_its_templates_exist_before_the_request_so_that_the_autoscaler_knows_them() -> None:
+    leader = RequestingLeader(*FULL, *gang())
+    await leader.settle()
+    assert leader.objects.written == ["+PodTemplate"]
+    await leader.after(1)
+    assert leader.objects.written == ["+PodTemplate", "+ProvisioningRequest"]
+
+
+async def test_a_single_pod_is_marked_as_before() -> None:
+    leader = RequestingLeader(*FULL, gated(name="p"))
+    await leader.settle()
+    await leader.after(1)
+    assert leader.marked() == {"p"}
+    assert leader.objects.written == []
+
+
+async def test_nothing_is_written_again_while_nothing_changes() -> None:
+    leader = RequestingLeader(*FULL, *gang())
+    await leader.requested()
+    for _ in range(40):
+        await leader.after(1)
+    assert leader.objects.written == ["+PodTemplate", "+ProvisioningRequest"]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "says"),
+    [
+        ([("Accepted", "True")], "at once: it is accepted"),
+        ([("Accepted", "True"), ("Provisioned", "False")], "there is no capacity now, and cluster-autoscaler tries"),
+        ([("Accepted", "True"), ("Provisioned", "True")], "it is provisioned (Told: by the autoscaler)"),
+    ],
+)
+async def test_the_pods_say_what_the_autoscaler_answered(conditions: list[tuple[str, str]], says: str) -> None:
+    leader = RequestingLeader(*FULL, *gang())
+    await leader.requested()
+    leader.replies(*conditions)
+    await leader.after(1)
+    assert says in leader.text("b")
+    assert len(leader.objects.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("conditions", "says"),
+    [
+        ([("Failed", "True")], "it failed (Told: by the autoscaler)"),
+        ([("Provisioned", "True"), ("BookingExpired", "True")], "its capacity was held for some minutes"),
+        ([("Provisioned", "True"), ("CapacityRevoked", "True")], "its capacity was revoked"),
+    ],
+)
+async def test_a_request_that_came_to_nothing_is_made_again_after_a_wait_that_doubles(
+    conditions: list[tuple[str, str]], says: str
+) -> None:
+    leader = RequestingLeader(*FULL, *gang())
+    await leader.requested()
+    for wait in (60, 120, 240, 480, 600, 600):
+        leader.replies(*conditions)
+        await leader.after(1)
+        assert leader.objects.requests == leader.objects.templates == {}
+        await leader.after(wait - 1)
+        assert "is not asked for nodes now" in leader.text("a")
+        assert says in leader.text("a")
+        assert leader.objects.requests == leader.objects.templates == {}
+        await leader.after(1)
+        await leader.after(1)
+        assert len(leader.objects.requests) == 1
+    assert leader.marked() == set()
+
+
+async def test_an_unanswered_request_leaves_its_turn_to_others_after_a_quarter_of_an_hour() -> None:
+    leader = RequestingLeader(*FULL, *gang())
+    await leader.requested()
+    await leader.after(890)
+    assert len(leader.objects.requests) == 1
+    await leader.after(20)
+    assert leader.objects.requests == {}
+    assert "does it run with --enable-provisioning-requests?" in leader.text("a")
+
+
+async def test_it_is_cancelled_with_its_templates_when_the_gang_is_placed() -> None:
+    leader = RequestingLeader(*FULL, *gang())
+    await leader.requested()
+    leader.replies(("Accepted", "True"), ("Provisioned", "True"))
+    leader.has(pool_node("n1", age=0), nrt(node="n1", free=[16, 16]))
+    await leader.after(1)
+    assert leader.nodes() == {"a": "n1", "b": "n1"}
+    await leader.after(1)
+    await leader.after(6)
+    assert leader.objects.requests == leader.objects.templates == {}
+
+
+async def test_it_is_cancelled_when_the_gang_is_gone() -> None:
+    leader = RequestingLeader(*FULL, *gang())
+    await leader.requested()
+    for name in ("a", "b"):
+        leader.api.delete(f"default/{name}")
+    await leader.after(1)
+    await leader.after(6)
+    assert leader.objects.requests == leader.objects.templates == {}
+
+
+async def test_it_is_cancelled_when_the_scheduler_nominated_a_node_for_a_member() -> None:
+    leader = RequestingLeader(*FULL, *gang())
+    await leader.requested()
+    await leader.api.nominate("default/a", "a", "n0")
+    await leader.after(1)
+    assert len(leader.objects.requests) == 1
+    await leader.after(6)
+    assert leader.objects.requests == leader.objects.templates == {}
+
+
+async def test_what_was_only_prepared_is_discarded_when_the_gang_is_gone() -> None:
+    leader = RequestingLeader(*FULL, *gang())
+    await leader.settle()
+    assert len(leader.objects.templates) == 1
+    for name in ("a", "b"):
+        leader.api.delete(f"default/{name}")
+    await leader.after(1)
+    assert leader.objects.templates == {}
+
+
+async def test_another_request_is_made_when_the_pods_of_the_gang_change() -> None:
+    leader = RequestingLeader(*FULL, *gang())
+    before = await leader.requested()
+    leader.has(member("launcher", containers=[guaranteed(cpu=1)]))
+    await leader.after(1)
+    await leader.after(1)
+    assert leader.objects.requests == leader.objects.templates == {}
+    assert leader.text("a").endswith("and will be again: its pods have changed since cluster-autoscaler was asked")
+    await leader.after(9)
+    await leader.after(1)
+    (after,) = leader.objects.requests.values()
+    assert after["metadata"]["name"] != before["metadata"]["name"]
+    assert sorted(count for _, count in leader.pod_sets()) == [1, 2]
+
+
+async def test_pods_that_change_all_the_time_cause_ever_fewer_requests() -> None:
+    leader = RequestingLeader(*FULL, *gang())
+    await leader.requested()
+    for second in range(600):
+        leader.has(*gang(tolerations=[{"key": f"t{second}", "operator": "Exists"}]))
+        await leader.after(1)
+    # the first one, and one after 10, 20, 40, 80, 160 and 320 seconds
+    assert leader.objects.written.count("+ProvisioningRequest") <= 7
+
+
+async def test_a_request_that_another_client_deleted_is_made_again_after_a_wait() -> None:
+    leader = RequestingLeader(*FULL, *gang())
+    await leader.requested()
+    await leader.after(1)
+    leader.objects.requests.clear()
+    leader.objects.templates.clear()
+    await leader.after(1)
+    assert leader.text("a").endswith("and will be again: another client deleted its ProvisioningRequest")
+    await leader.after(59)
+    assert leader.objects.requests == {}
+    await leader.after(1)
+    await leader.after(1)
+    assert len(leader.objects.requests) == 1
+
+
+async def test_a_gang_of_equal_pods_is_asked_for_by_as_many_as_must_start_together() -> None:
+    leader = RequestingLeader(*FULL, *(member(name, minimum=2) for name in "abcd"))
+    await leader.requested()
+    assert [count for _, count in leader.pod_sets()] == [2]
+
+
+async def test_members_that_differ_in_labels_environment_and_rank_share_a_template() -> None:
+    members = [
+        member(
+            f"worker-{rank}",
+            metadata={"labels": {"job": "j", "batch.kubernetes.io/job-completion-index": str(rank)}},
+            containers=[guaranteed(env=[{"name": "RANK", "value": str(rank)}, {"name": "TOKEN", "value": "secret"}])],
+            topologySpreadConstraints=[
+                {
+                    "maxSkew": 1,
+                    "topologyKey": "zone",
+                    "whenUnsatisfiable": "DoNotSchedule",
+                    "labelSelector": {"matchLabels": {"job": "j"}},
+                }
+            ],
+        )
+        for rank in range(2)
+    ]
+    leader = RequestingLeader(*FULL, *members)
+    await leader.requested()
+    ((template, count),) = leader.pod_sets()
+    assert count == 2
+    assert template["metadata"] == {"labels": {"job": "j"}}
+    assert "secret" not in str(template)
+
+
+async def test_a_gang_of_more_templates_than_a_request_takes_is_not_asked_for_and_says_so() -> None:
+    many = [member(f"m{n}", minimum=33, containers=[container(requests={"cpu": n + 1})]) for n in range(33)]
+    leader = RequestingLeader(*FULL, *many)
+    await leader.settle()
+    await leader.after(1)
+    assert leader.objects.written == []
+    assert leader.marked() == set()
+    assert "its pods are of 33 different templates, and a ProvisioningRequest takes 32" in leader.text("m0")
+
+
+async def test_present_nodes_that_the_pods_fit_in_sum_alone_are_excluded_for_the_request_only() -> None:
+    # n0 ── in use by its zones, free in sum
+    leader = RequestingLeader(pool_node("n0"), full("n0"), *gang())
+    await leader.requested()
+    ((template, _),) = leader.pod_sets()
+    assert required(template)[1]["operator"] == "NotIn"
+    assert "affinity" not in leader.api.pods["default/a"]["spec"]
+
+
+async def test_nothing_is_written_while_the_kind_is_not_served_and_the_pods_say_so() -> None:
+    leader = RequestingLeader(*FULL, *gang())
+    leader.serves = False
+    with capture_logs() as logs:
+        await leader.settle()
+        await leader.after(1)
+        await leader.after(1)
+    assert [entry["event"] for entry in logs].count("provisioning.not_served") == 1
+    assert leader.objects.written == []
+    assert leader.marked() == set()
+    assert leader.text("a").endswith(
+        "; cluster-autoscaler is not asked for nodes: the cluster does not serve ProvisioningRequests"
+    )
+    leader.serves = True
+    await leader.after(1)
+    await leader.after(1)
+    assert len(leader.objects.requests) == 1
+
+
+async def test_a_refusal_stays_the_gangs_own_and_is_tried_again_later() -> None:
+    leader = RequestingLeader(*FULL, *gang())
+    leader.objects.refusal = Refusal("a ResourceQuota of the namespace is used up", 403)
+    await leader.settle()
+    await leader.after(1)
+    assert leader.text("a").endswith("will be again: a ResourceQuota of the namespace is used up")
+    assert leader.objects.templates == {}
+    leader.objects.refusal = None
+    await leader.after(59)
+    assert leader.objects.requests == {}
+    await leader.after(1)
+    await leader.after(1)
+    assert len(leader.objects.requests) == 1
+
+
+async def test_pods_that_consume_a_request_of_their_own_get_none_of_ours() -> None:
+    own = {"autoscaling.x-k8s.io/consume-provisioning-request": "mine"}
+    leader = RequestingLeader(*FULL, *gang(annotations=own))
+    await leader.settle()
+    await leader.after(1)
+    assert leader.objects.written == []
+    assert "pod a consumes ProvisioningRequest mine" in leader.text("a")
+
+
+async def test_a_request_that_a_tenant_wrote_with_our_labels_is_neither_used_nor_deleted() -> None:
+    first = RequestingLeader(*FULL, *gang())
+    raw = await first.requested()
+    leader = RequestingLeader(*FULL, *gang())
+    leader.cache.use_hint_key(HintKey.create())
+    key = f"default/{raw['metadata']['name']}"
+    leader.objects.requests[key] = raw
+    leader.objects.templates[f"{key}-0"] = {"metadata": {"name": f"{raw['metadata']['name']}-0", "uid": "theirs"}}
+    await leader.settle()
+    for _ in range(3):
+        await leader.after(1)
+    assert leader.objects.requests == {key: raw}
+    assert len(leader.objects.templates) == 1
+    assert "another client has made an object of the name that it would have" in leader.text("a")
+    for name in ("a", "b"):
+        leader.api.delete(f"default/{name}")
+    for _ in range(3):
+        await leader.after(6)
+    assert leader.objects.written == []
+
+
+async def test_a_copy_of_our_request_under_another_name_or_for_more_pods_is_not_ours() -> None:
+    leader = RequestingLeader(*FULL, *gang())
+    raw = await leader.requested()
+    renamed = {**raw, "metadata": {**raw["metadata"], "name": "copy", "uid": "other"}}
+    larger = {**raw, "spec": {**raw["spec"], "podSets": [{**raw["spec"]["podSets"][0], "count": 1000}]}}
+    unsealed = {**raw, "metadata": {**raw["metadata"], "annotations": {SEAL: 1}}}
+    for forged in (renamed, larger, unsealed):
+        leader.requests.feed.upsert("default/copy", forged)
+        assert [request.uid for request in leader.requests] in ([raw["metadata"]["uid"]], [])
+
+
+async def test_the_next_leader_continues_with_what_is_there() -> None:
+    first = RequestingLeader(*FULL, *gang())
+    await first.settle()
+    assert first.objects.written == ["+PodTemplate"]
+    second = RequestingLeader(*FULL, *gang())
+    second.cache.use_hint_key(first.cache.hint_key)
+    second.objects.templates = first.objects.templates
+    await second.requested()
+    assert second.objects.written == ["+ProvisioningRequest"]
+    third = RequestingLeader(*FULL, *gang())
+    third.cache.use_hint_key(first.cache.hint_key)
+    third.objects.templates, third.objects.requests = second.objects.templates, second.objects.requests
+    await third.settle()
+    await third.after(10)
+    assert third.objects.written == []
+    assert "no answer yet" in third.text("a")
+
+
+async def test_a_namespace_has_a_few_requests_at_a_time_and_does_not_keep_others_from_theirs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(provisioning, "MOST_OF_A_NAMESPACE", 2)
+    many = [member(f"{name}{n}", f"g{n}") for n in range(4) for name in "ab"]
+    leader = RequestingLeader(*FULL, *many, *gang(namespace="other"))
+    await leader.settle()
+    for _ in range(6):
+        await leader.after(1)
+    namespaces = sorted(key.partition("/")[0] for key in leader.objects.requests)
+    assert namespaces == ["default", "default", "other"]
+    waiting = [name for name in ("a0", "a1", "a2", "a3") if "when it is its turn" in leader.text(name)]
+    assert len(waiting) == 2
+    assert leader.marked() == set()
+
+
+async def test_gangs_that_are_not_reached_in_a_sweep_are_not_marked_meanwhile() -> None:
+    leader = RequestingLeader(*FULL, *[member(f"{name}{n}", f"g{n}") for n in range(6) for name in "ab"])
+    await leader.settle()
+    for _ in range(4):
+        assert leader.marked() == set()
+        await leader.after(1)
+    assert len(leader.objects.requests) == 6
+
+
+async def test_a_gang_that_cannot_be_read_is_not_marked_and_others_get_their_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(gang: Any, *arguments: Any) -> Any:
+        if gang.membership.name == "odd":
+            raise RuntimeError
+        return pod_sets_of(gang, *arguments)
+
+    monkeypatch.setattr(provisioning, "pod_sets_of", broken)
+    leader = RequestingLeader(*FULL, *gang(), member("c", "odd"), member("d", "odd"))
+    await leader.requested()
+    assert leader.marked() == set()
+
+
+async def test_a_gang_that_has_begun_is_asked_for_pod_by_pod() -> None:
+    leader = RequestingLeader(*FULL, *gang(cpu=16))
+    await leader.requested()
+    leader.has(pool_node("n1", age=0), nrt(node="n1", free=[16, 16]))
+    await leader.after(1)
+    assert leader.nodes() == {"a": "n1", "b": "n1"}
+    leader.has(member("c", cpu=16))
+    await leader.settle()
+    assert leader.marked() == {"c"}
+
+
+async def test_with_check_capacity_the_pods_say_that_no_nodes_are_added() -> None:
+    leader = RequestingLeader(*FULL, *gang(), class_name="check-capacity.autoscaling.x-k8s.io")
+    await leader.requested()
+    leader.replies(("Accepted", "True"), ("Provisioned", "False"), reason="CapacityIsNotFound", message="later")
+    await leader.after(1)
+    assert "is asked whether there is capacity for 2 pods at once, and adds no node for that" in leader.text("a")
+    assert "cluster-autoscaler tries again (CapacityIsNotFound: later)" in leader.text("a")
