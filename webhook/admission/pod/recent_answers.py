@@ -1,11 +1,13 @@
 """Answers to reviews of created pods that can be given again: a controller creates many equal pods at a time.
 
 An answer is given again if all that it depends on is the same:
-- the pod, without its name and the names that the API server generates (of the pod, of its volume with the token);
+- the pod, without its name, the names that the API server generates (of the pod, of its volume with the token), and
+  its rank in its workload: the rank of a gang member counts once all members are there;
 - the user, the namespace and its settings, the topologies;
 - the nodes: as for `RecentDecisions`, nothing has changed, and the same ones are avoided after rejections.
 
-Gang members are left out, because their names may be ranks. So are denials: they are rare, and quote their users.
+Members of Kubernetes' own PodGroups are left out, because their answer depends on the PodGroup. So are denials: they
+are rare, and quote their users.
 """
 
 import re
@@ -18,16 +20,20 @@ from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.codec import dumps
 from webhook.model.admission_review import AdmissionRequest
 from webhook.model.avoided_node import Avoided
-from webhook.model.membership import may_be_in_group
+from webhook.model.names import STATEFUL_SET_POD_NAME
 from webhook.model.namespace import Namespace
 from webhook.model.native_pod_group import scheduling_group_of
 from webhook.model.topology import Topology
+from webhook.model.workload.rank import RANK_KEYS
 
 # As many as there are recent decisions. An answer takes some kilobytes, its pod up to this.
 _MOST_ANSWERS: Final = 128
 _LARGEST_POD: Final = 16 * 1024
 # Nothing that is decided or said depends on these.
 _LEFT_OUT: Final = frozenset({"name", "generateName", "uid", "creationTimestamp", "managedFields"})
+# What else the controllers of gangs write to each pod. Longer texts are not theirs, and their size is checked.
+_OF_ONE_MEMBER: Final = frozenset({*RANK_KEYS, STATEFUL_SET_POD_NAME})
+_LONGEST_VALUE: Final = 63
 # Source: kubernetes plugin/pkg/admission/serviceaccount (ServiceAccountVolumeName, DefaultAPITokenMountPath).
 _TOKEN: Final = re.compile(r"kube-api-access-[a-z0-9]{5}")
 
@@ -84,13 +90,29 @@ def key_of(request: AdmissionRequest) -> RecentKey | None:
 
 
 def _text(pod: Mapping[str, Any]) -> bytes | None:
-    """The pod without what differs between equal pods; None for a gang member."""
+    """The pod without what differs between equal pods; None for a member of one of Kubernetes' own PodGroups."""
     metadata = pod["metadata"]
-    if may_be_in_group(metadata.get("annotations") or {}) or scheduling_group_of(pod):
+    if scheduling_group_of(pod):
         return None
     applied = [one for one in metadata.get("managedFields") or () if one.get("operation") != "Update"]
     kept = {name: value for name, value in metadata.items() if name not in _LEFT_OUT}
-    return dumps([kept, applied, _without_generated_names(pod["spec"]), pod.get("status")])
+    for field in ("labels", "annotations"):
+        if held := kept.get(field):
+            kept[field] = {name: value for name, value in held.items() if not _is_of_one_member(name, value)}
+    return dumps([kept, applied, _without_generated_names(_without_hostname(pod)), pod.get("status")])
+
+
+def _is_of_one_member(name: str, value: str) -> bool:
+    return name in _OF_ONE_MEMBER and len(value) <= _LONGEST_VALUE
+
+
+def _without_hostname(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec without the hostname that controllers of Jobs and StatefulSets set: the pod's name, or what is in it."""
+    spec: dict[str, Any] = pod["spec"]
+    hostname = spec.get("hostname")
+    if not hostname or len(hostname) > _LONGEST_VALUE or not pod["metadata"].get("ownerReferences"):
+        return spec
+    return {name: value for name, value in spec.items() if name != "hostname"}
 
 
 def _without_generated_names(spec: dict[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,8 @@ from webhook.model.names import (
     STATEFUL_SET_POD_INDEX,
 )
 
-_INDEXES: Final = (JOB_COMPLETION_INDEX, KUBEFLOW_REPLICA_INDEX, LWS_WORKER_INDEX, STATEFUL_SET_POD_INDEX)
+RANK_KEYS: Final = (JOB_COMPLETION_INDEX, KUBEFLOW_REPLICA_INDEX, LWS_WORKER_INDEX, STATEFUL_SET_POD_INDEX)
+"""The labels and annotations with the index that a controller sets, the first one of a pod counts."""
 # The API server appends five characters to a generated name; all of them may be digits.
 _LAST_NUMBER: Final = pattern(r"-(\d{1,4})$")
 
@@ -30,7 +31,7 @@ _LAST_NUMBER: Final = pattern(r"-(\d{1,4})$")
 def rank_of(name: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> int | None:
     """The rank of a pod; None if it has none."""
     chosen = annotations.get(KAI_POD_INDEX_LABEL)
-    for key in (chosen, *_INDEXES) if chosen else _INDEXES:
+    for key in (chosen, *RANK_KEYS) if chosen else RANK_KEYS:
         text = labels.get(key) or annotations.get(key) or ""
         if (rank := whole_number(text)) is not None:
             return rank

@@ -14,7 +14,7 @@ from webhook.admission.pod.recent_answers import key_of
 from webhook.admission.response import Denied, Patched
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.model.admission_review import AdmissionRequest
-from webhook.model.names import INHERIT, MANAGE_LABEL, NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT, POD_GROUP_NAME
+from webhook.model.names import MANAGE_LABEL, MIN_MEMBER, NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT, POD_GROUP_NAME
 from webhook.model.rules import Rules
 
 # n0 ── NUMA 0 [8]  NUMA 1 [8]      [free cpus]; a pod asks for 8
@@ -40,7 +40,37 @@ def test_equal_pods_have_one_answer_whatever_they_are_called() -> None:
     assert answer.to_object("2")["response"]["uid"] == "2"
 
 
+def member(index: int, **metadata: Any) -> dict[str, Any]:
+    """A pod of an indexed Job that is a gang, as the Job's controller makes it."""
+    key = "batch.kubernetes.io/job-completion-index"
+    annotations = {POD_GROUP_NAME: "g", MIN_MEMBER: "2", NUMA_TOPOLOGY_SPEC: SINGLE, key: str(index)}
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "u", "controller": True}
+    own = {"labels": {key: str(index)}, "annotations": annotations, "ownerReferences": [owner], **metadata}
+    return pod(name=f"job-{index}-x7k2p", metadata=own, hostname=f"job-{index}")
+
+
+def test_the_members_of_a_gang_have_one_answer_whatever_their_rank_is() -> None:
+    handler = PodMutator(cluster_cache(*MACHINE).snapshot, RULES)
+    answer = handler.handle(review(member(0)))
+    assert isinstance(answer, Patched)
+    assert handler.handle(review(member(1))) is answer
+    assert answer == PodMutator(cluster_cache(*MACHINE).snapshot, RULES).handle(review(member(1)))
+
+
+def test_a_text_in_place_of_a_rank_is_part_of_the_pod() -> None:
+    key = "apps.kubernetes.io/pod-index"
+    assert key_of(review(pod(annotations={key: "x" * 64}))) != key_of(review(pod(annotations={key: "y" * 64})))
+
+
 VARIANTS: dict[str, AdmissionRequest] = {
+    "member": review(member(0)),
+    "next member": review(member(1)),
+    "member of another gang": review(member(0, annotations={POD_GROUP_NAME: "h", NUMA_TOPOLOGY_SPEC: SINGLE})),
+    "member of another Job": review(member(0, ownerReferences=[])),
+    "bare member": review(pod(annotations={POD_GROUP_NAME: "g", MIN_MEMBER: "2"})),
+    "bare member, invalid": review(pod(annotations={POD_GROUP_NAME: "g", MIN_MEMBER: "x"})),
+    "hostname": review(pod(hostname="a")),
+    "another hostname": review(pod(hostname="b")),
     "plain": review(pod()),
     "larger": review(pod(cpu=9)),
     "other annotation": review(pod(annotations={"a": "b"})),
@@ -117,14 +147,13 @@ def test_a_denial_is_found_again() -> None:
 @pytest.mark.parametrize(
     "raw",
     [
-        pod(annotations={POD_GROUP_NAME: "g"}),
-        pod(annotations={INHERIT: "true"}),
+        pod(schedulingGroup={"podGroupName": "g"}),
         pod(annotations={"a": "x" * 20_000}),
         {**pod(), "spec": {"containers": "none", "volumes": [{"name": "kube-api-access-aaaaa"}]}},
         {**pod(), "spec": {"volumes": [7]}},
         {"metadata": {}},
     ],
-    ids=["gang", "owners", "large", "containers", "volumes", "no spec"],
+    ids=["Kubernetes' own PodGroup", "large", "containers", "volumes", "no spec"],
 )
-def test_no_answer_is_kept_for_gang_members_and_odd_pods(raw: dict[str, Any]) -> None:
+def test_no_answer_is_kept_for_odd_pods_and_members_of_kubernetes_own_pod_groups(raw: dict[str, Any]) -> None:
     assert key_of(review(raw)) is None
