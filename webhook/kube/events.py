@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 COMPONENT: Final = "topology-webhook"
 
 IsBusy = Callable[[], bool]
-"""Whether many pods get their nodes at once."""
+"""Whether many pods get their nodes at once, from us or from the scheduler."""
 
 # The API server keeps events for an hour; client-go's recorder limits a controller to about this rate.
 _RATE, _BURST = 20.0, 100
