@@ -1,4 +1,4 @@
-"""HTTP requests to the API server, with the TLS settings, the proxy and the token of the Kubernetes client's configuration.
+"""HTTP requests to the API server, with TLS settings, proxy and token of the Kubernetes client's configuration.
 
 Requests do not go through the Kubernetes client itself. It looks for typed models in headers, queries and bodies, which
 takes a fifth of the CPU time of a write, and keeps cookies, which no API server needs.
@@ -94,7 +94,7 @@ class HTTPSession:
 
 
 def encoded(body: Any) -> bytes:
-    """The body as JSON. What the fast encoder cannot represent (enums as keys, halves of characters) the other one can."""
+    """The body as JSON. The fast encoder knows no enums as keys and no halves of characters, the other one does."""
     try:
         return dumps(body)
     except (TypeError, ValueError):

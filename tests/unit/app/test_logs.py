@@ -45,12 +45,12 @@ def test_a_line_below_the_level_is_not_written(capsys: pytest.CaptureFixture[str
 def test_an_exception_is_written_with_its_traceback(method: str, capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("info", "json")
     try:
-        raise ValueError("odd")
+        int("odd")
     except ValueError:
         getattr(structlog.get_logger("a.b"), method)("failed", exc_info=True)
     (line,) = lines(capsys)
     assert line["level"] == "error"
-    assert line["exception"].endswith("ValueError: odd")
+    assert line["exception"].endswith("ValueError: invalid literal for int() with base 10: 'odd'")
     assert "exc_info" not in line
 
 
