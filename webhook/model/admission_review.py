@@ -109,9 +109,7 @@ class AdmissionRequest:
             name=_text(request, "name", "request"),
             object=_object(request, "object", required=operation in _WITH_OBJECT),
             old_object=_object(request, "oldObject", required=operation in _WITH_OLD_OBJECT),
-            user=User(
-                _text(user, "username", "request.userInfo"), _texts(user, "groups", "request.userInfo")
-            ),
+            user=User(_text(user, "username", "request.userInfo"), _texts(user, "groups", "request.userInfo")),
             dry_run=dry_run is True,
             deadline=deadline,
         )
