@@ -100,9 +100,16 @@ class Client:
         content_type = JSON_PATCH if isinstance(body, list) else MERGE_PATCH
         await self._read("PATCH", path, body=body, content_type=content_type, accept=_METADATA)
 
-    async def merge(self, path: str, body: Raw) -> Raw:
-        """Patch the object of a built-in kind at `path`; lists such as conditions are merged by key."""
-        return await self._call("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)
+    async def merge(self, path: str, body: Raw) -> None:
+        """Patch the object of a built-in kind at `path`; lists such as conditions are merged by key.
+
+        The answer is that of `write`.
+        """
+        await self._read("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH, accept=_METADATA)
+
+    async def add(self, path: str, body: Raw) -> None:
+        """The same as `create`, with the answer of `write`."""
+        await self._read("POST", path, body=body, accept=_METADATA)
 
     async def apply(self, path: str, body: Raw, manager: str) -> Raw:
         """Server-side apply `body` to the object at `path`; 409 on a conflict with another manager."""

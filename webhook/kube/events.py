@@ -136,7 +136,7 @@ class EventRecorder:
     async def _write(self, event: ObjectEvent) -> None:
         namespace = event.key.partition("/")[0]
         try:
-            await self._client.create(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", self._object(event))
+            await self._client.add(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", self._object(event))
         except ClusterError as error:
             # The namespace may be terminating, which is not worth a log line.
             log.debug("event.failed", kind=event.kind, object=event.key, reason=event.reason, error=str(error))

@@ -52,6 +52,15 @@ async def test_a_write_has_the_token_our_name_and_its_content_type() -> None:
     assert json.loads(body) == [{"op": "remove", "path": "/x"}]
 
 
+@pytest.mark.parametrize("kind", ["write", "merge", "add"])
+async def test_a_write_whose_answer_is_not_read_asks_for_metadata_alone(kind: str) -> None:
+    async with asked() as (client, seen):
+        assert await getattr(client, kind)("/api/v1/namespaces/a/pods/b/status", {"status": {}}) is None
+    ((request, body),) = seen
+    assert request.headers["Accept"].startswith("application/json;as=PartialObjectMetadata;")
+    assert json.loads(body) == {"status": {}}
+
+
 async def test_without_a_token_no_authorization_is_sent_and_without_a_body_none() -> None:
     async with asked() as (client, seen):
         await client.get("/api/v1/pods", {"fieldSelector": "spec.nodeName=,a!=b&c", "limit": 5})
