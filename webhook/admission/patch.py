@@ -45,28 +45,34 @@ class Patch:
         """
         held = self.document
         for depth, token in enumerate(path[:-1]):
-            held = held.get(token) if isinstance(held, Mapping) else held[token]
+            held = held.get(token) if isinstance(held, dict | Mapping) else held[token]
             if held is None:
                 path, value = path[: depth + 1], _nested(path[depth + 1 :], value)
                 break
-        self._do({"op": "add", "path": pointer(path), "value": value})
+        self._do(path, {"op": "add", "path": pointer(path), "value": value})
 
     def replace(self, path: Tokens, value: object) -> None:
         """Replace the value at `path`."""
-        self._do({"op": "replace", "path": pointer(path), "value": value})
+        self._do(path, {"op": "replace", "path": pointer(path), "value": value})
 
     def remove(self, path: Tokens) -> None:
         """Remove the value at `path`."""
-        self._do({"op": "remove", "path": pointer(path)})
+        self._do(path, {"op": "remove", "path": pointer(path)})
 
-    def _do(self, operation: Operation) -> None:
-        self.document = apply(self.document, [operation])
+    def _do(self, path: Tokens, operation: Operation) -> None:
+        if not path:
+            raise PatchError(f"{operation['op']} of the whole document is not among what a patch of ours may do")
+        self.document = _applied(self.document, [str(token) for token in path], operation)
         self.operations.append(operation)
 
 
 def pointer(tokens: Iterable[str | int]) -> str:
     """The JSON pointer of a path: one slash before each token, `~` and `/` inside a token escaped."""
-    return "".join("/" + str(token).replace("~", "~0").replace("/", "~1") for token in tokens)
+    return "".join([f"/{_escaped(str(token))}" for token in tokens])
+
+
+def _escaped(token: str) -> str:
+    return token.replace("~", "~0").replace("/", "~1") if "~" in token or "/" in token else token
 
 
 def _nested(path: Tokens, value: object) -> object:
@@ -97,7 +103,7 @@ def _split(path: str) -> list[str]:
 
 def _applied(held: Any, tokens: Sequence[str], operation: Operation) -> Any:
     token, *below = tokens
-    if isinstance(held, Mapping):
+    if isinstance(held, dict | Mapping):  # nearly always a dict, which is found out faster
         return _applied_to_object(held, token, below, operation)
     if isinstance(held, list):
         return _applied_to_list(held, token, below, operation)

@@ -76,7 +76,6 @@ class LeaderRunnables:
         asks = asking_of(settings).is_enabled
         limits = Limits(answer_lifetime(settings), slots, release, reserve, settings.preempts, asks)
         controller = PlacementController(cache, writes, status_reporter, rules, limits, leadership, reading)
-        events.is_busy = controller.is_in_burst
         settle = settings.nrt_age_seconds + settings.nrt_settle_seconds
         waves = Waves(PodWrites(client), events, metrics, is_leader, slots)
         self._preemption = PreemptionController(cache, controller.preemptors, waves, metrics, rules, is_leader, settle)
@@ -98,6 +97,8 @@ class LeaderRunnables:
         self._gang_events = GangEvents(cache, events, is_leader, settings.warn_after_seconds)
         controller.gang_examined.subscribe(self._gang_events.saw)
         self._conditions = PlacedConditions(cache, PodWrites(client), status_reporter.reported_reason, is_leader)
+        # The scheduler binds the pods of a burst for some seconds after the last one was ungated.
+        events.is_busy = lambda: controller.is_in_burst() or self._conditions.is_delayed()
         self.nominator = Nominator(cache, PodWrites(client), rules, is_leader)
         self._hint_backfiller = HintBackfiller(cache, PodWrites(client), events, may_give_out, metrics, slots)
         self._hint_corrections = HintCorrections(cache, PodWrites(client), events, may_give_out, metrics, slots)

@@ -77,12 +77,18 @@ class PlacedConditions:
         self._written: dict[_Incarnation, tuple[PlacedCondition, float]] = {}
         self._work = WorkClock()
 
+    def is_delayed(self) -> bool:
+        """Whether many pods got their nodes a moment ago, so that what is written for people alone should wait."""
+        return self._busy_since is not None
+
     async def run(self) -> NoReturn:
         """Sweep every second until cancelled."""
         while True:
             self._work = WorkClock()
             if self._is_leader():
                 await self.sweep(monotonic())
+            else:
+                self._busy_since = None
             rest = min(self._work.seconds() * _REST_PER_WORK, _LONGEST_REST_SECONDS)
             await asyncio.sleep(max(_PERIOD_SECONDS, rest))
 

@@ -5,12 +5,15 @@ together. Source: the "full jitter" of the AWS Architecture Blog's "Exponential 
 """
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 # 0.5 s, 1, 2 … 32 give six attempts within about half a minute; an API server restarts in 5 to 20 s.
 DEFAULT_BASE: Final = 0.5
 DEFAULT_CAP: Final = 30.0
+
+# One for all: each of them would read the kernel's random numbers first, and there is one for each write of a pod.
+_RNG: Final = random.Random()  # noqa: S311 # spreads load, not security-relevant
 
 
 @dataclass(slots=True)
@@ -19,7 +22,7 @@ class Backoff:
 
     base: float = DEFAULT_BASE
     cap: float = DEFAULT_CAP
-    rng: random.Random = field(default_factory=random.Random)
+    rng: random.Random = _RNG
     attempts: int = 0
 
     def next(self, at_least: float = 0.0) -> float:

@@ -1,27 +1,22 @@
-"""One connection to the API server: raw JSON in, raw JSON out, over the Kubernetes client's untyped calls.
+"""One connection to the API server: raw JSON in, raw JSON out.
 
-It adds an error type for each kind of failure, deadlines, a rate limit, TCP keepalive to detect a watch whose peer has
-vanished, and streams as lines.
+It adds to HTTP an error type for each kind of failure, deadlines, a rate limit, and streams as lines.
 """
 
-import socket
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, Self
-from urllib.request import getproxies
 
 import aiohttp
-from kubernetes.aio.client import ApiClient
 
 from webhook.codec import loads
 from webhook.kube.api_errors import APIError, MalformedAnswerError, SilenceError, UnreachableError
 from webhook.kube.credentials import Credentials, load_credentials
+from webhook.kube.http_session import HTTPSession
 from webhook.kube.list_page import ListPage
 from webhook.kube.rate_limiter import RateLimiter
 from webhook.kube.resource import Raw
-from webhook.version import DISTRIBUTION, VERSION
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -31,12 +26,8 @@ APPLY_PATCH: Final = "application/apply-patch+yaml"
 # Source: kubernetes apiserver pkg/endpoints/handlers/response.go. A server that knows no such form sends the object.
 _METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 
-# A dozen watches stay open. The remaining connections are for calls; HTTP/1.1 makes one at a time per connection.
-_CONNECTIONS: Final = 32
 # The API server lists a page of 500 pods in well under a second; half a minute means that it is in trouble.
 _CALL_TIMEOUT: Final = aiohttp.ClientTimeout(total=30.0, sock_connect=10.0)
-# After 30 s of silence the connection is probed, and closed 3 x 5 s later: a vanished API server is detected in 45 s.
-_KEEPALIVE: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 
 
 class Client:
@@ -49,18 +40,7 @@ class Client:
         configuration.disable_strict_ssl_verification = True
         self._credentials = credentials
         self._pace = pace or RateLimiter()
-        self._api = ApiClient(configuration)
-        self._api.user_agent = f"{DISTRIBUTION}/{VERSION}"
-        self._connector = aiohttp.TCPConnector(
-            ssl=self._api.rest_client.ssl_context,
-            limit=_CONNECTIONS,
-            socket_factory=_keepalive_socket,
-            # An aborted call's connection stays in these until its peer closes it, which a hanging peer never does.
-            enable_cleanup_closed=sys.version_info < (3, 12, 7),
-        )
-        # aiohttp would look for proxies in the environment and read ~/.netrc at each call, a tenth of a call's cost.
-        # Usually there are none.
-        configuration.client_session_kwargs = {"connector": self._connector, "trust_env": bool(getproxies())}
+        self._http = HTTPSession(configuration)
 
     @classmethod
     async def connect(
@@ -77,8 +57,7 @@ class Client:
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._api.close()
-        await self._connector.close()
+        await self._http.close()
 
     @property
     def host(self) -> str:
@@ -121,9 +100,16 @@ class Client:
         content_type = JSON_PATCH if isinstance(body, list) else MERGE_PATCH
         await self._read("PATCH", path, body=body, content_type=content_type, accept=_METADATA)
 
-    async def merge(self, path: str, body: Raw) -> Raw:
-        """Patch the object of a built-in kind at `path`; lists such as conditions are merged by key."""
-        return await self._call("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)
+    async def merge(self, path: str, body: Raw) -> None:
+        """Patch the object of a built-in kind at `path`; lists such as conditions are merged by key.
+
+        The answer is that of `write`.
+        """
+        await self._read("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH, accept=_METADATA)
+
+    async def add(self, path: str, body: Raw) -> None:
+        """The same as `create`, with the answer of `write`."""
+        await self._read("POST", path, body=body, accept=_METADATA)
 
     async def apply(self, path: str, body: Raw, manager: str) -> Raw:
         """Server-side apply `body` to the object at `path`; 409 on a conflict with another manager."""
@@ -193,20 +179,13 @@ class Client:
     ) -> aiohttp.ClientResponse:
         """Send the request and return the answer with its body unread; raises APIError for an error status."""
         await self._pace.turn()
-        # Without the body: it is plain JSON already, and to look for typed models in it costs as much as to encode it.
-        method, url, headers, *_ = await self._api.param_serialize(
-            method,
-            path,
-            query_params=list((query or {}).items()),
-            header_params={"Accept": accept, "Content-Type": content_type},
-            auth_settings=["BearerToken"],
-        )
         try:
-            wrapped = await self._api.call_api(method, url, headers, body, _request_timeout=limits)
+            response = await self._http.request(
+                method, path, query, body, content_type=content_type, accept=accept, limits=limits
+            )
         except (aiohttp.ClientError, OSError) as error:  # asyncio.TimeoutError is an OSError since Python 3.11
             msg = f"{method} {path}: {_in_words(error)}"
             raise UnreachableError(msg) from error
-        response: aiohttp.ClientResponse = wrapped.response
         if response.status >= 400:
             if response.status == 401:
                 self._credentials.forget_token()
@@ -257,15 +236,3 @@ async def _error_of(response: aiohttp.ClientResponse) -> APIError:
 def _in_words(error: Exception) -> str:
     """The text of an exception; the name of its type if it has none, as for a timeout."""
     return str(error) or type(error).__name__
-
-
-def _keepalive_socket(address: tuple[Any, ...]) -> socket.socket:
-    """A socket that detects a peer that vanished without closing the connection."""
-    family, kind, protocol = address[0], address[1], address[2]
-    connection = socket.socket(family, kind, protocol)
-    connection.setblocking(False)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in _KEEPALIVE.items():
-        if hasattr(socket, option):  # macOS names some of them differently
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-    return connection

@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 COMPONENT: Final = "topology-webhook"
 
 IsBusy = Callable[[], bool]
-"""Whether many pods get their nodes at once."""
+"""Whether many pods get their nodes at once, from us or from the scheduler."""
 
 # The API server keeps events for an hour; client-go's recorder limits a controller to about this rate.
 _RATE, _BURST = 20.0, 100
@@ -136,7 +136,7 @@ class EventRecorder:
     async def _write(self, event: ObjectEvent) -> None:
         namespace = event.key.partition("/")[0]
         try:
-            await self._client.create(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", self._object(event))
+            await self._client.add(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", self._object(event))
         except ClusterError as error:
             # The namespace may be terminating, which is not worth a log line.
             log.debug("event.failed", kind=event.kind, object=event.key, reason=event.reason, error=str(error))

@@ -53,12 +53,12 @@ class PodWrites:
     async def nominate(self, key: str, uid: str, node: str | None) -> Outcome:
         """Nominate a node that the scheduler tries first for this incarnation of a pod; None: none any more."""
         body = {"metadata": {"uid": uid}, "status": {"nominatedNodeName": node}}
-        return await self._outcome(self._client.patch(f"{_path(key)}/status", body))
+        return await self._outcome(self._client.write(f"{_path(key)}/status", body))
 
     async def clear_nomination(self, key: str, uid: str, version: str) -> Outcome:
         """Nominate no node any more for a pod that is still as it was last seen."""
         body = {"metadata": {"uid": uid, "resourceVersion": version}, "status": {"nominatedNodeName": None}}
-        return await self._outcome(self._client.patch(f"{_path(key)}/status", body))
+        return await self._outcome(self._client.write(f"{_path(key)}/status", body))
 
     async def set_condition(self, key: str, uid: str, condition: Mapping[str, str], version: str = "") -> Outcome:
         """Set one condition in the status of this incarnation of a pod; the others stay.

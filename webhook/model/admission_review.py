@@ -84,34 +84,32 @@ class AdmissionRequest:
             raise Malfunction("the body is no AdmissionReview")
         if raw.get("apiVersion") != API_VERSION:
             raise Malfunction(f"apiVersion is not {API_VERSION}, the only supported version")
-        request = _fields(raw, "request")
-        uid = _text(request, "uid", "request.uid")
+        request = _fields(raw, "request", "")
+        uid = _text(request, "uid", "request")
         if not uid:
             raise Malfunction("the AdmissionReview has no request with a uid")
-        operation = _OPERATIONS.get(_text(request, "operation", "request.operation"))
+        operation = _OPERATIONS.get(_text(request, "operation", "request"))
         if operation is None:
             raise Malfunction(f"request.operation is none of {', '.join(_OPERATIONS)}")
-        kind, resource = _fields(request, "kind", "request.kind"), _fields(request, "resource", "request.resource")
-        user = _fields(request, "userInfo", "request.userInfo")
+        kind, resource = _fields(request, "kind", "request"), _fields(request, "resource", "request")
+        user = _fields(request, "userInfo", "request")
         dry_run = request.get("dryRun")
         if not isinstance(dry_run, bool | None):
             raise Malfunction(f"request.dryRun is {_called(dry_run)}, not a boolean")
-        _fields(request, "options", "request.options")
+        _fields(request, "options", "request")
         return cls(
             uid=uid,
-            group=_text(kind, "group", "request.kind.group"),
-            version=_text(kind, "version", "request.kind.version"),
-            kind=_text(kind, "kind", "request.kind.kind"),
-            resource=_text(resource, "resource", "request.resource.resource"),
-            sub_resource=_text(request, "subResource", "request.subResource"),
+            group=_text(kind, "group", "request.kind"),
+            version=_text(kind, "version", "request.kind"),
+            kind=_text(kind, "kind", "request.kind"),
+            resource=_text(resource, "resource", "request.resource"),
+            sub_resource=_text(request, "subResource", "request"),
             operation=operation,
-            namespace=_text(request, "namespace", "request.namespace"),
-            name=_text(request, "name", "request.name"),
+            namespace=_text(request, "namespace", "request"),
+            name=_text(request, "name", "request"),
             object=_object(request, "object", required=operation in _WITH_OBJECT),
             old_object=_object(request, "oldObject", required=operation in _WITH_OLD_OBJECT),
-            user=User(
-                _text(user, "username", "request.userInfo.username"), _texts(user, "groups", "request.userInfo.groups")
-            ),
+            user=User(_text(user, "username", "request.userInfo"), _texts(user, "groups", "request.userInfo")),
             dry_run=dry_run is True,
             deadline=deadline,
         )
@@ -124,40 +122,46 @@ _WITH_OLD_OBJECT: Final = frozenset({Operation.UPDATE})
 
 def _object(request: Mapping[str, Any], name: str, *, required: bool) -> Mapping[str, Any]:
     """The object under review, or its old version; `required` where the API server always sends one."""
-    path = f"request.{name}"
-    found = _fields(request, name, path)
-    if required and found is NO_FIELDS:
-        raise Malfunction(f"{path} is missing; the operation requires it")
-    metadata = _fields(found, "metadata", f"{path}.metadata")
+    found = _fields(request, name, "request")
+    if found is NO_FIELDS:
+        if required:
+            raise Malfunction(f"request.{name} is missing; the operation requires it")
+        return found
+    metadata = _fields(found, "metadata", f"request.{name}")
+    path = f"request.{name}.metadata"
     for field in ("name", "generateName", "namespace", "uid"):
-        _text(metadata, field, f"{path}.metadata.{field}")
+        _text(metadata, field, path)
     for field in ("annotations", "labels"):
-        for value in _fields(metadata, field, f"{path}.metadata.{field}").values():
+        for value in _fields(metadata, field, path).values():
             if not isinstance(value, str):
-                raise Malfunction(f"{path}.metadata.{field} has {_called(value)} for a value, not a string")
+                raise Malfunction(f"{path}.{field} has {_called(value)} for a value, not a string")
     return found
 
 
-def _fields(raw: Mapping[str, Any], name: str, path: str = "request") -> Mapping[str, Any]:
+# These take the path of `raw`, empty for the whole. The path of a field is put together for an error only: in each
+# review that would take longer than to check the field.
+
+
+def _fields(raw: Mapping[str, Any], name: str, path: str) -> Mapping[str, Any]:
     """The object in field `name`; empty if it is absent or null."""
     value = raw.get(name)
+    if isinstance(value, dict):
+        return value
     if value is None:
         return NO_FIELDS
-    if not isinstance(value, dict):
-        raise Malfunction(f"{path} is {_called(value)}, not an object")
-    return value
+    raise Malfunction(f"{path and f'{path}.'}{name} is {_called(value)}, not an object")
 
 
 def _text(raw: Mapping[str, Any], name: str, path: str) -> str:
     """The string in field `name`; empty if it is absent or null."""
     value = raw.get(name)
+    if isinstance(value, str):
+        if len(value) > _MAX_TEXT:
+            raise Malfunction(f"{path}.{name} has {len(value)} characters, more than {_MAX_TEXT}")
+        return value
     if value is None:
         return ""
-    if not isinstance(value, str):
-        raise Malfunction(f"{path} is {_called(value)}, not a string")
-    if len(value) > _MAX_TEXT:
-        raise Malfunction(f"{path} has {len(value)} characters, more than {_MAX_TEXT}")
-    return value
+    raise Malfunction(f"{path}.{name} is {_called(value)}, not a string")
 
 
 def _texts(raw: Mapping[str, Any], name: str, path: str) -> tuple[str, ...]:
@@ -166,10 +170,10 @@ def _texts(raw: Mapping[str, Any], name: str, path: str) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, list):
-        raise Malfunction(f"{path} is {_called(value)}, not a list")
+        raise Malfunction(f"{path}.{name} is {_called(value)}, not a list")
     for each in value:
         if not isinstance(each, str):
-            raise Malfunction(f"{path} has {_called(each)} in it, where only strings are allowed")
+            raise Malfunction(f"{path}.{name} has {_called(each)} in it, where only strings are allowed")
     return tuple(value)
 
 

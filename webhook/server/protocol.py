@@ -5,7 +5,7 @@ Phases (see `connections`): the handshake, then idle, reading and answering in t
   connection.
 - The reader of a body has its own deadline (see `review_handler`); aiohttp closes idle connections
   (keepalive_timeout).
-- An answer that the client does not read is dropped; aiohttp would wait without limit.
+- A connection whose client does not read an answer is closed; aiohttp would wait without limit.
 
 All events are passed on to aiohttp's protocol.
 """
@@ -21,7 +21,8 @@ from webhook.server.connections import Closed, Connection, Connections, Phase
 
 # Heads have a few hundred bytes in one packet. 10 s allow three retransmissions of it (1, 2 and 4 s).
 HEAD_SECONDS: Final = 10.0
-# The same for an answer of a few kilobytes, or metrics of a few hundred.
+# The same for an answer of a few kilobytes, or metrics of a few hundred: so long may the client take to make room for
+# what is left of it. An answer for which the client has room needs no deadline.
 ANSWER_SECONDS: Final = 10.0
 
 HTTPHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -30,7 +31,17 @@ HTTPHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class ServedConnection(Connection, asyncio.Protocol):
     """A layer between the transport and aiohttp's protocol."""
 
-    __slots__ = ("_connections", "_inner", "_loop", "_make_inner", "_timer", "_transport", "establishing")
+    __slots__ = (
+        "_connections",
+        "_inner",
+        "_loop",
+        "_make_inner",
+        "_timer",
+        "_transport",
+        "_write_timer",
+        "client_names",
+        "establishing",
+    )
 
     def __init__(self, source: str, connections: Connections, inner: Callable[[], asyncio.Protocol]) -> None:
         """inner: creates aiohttp's protocol when the first bytes arrive."""
@@ -40,13 +51,16 @@ class ServedConnection(Connection, asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
+        self.client_names: frozenset[str] | None = None
+        """The names in the client's certificate; None until a request needs them."""
         self.establishing: asyncio.Task[None] | None = None
         """None until the connection is made."""
 
     def close(self, why: Closed) -> None:
         """Close it at once."""
         del why
-        self._stop_timer()
+        self._stop_timers()
         if self._transport is not None:
             self._transport.abort()
         elif self.establishing is not None:
@@ -77,7 +91,7 @@ class ServedConnection(Connection, asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is closed."""
-        self._stop_timer()
+        self._stop_timers()
         self._connections.remove(self)
         self._inner.connection_lost(exc)
         self._transport = None
@@ -98,16 +112,28 @@ class ServedConnection(Connection, asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The client reads too slowly."""
+        if self._write_timer is None:
+            self._write_timer = self._loop.call_later(ANSWER_SECONDS, self.give_up, Closed.SLOW_READER)
         self._inner.pause_writing()
 
     def resume_writing(self) -> None:
         """The client has caught up."""
+        self._stop_write_timer()
         self._inner.resume_writing()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _stop_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+    def _stop_timers(self) -> None:
+        self._stop_timer()
+        self._stop_write_timer()
 
 
 def connection_of(request: web.BaseRequest) -> ServedConnection | None:
@@ -118,7 +144,7 @@ def connection_of(request: web.BaseRequest) -> ServedConnection | None:
 
 @web.middleware
 async def within_deadlines(request: web.Request, handler: HTTPHandler) -> web.StreamResponse:
-    """Track the connection's phase, and write the answer before the handler returns, so that a timeout can apply."""
+    """Track the connection's phase, and write the answer before the handler returns: the phase lasts until then."""
     connection = connection_of(request)
     if connection is None:
         return await handler(request)
@@ -127,11 +153,8 @@ async def within_deadlines(request: web.Request, handler: HTTPHandler) -> web.St
         connection.complete()
     try:
         response = await _answer(request, handler)
-        async with asyncio.timeout(ANSWER_SECONDS):
-            await response.prepare(request)
-            await response.write_eof()
-    except TimeoutError:
-        connection.give_up(Closed.SLOW_READER)
+        await response.prepare(request)
+        await response.write_eof()
     except ConnectionError as error:
         error.with_traceback(None)  # the request keeps the exception, whose frames would keep all bytes read
         return web.Response(status=HTTPStatus.BAD_REQUEST)  # the client is gone; aiohttp notices by itself

@@ -25,7 +25,7 @@ from webhook.model.admission_review import AdmissionRequest
 from webhook.model.errors import Malfunction
 from webhook.server.health import Health
 from webhook.server.protocol import connection_of
-from webhook.server.review_request import TooLargeError, deadline_seconds, read_body
+from webhook.server.review_request import TooLargeError, arrived_body, deadline_seconds, read_body
 
 log = structlog.get_logger(__name__)
 
@@ -71,8 +71,10 @@ class ReviewRoute:
             return self._refuse(415, f"Content-Type is {request.content_type!r}, not application/json")
         deadline = asyncio.get_running_loop().time() + deadline_seconds(request.query.get("timeout"))
         try:
-            async with asyncio.timeout_at(deadline):
-                body = await read_body(request, self._largest)
+            body: bytes | bytearray | None = arrived_body(request, self._largest)
+            if body is None:
+                async with asyncio.timeout_at(deadline):
+                    body = await read_body(request, self._largest)
         except TooLargeError:
             return self._refuse(413, f"the body is larger than {self._largest} bytes")
         except TimeoutError:

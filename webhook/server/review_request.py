@@ -11,6 +11,18 @@ class TooLargeError(Exception):
     """The body is larger than allowed."""
 
 
+def arrived_body(request: web.Request, largest: int) -> bytes | None:
+    """The body, if all of it has arrived with the head, as of most reviews; None otherwise. Raises TooLargeError."""
+    if (request.content_length or 0) > largest:
+        raise TooLargeError
+    if not request.content.is_eof():
+        return None
+    body = request.content.read_nowait()
+    if len(body) > largest:  # chunks have no length before they come
+        raise TooLargeError
+    return body
+
+
 async def read_body(request: web.Request, largest: int) -> bytearray:
     """The whole body; raises TooLargeError as soon as it exceeds `largest` bytes.
 

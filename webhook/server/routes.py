@@ -10,7 +10,7 @@ from webhook.admission.handler import Handler
 from webhook.log_limit import LogLimit
 from webhook.metrics.service_metrics import Metrics
 from webhook.server.health import Health
-from webhook.server.protocol import HTTPHandler, within_deadlines
+from webhook.server.protocol import HTTPHandler, connection_of, within_deadlines
 from webhook.server.review_handler import MAX_BINDING_BYTES, MAX_BODY_BYTES, ReviewRoute
 
 if TYPE_CHECKING:
@@ -58,14 +58,25 @@ def names_of(certificate: Mapping[str, Any]) -> Iterator[str]:
     yield from (str(value) for _, value in certificate.get("subjectAltName", ()))
 
 
+def _carried(request: web.Request) -> frozenset[str]:
+    """The names in the client's certificate. A connection has the one of its handshake as long as it lasts."""
+    connection = connection_of(request)
+    if connection is not None and connection.client_names is not None:
+        return connection.client_names
+    certificate = request.transport and request.transport.get_extra_info("peercert")
+    names = frozenset(names_of(certificate or {}))
+    if connection is not None:
+        connection.client_names = names
+    return names
+
+
 def only_from(names: Collection[str]) -> "Middleware":
     """A middleware that answers 403 to clients whose certificate has none of these names."""
     lines = LogLimit(1 / 60, 1)
 
     @web.middleware
     async def check(request: web.Request, handler: HTTPHandler) -> web.StreamResponse:
-        certificate = request.transport and request.transport.get_extra_info("peercert")
-        carried = frozenset(names_of(certificate or {}))
+        carried = _carried(request)
         if not carried.isdisjoint(names):
             return await handler(request)
         shown = ", ".join(sorted(carried))[:_QUOTED] or "none"

@@ -29,11 +29,11 @@ class Server:
             "dry-run" if options.get("dryRun") == ["All"] else "evict", name, options["preconditions"]["uid"]
         )
 
-    async def patch(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    async def write(self, path: str, body: dict[str, Any]) -> None:
         name = path.split("/")[-2]
         assert path == f"/api/v1/namespaces/ns/pods/{name}/status"
         node = body["status"]["nominatedNodeName"]
-        return self._call(f"nominate {node}", name, body["metadata"]["uid"])
+        self._call(f"nominate {node}", name, body["metadata"]["uid"])
 
     def _call(self, what: str, name: str, uid: str) -> dict[str, Any]:
         self.calls.append((what, name, uid))

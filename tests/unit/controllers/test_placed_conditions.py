@@ -137,9 +137,11 @@ async def test_while_many_pods_get_their_nodes_nothing_is_written_for_a_minute()
         site.bind(name)
     await site.sweep()
     assert site.api.conditions == []
+    assert site.conditions.is_delayed()
     for second in range(1, 3):
         await site.sweep(second)  # no more pods were bound
     assert len(site.api.conditions) == 3
+    assert not site.conditions.is_delayed()
 
 
 async def test_if_pods_get_their_nodes_all_the_time_conditions_are_written_after_a_minute() -> None:

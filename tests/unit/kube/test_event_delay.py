@@ -23,7 +23,7 @@ class Recorder:
         self.events = EventRecorder(client, "test")
         self.events.is_busy = lambda: self.busy
 
-    async def create(self, path: str, body: dict[str, Any]) -> None:
+    async def add(self, path: str, body: dict[str, Any]) -> None:
         del path
         self.arrived.append(body["reason"])
         self._changed.set()

@@ -19,9 +19,10 @@ from tests.handlers import HandlerOf
 from tests.unit.metrics.sample import SAMPLE
 from tests.unit.server.reviews import REVIEW
 from webhook.metrics.service_metrics import Metrics
-from webhook.server.connections import Limits
+from webhook.server.connections import Connections, Limits
 from webhook.server.health import Health
 from webhook.server.listener import REVIEW_LIMITS, Listener
+from webhook.server.protocol import ServedConnection
 from webhook.server.routes import observation_app, review_app
 
 HEAD = b"POST /mutate/pods?timeout=30s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -229,6 +230,25 @@ async def test_an_answer_that_nobody_reads_is_given_up(monkeypatch: pytest.Monke
                 writer.write(asked)
             await asyncio.sleep(0.05)
         await until(lambda: len(running.listener.connections) == 0)
+
+
+@on_each_loop
+async def test_a_client_that_makes_room_in_time_is_served_for_as_long_as_it_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("webhook.server.protocol.ANSWER_SECONDS", 0.3)
+    connections = Connections(Limits(connections=1, bytes=1024), lambda *_: None)
+    connection = ServedConnection("127.0.0.2", connections, asyncio.Protocol)
+    connections.admit(connection)
+    connection.connection_made(asyncio.Transport())
+    for _ in range(2):
+        connection.pause_writing()
+        connection.resume_writing()
+    await asyncio.sleep(0.5)
+    assert len(connections) == 1
+    connection.pause_writing()
+    connection.connection_lost(None)
+    assert len(connections) == 0
 
 
 @on_each_loop

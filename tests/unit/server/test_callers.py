@@ -1,7 +1,10 @@
 """The names in client certificates, over TLS against the real application."""
 
 import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from typing import Any
 
 import aiohttp
 import pytest
@@ -20,21 +23,51 @@ CA = Authority.create("webhook", datetime.now(UTC))
 CLIENTS = Authority.create("clients", datetime.now(UTC))
 
 
-async def post(names: tuple[str, ...], shown: Leaf | None) -> tuple[int, str]:
+@asynccontextmanager
+async def serving(names: tuple[str, ...]) -> AsyncIterator[str]:
+    """The URL of a webhook that answers clients with these names."""
     health, metrics = Health(lambda: (), lambda: True), Metrics(lambda: SAMPLE)
     app = review_app({"/mutate/pods": HandlerOf()}, health, metrics, names)
     listener = Listener(app, 1.0)
     leaf = CA.issue(ServerNames.of(["127.0.0.1"]), datetime.now(UTC))
     await listener.open("127.0.0.1", 0, server_context(leaf, CABundle.of([CLIENTS.certificate])))
-    url = f"https://127.0.0.1:{listener.port}/mutate/pods"
     try:
-        async with (
-            aiohttp.ClientSession() as session,
-            session.post(url, json=REVIEW, ssl=client_context(CA, shown)) as answer,
-        ):
-            return answer.status, await answer.text()
+        yield f"https://127.0.0.1:{listener.port}/mutate/pods"
     finally:
         await listener.close()
+
+
+async def post(names: tuple[str, ...], shown: Leaf | None) -> tuple[int, str]:
+    async with (
+        serving(names) as url,
+        aiohttp.ClientSession() as session,
+        session.post(url, json=REVIEW, ssl=client_context(CA, shown)) as answer,
+    ):
+        return answer.status, await answer.text()
+
+
+async def test_the_names_are_read_once_for_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[object] = []
+
+    def counted(certificate: Mapping[str, Any]) -> Iterator[str]:
+        read.append(certificate)
+        return names_of(certificate)
+
+    monkeypatch.setattr("webhook.server.routes.names_of", counted)
+    context = client_context(CA, client_leaf(CLIENTS, "kube-apiserver"))
+    async with serving(("kube-apiserver",)) as url:
+        for _ in range(2):
+            async with aiohttp.ClientSession() as session:
+                for _ in range(3):
+                    async with session.post(url, json=REVIEW, ssl=context) as answer:
+                        assert answer.status == 200
+        assert len(read) == 2
+        other = client_leaf(CLIENTS, "other")
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(url, json=REVIEW, ssl=client_context(CA, other)) as answer,
+        ):
+            assert answer.status == 403
 
 
 @pytest.mark.parametrize("names", [(), ("kube-apiserver",), ("x", "apiserver.internal")])
