@@ -11,8 +11,8 @@ Phases of a cycle:
 
 Life cycle: a term begins -> patches in flight from the last leader are fenced off (see `fence`) -> cycles until the
 term ends. While pods are gated, any change (a node, its NUMA nodes, a pod that ends or is created) triggers the next
-cycle; all changes during a cycle trigger one more. A cycle ends early if too many writes are in flight: the end of each
-triggers another.
+cycle; all changes during a cycle trigger one more. A cycle ends early if too many writes are in flight: the next one
+begins when some of them have ended, because a cycle costs time for each gated pod.
 
 A pod that waits for a rare resource does not block smaller ones. But the domain of a gang that has waited long is
 reserved, if that is enabled: later units get nothing there.
@@ -182,6 +182,7 @@ class PlacementController:
                 self._is_idle = not self._cache.gated_pods()
                 if not self._is_idle:
                     await asyncio.sleep(max(_COALESCE_SECONDS, in_vain * _REST_PER_WORK))
+                    await self._pending.wait_for_room()
         except asyncio.CancelledError:
             self._pending.cancel()
             raise

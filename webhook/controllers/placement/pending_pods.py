@@ -6,7 +6,9 @@
 3. If the API server rejects an assignment, or a write fails with an internal error, the pod reports that.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -30,6 +32,8 @@ log = structlog.get_logger(__name__)
 
 # A pod is under way for some 50 ms: pods that come one by one, even a hundred a second, are fewer.
 _BURST_PODS: Final = 16
+# A quarter of 256 writes, at 200 to 400 a second.
+_FULL_SECONDS: Final = 0.3
 
 
 class PendingPods:
@@ -59,6 +63,13 @@ class PendingPods:
     def full(self) -> bool:
         """Whether no more assignments should be written until a write ends."""
         return self._assigning.full
+
+    async def wait_for_room(self) -> None:
+        """If it is full, wait until a quarter of it is free, for a limited time: writes may get no answer."""
+        if self._assigning.full:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_FULL_SECONDS):
+                    await self._assigning.wait_for_room()
 
     @property
     def is_burst(self) -> bool:

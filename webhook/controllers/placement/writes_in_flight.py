@@ -4,6 +4,7 @@
    wait until others are bound to its node (see `ungate_order`).
 2. As soon as a slot is free, the next write is sent in a task of its own.
 3. A failed write affects only itself. Its exception is counted and logged, and its pod is retried later.
+4. When the queue is full, its caller waits until a quarter of it is free: what it starts then is worth a cycle.
 """
 
 import asyncio
@@ -36,6 +37,7 @@ class WritesInFlight:
     ) -> None:
         self._at_a_time = at_a_time
         self._most = at_a_time * _AHEAD
+        self._enough_room = self._most * 3 // 4
         self._ended = ended
         self._failed = failed
         self._queue = UngateOrder[tuple[str, Write]]()
@@ -43,6 +45,7 @@ class WritesInFlight:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._keys: set[str] = set()
         """Of all writes, queued or sent."""
+        self._room = asyncio.Event()
 
     def __contains__(self, key: str) -> bool:
         return key in self._keys
@@ -50,7 +53,18 @@ class WritesInFlight:
     @property
     def full(self) -> bool:
         """Whether no more writes should be started until one ends. Those that wait for bindings do not count."""
-        return len(self._keys) - self._queue.held >= self._most
+        return self._counted >= self._most
+
+    async def wait_for_room(self) -> None:
+        """Wait until the queue is at most three quarters full."""
+        self._room.clear()
+        while self._counted > self._enough_room:
+            await self._room.wait()
+            self._room.clear()
+
+    @property
+    def _counted(self) -> int:
+        return len(self._keys) - self._queue.held
 
     @property
     def under_way(self) -> int:
@@ -102,6 +116,7 @@ class WritesInFlight:
         finally:
             del self._tasks[key]
             self._keys.discard(key)
+            self._room.set()
         # Not after a cancellation: then the process ends, and nothing more is sent.
         if written and self._queue.is_on_way(key):
             self._pace.ungated(key, monotonic())

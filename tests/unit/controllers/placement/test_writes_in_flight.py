@@ -67,6 +67,20 @@ async def test_many_writes_are_too_many_to_start_others() -> None:
     assert not api.writes.full
 
 
+async def test_there_is_room_when_a_quarter_of_a_full_queue_is_free() -> None:
+    api = Api(1)
+    for number in range(16):
+        api.start(f"p{number}")
+    waiting = asyncio.create_task(api.writes.wait_for_room())
+    await api.has_sent(1)
+    assert not waiting.done()
+    api.goes.set()
+    await waiting
+    assert 4 <= len(api.ended) < 16
+    await api.settle()
+    await asyncio.wait_for(api.writes.wait_for_room(), 10)
+
+
 async def test_a_cancelled_write_is_followed_by_none() -> None:
     api = Api(1)
     api.start("p0")
