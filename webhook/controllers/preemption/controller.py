@@ -89,6 +89,7 @@ class PreemptionController:
 
     def check_holds(self, now: float) -> None:
         """Phase 1; now: seconds of `time.monotonic`."""
+        self._preemptors.expire(now)
         gated, bound = self._cache.gated_pods(), self._cache.bound_pods.by_key()
         for hold in self._holds:
             with contained(Where.POD, preemptor=hold.name):
