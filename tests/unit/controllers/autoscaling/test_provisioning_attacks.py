@@ -69,7 +69,7 @@ async def test_who_no_longer_leads_writes_no_more() -> None:
     leader = RequestingLeader(*FULL, *gang())
     hanging = asyncio.Event()
 
-    async def hangs(_: dict[str, Any]) -> Refusal | None:
+    async def hangs(body: dict[str, Any]) -> Refusal | None:
         await hanging.wait()
         return None
 
