@@ -11,7 +11,7 @@ namespace, and whoever asks for a write never waits for it. All calls together a
 requests leave the API server's time to the rest of the leader.
 
 An object that another client made under one of our names is neither used nor deleted: its seal is missing. A template
-that has the seal, but that we did not make just now, is made anew: the seal is not for its content.
+that has the seal, but that we did not make just now, is recreated: the seal is not for its content.
 """
 
 import asyncio

@@ -359,7 +359,7 @@ async def test_the_next_leader_continues_with_what_is_there() -> None:
     second.cache.use_hint_key(first.cache.hint_key)
     second.objects.templates = first.objects.templates
     await second.requested()
-    # Its content may be another client's, so it is made anew.
+    # Its content may be another client's, so it is recreated.
     assert second.objects.written == ["-PodTemplate", "+PodTemplate", "+ProvisioningRequest"]
     third = RequestingLeader(*FULL, *gang())
     third.cache.use_hint_key(first.cache.hint_key)
