@@ -93,6 +93,7 @@ class PodAttempts:
         self._metrics.decided("pod", monotonic() - began)
         if isinstance(found, Assignment):
             self._lacking_room.forget(preemptor_name(gated))
+            self._preemptors.placed(gated, (found.hint.node,))
             self._pending.assign(gated, found, self._writer.assume(gated, found))
             return 1
         key = self._result_key(gated, gated.request_signature)

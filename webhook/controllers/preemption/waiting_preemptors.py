@@ -158,6 +158,11 @@ class WaitingPreemptors:
         self._waiting.pop(name, None)
         self._kind_of.pop(name, None)
 
+    def placed(self, unit: GatedPod | GatedGang, nodes: Iterable[str]) -> None:
+        """It was placed there."""
+        if len(self.holds):
+            self.holds.taken(name_of(unit), priority_of(unit), nodes)
+
     def closed_to(self, unit: GatedPod | GatedGang) -> frozenset[str]:
         """The nodes that are held for others of the same or a higher priority."""
         if not len(self.holds) and not self._unread:
