@@ -93,8 +93,9 @@ class Provisioning:
         self._told_absent = False
 
     def stop(self) -> None:
-        """Cancel the writes in flight: we end, or no longer lead."""
+        """Cancel the writes in flight: we end, or no longer lead. Another leader may cancel what we have made."""
         self._writer.stop()
+        self._shown.clear()
 
     def counts(self) -> Mapping[str, int]:
         """How many requests there are, by answer."""

@@ -84,6 +84,18 @@ async def test_who_no_longer_leads_writes_no_more() -> None:
     assert leader.writer.namespaces() == []
 
 
+async def test_what_another_leader_cancelled_is_asked_for_at_once_in_the_next_term() -> None:
+    leader = RequestingLeader(*FULL, *gang())
+    await leader.requested()
+    await leader.after(1)
+    leader.marks._stop()  # as while another replica leads
+    leader.objects.requests.clear()
+    leader.objects.templates.clear()
+    for _ in range(3):
+        await leader.after(1)
+    assert len(leader.objects.requests) == 1
+
+
 async def test_all_calls_take_their_turn() -> None:
     turns: list[int] = []
 
