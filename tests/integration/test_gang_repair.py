@@ -10,7 +10,8 @@ import pytest
 from tests.cluster.gated import SINGLE, Pods, pod
 from tests.cluster.nodes import NODES, RACK_LABEL, ZONE_LABEL, Machine
 from tests.cluster.racked import RACKS, topology_of_racks
-from tests.cluster.webhook_process import LocalWebhook, local_webhook
+from tests.cluster.webhook_process import QUICK_LEASE, LocalWebhook, local_webhook
+from webhook.model.names import LOST_NODES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ BUDGETS = "/apis/policy/v1/namespaces/{}/poddisruptionbudgets"
 
 @pytest.fixture(scope="module", autouse=True)
 def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
-    settings = {"repair": "Gang"}
+    settings = {"repair": "Gang", **QUICK_LEASE}
     with topology_of_racks(control_plane), local_webhook(control_plane, values={"settings": settings}) as webhook:
         yield webhook
 
@@ -86,8 +87,8 @@ def test_it_moves_to_a_rack_that_holds_all_of_it(
     assert sum(counts) == 1.0
 
 
-def test_it_stays_while_a_budget_protects_it(
-    known: Callable[..., None], pods: Pods, control_plane: ControlPlane
+def test_it_stays_while_a_budget_protects_it_and_a_leader_that_started_later_moves_it(
+    known: Callable[..., None], pods: Pods, control_plane: ControlPlane, webhook: LocalWebhook
 ) -> None:
     known(*rack("r0", "n0", "n1"), *rack("r1", "n2", "n3"))
     budget = {"metadata": {"name": "g"}, "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "g"}}}}
@@ -101,3 +102,10 @@ def test_it_stays_while_a_budget_protects_it(
     (left,) = pods.bound()
     control_plane.wait_for("the Event", lambda: told(pods, "GangNotMoved"))
     assert left in pods.bound()
+    control_plane.wait_for("the record of the loss", lambda: LOST_NODES in pods.get(left)["metadata"]["annotations"])
+    (leader,) = webhook.marked
+    leader.process.kill()
+    leader.start_again()
+    control_plane.api.delete(f"{BUDGETS.format(pods.namespace)}/g")
+    control_plane.wait_for("the gang to be elsewhere", lambda: len(pods.bound()) == 2 and left not in pods.bound())
+    assert len(told(pods, "GangMoved")) > 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cluster.gated import PLACEMENT, Pods, is_gated, wait_until_known
+from tests.cluster.gated import PLACEMENT, SINGLE, Pods, is_gated, wait_until_known
 from tests.cluster.kubelets import Kubelets, SimulatedMachine, kubelets
 from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL
 from tests.cluster.racked import RACKS, topology_of_racks
@@ -147,3 +147,34 @@ def test_the_next_leader_ends_no_more_pods(pods: Pods, webhook: LocalWebhook) ->
     leader.start_again()
     pods.wait_until_bound("high")
     assert len(pods.all().keys() & set(names)) == len(names) - 1
+
+
+def test_the_next_leader_holds_the_place_of_a_workloads_gang_while_it_reads_the_owner(
+    pods: Pods, webhook: LocalWebhook
+) -> None:
+    # r0: k0 is full of pods that stay; r1: k1, k2 are full of low ones
+    fill(pods, "k0", priority="high")
+    names = fill(pods, "k1", "k2", slow=True)
+    template: dict[str, Any] = of("", "high")
+    labels = {"app": "g"}
+    template["metadata"] = {"labels": labels, "annotations": {**SINGLE, **RACKS, MIN_MEMBER: "4"}}
+    spec = {"replicas": 4, "selector": {"matchLabels": labels}, "template": template}
+    path = f"/apis/apps/v1/namespaces/{pods.namespace}/replicasets"
+    pods.plane.api.create(path, {"metadata": {"name": "g"}, "spec": spec})
+    pods.plane.wait_for("the nominations", lambda: len(_nominated(pods)) == 4)
+    pods.plane.wait_for("the evictions", lambda: _all_end(pods, names))
+    pods.create(of("rival", "high"))
+    (leader,) = webhook.marked
+    leader.process.kill()
+    let_end(pods, *names)
+    leader.start_again()
+    pods.plane.wait_for("the gang to be bound", lambda: len([n for n in pods.bound() if n.startswith("g-")]) == 4)
+    assert "rival" in pods.gated()
+
+
+def _all_end(pods: Pods, names: list[str]) -> bool:
+    return all("deletionTimestamp" in pods.get(name)["metadata"] for name in names)
+
+
+def _nominated(pods: Pods) -> list[str]:
+    return [name for name, raw in pods.all().items() if raw["status"].get("nominatedNodeName")]

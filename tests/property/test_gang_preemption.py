@@ -18,10 +18,12 @@ from tests.builders.topologies import topology
 from tests.property.preemptors import Cluster, preemptor, random_cluster
 from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.gang_spec import Constraint, Gang
-from webhook.engine.preemption.candidates import Candidates
+from webhook.engine.preemption.candidates import Candidates, Cost
+from webhook.engine.preemption.freed_cluster import FreedCluster
 from webhook.engine.preemption.gang import victims_for_gang
 from webhook.engine.preemption.sum_bound import SumBound
 from webhook.engine.preemption.victims import NoVictims, Victims
+from webhook.engine.request import named_resources
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.intent import parse_numa_intent
 from webhook.model.pod import Pod
@@ -94,6 +96,37 @@ def test_a_gang_of_two_has_about_as_few_victims_as_possible(seed: int) -> None:
     # One more than necessary is allowed, because the search is greedy.
     fewer = min(len(found.pods) - 2, 2)
     assert not any(fits(cluster, gang, chosen) for chosen in combinations(candidates.pods, max(fewer, 0)))
+
+
+def cheapest(cluster: Cluster, gang: Gang, candidates: Candidates) -> Cost | None:
+    """The cost of the cheapest set of pods without which the gang fits, of all sets; None if there is none."""
+    snapshot = cluster.cache().snapshot().nodes
+    tree = TopologyTrees().tree(TOPOLOGY, snapshot.node_arrays)
+    freed = FreedCluster(snapshot, named_resources(gang.all_sets()[0].pod), Holdings(cluster.cache()).on)
+    wholes: set[frozenset[str]] = set()
+    for rack in ("rack-1", "rack-2"):
+        keys = [key for key, pod in candidates.pods.items() if RACKS[pod.node] == rack]
+        sets = (chosen for size in range(1, len(keys) + 1) for chosen in combinations(keys, size))
+        wholes |= {whole for chosen in sets if (whole := candidates.whole(chosen)) is not None}
+    for cost in sorted(candidates.cost(whole, "") for whole in wholes):
+        ended: dict[str, list[str]] = {}
+        for key in cost.names:
+            ended.setdefault(candidates.pods[key].node, []).append(key)
+        if assign_gang(freed.without(ended), tree, gang).assigned:
+            return cost
+    return None
+
+
+# Gangs that must not break hide the only sets, a higher priority spares a budget, one large pod replaces several.
+@pytest.mark.parametrize("seed", [0, 20, 26, 39, 46, 47, 55, 64, 70, 87, 93, 112])
+def test_no_set_of_pods_is_cheaper_than_the_victims_of_a_gang(seed: int) -> None:
+    random = Random(seed)  # noqa: S311 - reproducible, not secret
+    cluster, gang = racked(random), gang_of(cpus=random.randint(3, 8), count=random.randint(2, 4))
+    found, candidates = found_in(cluster, gang)
+    assert isinstance(found, Victims)
+    best = cheapest(cluster, gang, candidates)
+    assert best is not None
+    assert candidates.cost(frozenset(found.pods), "")[:3] == best[:3]
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -63,7 +63,7 @@ class ClusterCache(ClusterReads):
         self.rejections.found.subscribe(self.avoided.saw)
         self.gangs = GangMembers()
         """The members of gangs that have a node."""
-        self.lost_members = LostMembers(self._is_ready)
+        self.lost_members = LostMembers(self._is_ready, lambda group: len(self.gangs.assigned(group)))
         """The gangs that lost a member with its node."""
         self.gangs.left.subscribe(self.lost_members.left)
         self.bound_pods = BoundPods(is_enabled=preempts)
@@ -127,6 +127,7 @@ class ClusterCache(ClusterReads):
         self._unbound.put(pod)
         self._unconfirmed.put(pod)
         self.gangs.put(pod)
+        self.lost_members.joined(pod.group)
         self.bound_pods.put(key, pod.bound)
         if pod.waiting is not None and is_unschedulable(pod.waiting):
             self._forget_tentative(key)

@@ -20,8 +20,8 @@ from webhook.cli.live_cluster import connect
 from webhook.kube.client import Client
 from webhook.kube.pod_writes import Outcome, PodWrites
 
-# A write takes the API server 10 to 20 ms. The leader removes nominations for which no pod ends within 5 s: so a gang
-# of thousands is nominated in time.
+# A write takes the API server 10 to 20 ms. The leader removes nominations for which no pod ends, but not while others
+# are added in the namespace (see `controllers.preemption.nominations`): so a gang may be of any size.
 _AT_A_TIME: Final = 16
 
 

@@ -9,6 +9,7 @@ from webhook.controllers.autoscaling.answers import Asking, ScaleUpAnswers
 from webhook.controllers.autoscaling.provisioning_pod_sets import pod_sets_of, whole_gang, why_no_request
 from webhook.controllers.autoscaling.provisioning_texts import request_text
 from webhook.controllers.preemption.preemptor import Preemptor
+from webhook.engine.preemption.steps import result_of
 from webhook.model.rules import Rules
 from webhook.views.scale_up import ScaleUpView
 
@@ -25,11 +26,11 @@ def nodes_to_ask_for(unit: Preemptor | None, cluster: Cluster, rules: Rules, ask
         return None
     answers = ScaleUpAnswers(cluster.cache, rules, asking, cluster.clock)
     answers.refresh(_NOW)
-    found = answers.find(unit, _NOW)
+    found = result_of(answers.find(unit, _NOW))
     gang, class_name = whole_gang(unit), asking.provisioning_class
     if gang is None or not class_name or not found.is_asked:
         return ScaleUpView(found.is_asked, found.text)
-    pod_sets = pod_sets_of(gang, unit.minimum, class_name)
+    pod_sets = result_of(pod_sets_of(gang, unit.minimum, class_name))
     if why := why_no_request(gang, pod_sets):
         return ScaleUpView(asked=False, text=why)
     return ScaleUpView(asked=True, text=request_text(class_name, found.text, pod_sets.count))

@@ -3,8 +3,8 @@
 A member whose node is gone is recreated by its controller, and held to the domain of the remaining members. If the
 domain has room it is placed there. Else it waits, and usually the remaining members wait for it.
 
-1. A gang was examined, waits, and has lost a node (see `cache.lost_members`). It does not fit beside its running
-   members, judged as by the leader's placement.
+1. A gang was examined, waits, and has lost a node (see `cache.lost_members`, `lost_node_records`). It does not fit
+   beside its running members, judged as by the leader's placement.
 2. Its running members are read, and the whole gang is placed on the cluster without them. If no domain holds all of
    it, nothing is moved.
 3. Each running member is evicted by a dry run. If one may not be evicted now (a PodDisruptionBudget), nothing is moved.
@@ -25,6 +25,7 @@ import structlog
 
 from webhook.admission.pod.managed_fields import ManagedFields, without_ours
 from webhook.cache.cluster_cache import ClusterCache
+from webhook.controllers.lost_node_records import LostNodeRecords
 from webhook.controllers.metric_recorder import ControllerMetrics
 from webhook.controllers.placement.gang_agreement import agree
 from webhook.controllers.placement.gang_search import GangSearch, GatedGang, search_gang
@@ -49,6 +50,8 @@ _PERIOD_SECONDS: Final = 2.0
 _AGAIN_SECONDS: Final = 30.0
 # A larger gang would take more than ten seconds to read and to evict, one member after the other.
 _MOST_MEMBERS: Final = 512
+# Gangs whose records are read in a sweep, with up to three reads each.
+_MOST_RESTORED: Final = 16
 
 Raw = Mapping[str, Any]
 
@@ -82,6 +85,7 @@ class GangRepair:
         self._is_leader = is_leader
         self._metrics = metrics
         self._trees = TopologyTrees()
+        self._records = LostNodeRecords(cache, writes)
         self._waiting: dict[str, GatedGang] = {}
         self._not_before: dict[str, float] = {}
         self._moving: dict[str, dict[str, str]] = {}  # group -> members that are still to be evicted: key -> uid
@@ -92,7 +96,8 @@ class GangRepair:
         if not why:
             self._waiting.pop(group, None)
             self._cache.lost_members.forget(group)
-        elif self._cache.lost_members.nodes(group):
+            self._records.is_whole(group)
+        elif self._cache.lost_members.nodes(group) or self._records.may_have(group):
             self._waiting[group] = gang
 
     async def run(self) -> NoReturn:
@@ -106,18 +111,32 @@ class GangRepair:
         if not self._is_leader():
             self._waiting.clear()
             self._moving.clear()
+            self._records.clear()
             return
         self._not_before = {group: at for group, at in self._not_before.items() if at > now}
         for group, left in list(self._moving.items()):
             with contained(Where.GANG, gang=group):
                 await self._evict(group, left)
+        with contained(Where.WRITE):
+            await self._records.remove_old()
+        restored = 0
         for group, gang in list(self._waiting.items()):
             if group in self._not_before or group in self._moving:
                 continue
+            if not self._cache.lost_members.nodes(group):
+                if restored < _MOST_RESTORED:
+                    restored += 1
+                    with contained(Where.GANG, gang=group):
+                        await self._records.restore(group)
+                if not self._cache.lost_members.nodes(group):
+                    self._forget(group)  # examined again, if it still waits
+                    continue
             self._not_before[group] = now + _AGAIN_SECONDS
             with contained(Where.GANG, gang=group):
                 if (move := await self._find(gang)) is not None:
                     await self._begin(group, move)
+                else:
+                    await self._records.keep(group)
 
     async def _find(self, gang: GatedGang) -> _Move | None:
         """Steps 1 to 3: the move of the gang, if it must and can move."""

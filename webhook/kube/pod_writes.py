@@ -46,8 +46,8 @@ class PodWrites:
         """Apply a JSON patch to the pod namespace/name."""
         return await self._outcome(self._client.write(_path(key), list(operations)))
 
-    async def annotate(self, key: str, name: str, value: str) -> Outcome:
-        """Set one annotation, whatever else has changed."""
+    async def annotate(self, key: str, name: str, value: str | None) -> Outcome:
+        """Set one annotation, or remove it (None), whatever else has changed."""
         return await self._outcome(self._client.write(_path(key), {"metadata": {"annotations": {name: value}}}))
 
     async def nominate(self, key: str, uid: str, node: str | None) -> Outcome:

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from sys import intern
 from typing import Any, Final
 
+from webhook.model.errors import UserError
+from webhook.model.fields import mapping
 from webhook.model.membership import controller_uid, is_of_daemon_set
+from webhook.model.quoted import quoted
 from webhook.model.timestamps import epoch_seconds
 
 # The kubelet shows static pods as mirror pods, and ignores it when these are deleted.
@@ -40,12 +43,12 @@ class BoundPod:
 
     @classmethod
     def from_object(cls, raw: Mapping[str, Any]) -> "BoundPod":
-        """Read a pod object with a node."""
+        """Read a pod object with a node; raises UserError. The API server checks these fields, files may have any."""
         metadata, spec = raw["metadata"], raw["spec"]
         annotations = metadata.get("annotations") or {}
         uid = str(metadata.get("uid") or "")
         key = f"{metadata.get('namespace', '')}/{metadata['name']}"
-        grace = spec.get("terminationGracePeriodSeconds")
+        grace = _number(spec, "terminationGracePeriodSeconds")
         started = epoch_seconds((raw.get("status") or {}).get("startTime"))
         if started is None:
             started = epoch_seconds(metadata.get("creationTimestamp")) or 0
@@ -53,9 +56,9 @@ class BoundPod:
             key=key,
             uid=uid,
             node=intern(str(spec.get("nodeName") or "")),
-            priority=spec.get("priority") or 0,
+            priority=_number(spec, "priority") or 0,
             started=started,
-            labels=metadata.get("labels") or {},
+            labels=mapping(metadata, "labels", "metadata.labels"),
             workload=controller_uid(metadata) or uid or key,
             is_static=_MIRROR in annotations,
             of_daemon_set=is_of_daemon_set(metadata),
@@ -63,3 +66,10 @@ class BoundPod:
             gone_by=epoch_seconds(metadata.get("deletionTimestamp")),
             grace=_DEFAULT_GRACE_SECONDS if grace is None else grace,
         )
+
+
+def _number(spec: Mapping[str, Any], name: str) -> int | None:
+    value = spec.get(name)
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+        raise UserError(f"spec.{name}", f"This must be a whole number, not {quoted(value)}.")
+    return value

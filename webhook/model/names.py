@@ -46,6 +46,7 @@ RANK: Final = "topology-webhook.dev/rank"
 DOMAIN: Final = "topology-webhook.dev/domain"
 # Prefix of the name of a level: a label with the pod's domain there.
 DOMAIN_OF_LEVEL: Final = "topology-webhook.dev/domain-"
+LOST_NODES: Final = "topology-webhook.dev/lost-nodes"
 EPOCH: Final = "topology-webhook.dev/epoch"
 # On the leader's own pod.
 ROLE_LABEL: Final = "topology-webhook.dev/role"

@@ -13,7 +13,7 @@ cluster-autoscaler/provisioningrequest/conditions, cluster-autoscaler/processors
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -108,11 +108,12 @@ def own_request(raw: Mapping[str, Any], key: HintKey) -> ProvisioningRequest | N
         return None
     digest = str(annotations.get(POD_SETS_DIGEST))
     namespace, name = str(metadata.get("namespace")), str(metadata["name"])
-    if not key.has_sealed(seal, *sealed_parts(namespace, name, gang, digest, raw.get("spec") or {})):
+    spec = raw.get("spec")
+    if not isinstance(spec, Mapping) or not key.has_sealed(seal, *sealed_parts(namespace, name, gang, digest, spec)):
         return None
-    answer, detail = _answer((raw.get("status") or {}).get("conditions") or ())
+    answer, detail = _answer(raw.get("status"))
     created = epoch_seconds(metadata.get("creationTimestamp")) or 0
-    templates = tuple(str(each["podTemplateRef"]["name"]) for each in raw["spec"]["podSets"])
+    templates = tuple(str(each["podTemplateRef"]["name"]) for each in spec["podSets"])
     uid = str(metadata.get("uid") or "")
     return ProvisioningRequest(namespace, name, uid, gang, digest, templates, created, answer, detail)
 
@@ -133,12 +134,20 @@ def consumed_by(annotations: Mapping[str, str]) -> str:
     return next((name for each in CONSUMES if (name := annotations.get(each))), "")
 
 
-def _answer(conditions: Sequence[Mapping[str, Any]]) -> tuple[Answer, str]:
-    for type_, status, answer in _BY_CONDITION:
-        for one in conditions:
-            if one.get("type") == type_ and one.get("status") == status:
-                return answer, _in_one_line(f"{one.get('reason') or ''}: {one.get('message') or ''}".strip(": "))
+def _answer(status: object) -> tuple[Answer, str]:
+    """The answer in a status. What has another form than the CRD gives it is no answer."""
+    conditions = status.get("conditions") if isinstance(status, Mapping) else None
+    known = [one for one in conditions if isinstance(one, Mapping)] if isinstance(conditions, list) else []
+    for type_, value, answer in _BY_CONDITION:
+        for one in known:
+            if one.get("type") == type_ and one.get("status") == value:
+                return answer, _in_one_line(f"{_text(one, 'reason')}: {_text(one, 'message')}".strip(": "))
     return Answer.NONE, ""
+
+
+def _text(condition: Mapping[str, Any], field: str) -> str:
+    value = condition.get(field)
+    return value if isinstance(value, str) else ""
 
 
 def _in_one_line(text: str) -> str:

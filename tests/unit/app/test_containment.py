@@ -30,6 +30,7 @@ CONTAINED_OTHERWISE = {
     "controllers/placement/writes_in_flight.py: self._run(key, uid, write)": "contains all that the write raises",
     "controllers/preemption/controller.py: run()": "contains all that the work raises",
     "controllers/owner_chains.py: self._read_one(key)": "contains all that the read raises",
+    "controllers/autoscaling/provisioning_writer.py: run()": "it contains the writes of one gang",
     "server/listener.py: self._establish(accepted, connection)": "closed by its done callback, whatever it raises",
     "kube/discovery.py: self.informer.run()": "its exception is that of DiscoveredInformer.run, which is supervised",
     "app/service.py: self._elector.hand_over(settings.drain_seconds)": "the process is ending",

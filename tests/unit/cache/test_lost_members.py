@@ -34,8 +34,20 @@ def test_a_change_of_a_member_is_no_loss() -> None:
     assert cache.lost_members.nodes(G) == set()
 
 
+def test_a_gang_that_has_as_many_members_again_has_lost_none() -> None:
+    cache = cluster_cache(node(name="n0"))
+    for name, place in (("a", "n0"), ("b", "gone"), ("c", "gone")):
+        put(cache, bound(name=name, node=place, group="g"))
+    for name in "bc":
+        cache.pods.delete(f"default/{name}")
+    put(cache, bound(name="b2", node="n0", group="g"))
+    assert cache.lost_members.nodes(G) == {"gone"}
+    put(cache, bound(name="c2", node="n0", group="g"))
+    assert cache.lost_members.nodes(G) == set()
+
+
 def test_the_number_of_gangs_is_bounded() -> None:
-    lost = LostMembers(lambda _: False)
+    lost = LostMembers(lambda _: False, lambda _: 1)
     for number in range(1100):
         lost.left(f"g{number}", AssignedMember("n", None))
     assert lost.nodes("g0") == set()

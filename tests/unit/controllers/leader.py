@@ -61,11 +61,14 @@ class ApiServer(PodWrites):
             self.has(jsonpatch.apply_patch(self.pods[key], list(operations)))
         return self.outcome
 
-    async def annotate(self, key: str, name: str, value: str) -> Outcome:
+    async def annotate(self, key: str, name: str, value: str | None) -> Outcome:
         self.annotated.append(key)
         raw = self.pods[key]
-        metadata = {**raw["metadata"], "annotations": {**raw["metadata"]["annotations"], name: value}}
-        self.has({**raw, "metadata": metadata})
+        others = {each: text for each, text in raw["metadata"]["annotations"].items() if each != name}
+        metadata = {**raw["metadata"], "annotations": others | ({} if value is None else {name: value})}
+        self.pods[key] = {**raw, "metadata": metadata}
+        if self.shows:
+            put(self._cache, self.pods[key])
         return Outcome.WRITTEN
 
     async def set_condition(self, key: str, uid: str, condition: Mapping[str, str], version: str = "") -> Outcome:

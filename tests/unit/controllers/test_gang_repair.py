@@ -1,6 +1,7 @@
 """A gang that lost a node stays in its domain if that has room, and else moves as a whole if `repair` is `Gang`."""
 
 import asyncio
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.unit.controllers.leader import ApiServer, Leader
 from tests.unit.controllers.site import metrics
 from webhook.controllers.gang_repair import GangRepair
 from webhook.kube.pod_writes import Outcome
-from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, MIN_MEMBER
+from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, LOST_NODES, MIN_MEMBER
 from webhook.model.pod import Owner
 from webhook.model.rules import Rules
 
@@ -97,6 +98,14 @@ class Cluster(Leader):
         put(self.cache, {**node(name=place, cpus=16, labels={RACK: "r1"}), "status": NOT_READY})
         self.api.delete(f"default/{name}")
         self.waits(f"{name}2")
+
+    def replaced_by(self) -> "Cluster":
+        """The next leader, which has started after the loss: it knows what the API server knows."""
+        other = Cluster(*rack("r2", "n2", "n3"))
+        other.cache.use_hint_key(self.cache.hint_key)
+        put(other.cache, {**node(name="n1", cpus=16, labels={RACK: "r1"}), "status": NOT_READY})
+        other.api.has(*self.api.pods.values())
+        return other
 
     def told(self, reason: str) -> list[str]:
         return [event.note for event in self.api.events if event.reason == reason]
@@ -194,3 +203,69 @@ async def test_an_eviction_that_a_budget_delays_is_repeated() -> None:
     await cluster.repair.sweep(2)
     await cluster.repair.sweep(4)
     assert cluster.api.evicted == ["default/a", "default/a"]
+
+
+async def test_a_leader_that_has_not_seen_the_loss_moves_it_as_well() -> None:
+    cluster = await Cluster.running()
+    cluster.loses()
+    await cluster.cycle()
+    await cluster.repair.sweep(0)
+    assert cluster.api.evicted == []
+    successor = cluster.replaced_by()
+    await successor.cycle()
+    await successor.repair.sweep(0)
+    (text,) = set(successor.told("GangMoved"))
+    assert text.startswith("moves as a whole: lost n1, ")
+    assert successor.api.evicted == ["default/a"]
+
+
+@pytest.mark.parametrize("how", ["another gang", "another node", "another seal", "text", "another type"])
+async def test_a_forged_record_moves_nothing(how: str) -> None:
+    cluster = await Cluster.running()
+    cluster.loses()
+    await cluster.cycle()
+    await cluster.repair.sweep(0)
+    raw = cluster.api.pods["default/a"]
+    record = json.loads(raw["metadata"]["annotations"][LOST_NODES])
+    forged = {
+        "another gang": cluster.cache.hint_key.seal("LostNodes", "default/name/h", json.dumps(["n1"]), ""),
+        "another seal": "0000",
+    }.get(how, record["seal"])
+    value = json.dumps({"nodes": ["n0"] if how == "another node" else record["nodes"], "seal": forged})
+    await cluster.api.annotate("default/a", LOST_NODES, {"text": "{", "another type": "[1]"}.get(how, value))
+    successor = cluster.replaced_by()
+    await successor.cycle()
+    await successor.repair.sweep(0)
+    assert successor.api.evicted == []
+
+
+async def test_a_record_is_void_for_other_members_and_is_removed_when_the_gang_is_whole() -> None:
+    cluster = await Cluster.running()
+    cluster.loses()
+    await cluster.cycle()
+    await cluster.repair.sweep(0)
+    assert LOST_NODES in cluster.api.pods["default/a"]["metadata"]["annotations"]
+    put(cluster.cache, *rack("r1", "n4"))
+    await cluster.cycle()
+    assert cluster.nodes()["b2"] == "n4"
+    await cluster.repair.sweep(2)
+    assert LOST_NODES not in cluster.api.pods["default/a"]["metadata"]["annotations"]
+
+
+async def test_a_waiting_gang_is_read_for_a_record_only_once() -> None:
+    cluster = await Cluster.running(*rack("r2", "n2", "n3"))
+    cluster.waits("c")
+    reads: list[str] = []
+    read = cluster.api.read
+
+    async def counted(key: str) -> dict[str, Any] | None:
+        reads.append(key)
+        return await read(key)
+
+    cluster.api.read = counted  # type: ignore[method-assign]
+    for second in range(4):
+        put(cluster.cache, *rack("r3", f"m{second}"))
+        await cluster.cycle()
+        await cluster.repair.sweep(40 * second)
+    assert sorted(reads) == ["default/a", "default/b"]
+    assert cluster.api.evicted == []

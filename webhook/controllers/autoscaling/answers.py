@@ -34,6 +34,7 @@ from webhook.controllers.preemption.preemptor import Preemptor
 from webhook.engine.arrays import Bools
 from webhook.engine.decide import decide
 from webhook.engine.gang.resolvable import assign_when_empty
+from webhook.engine.preemption.steps import Steps
 from webhook.engine.topology.tree import TopologyTree
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.node_group import GROUP_LABELS, Autoscaler, ProvisioningClass
@@ -44,6 +45,7 @@ _NAMES: Final[Mapping[Autoscaler, str]] = {"ClusterAutoscaler": "cluster-autosca
 # cluster-autoscaler looks at the cluster every 10 s (its flag --scan-interval), Karpenter collects pods for up to 10 s
 # (its setting batchMaxDuration): a younger answer would not be read.
 KEPT_SECONDS: Final = 10.0
+_MOST_KINDS: Final = 64
 _MOST_NAMED: Final = 3
 # A pod may request hundreds of resources.
 _LONGEST_AMOUNTS: Final = 256
@@ -135,11 +137,11 @@ class ScaleUpAnswers:
         kept = self._of_gangs.get(unit.name)
         return None if kept is None or kept[1] != _keys(unit) or now - kept[0] >= KEPT_SECONDS else kept[2]
 
-    def find(self, unit: Preemptor, now: float) -> ScaleUp:
-        """The answer for the unit as the cluster is now."""
+    def find(self, unit: Preemptor, now: float) -> Steps[ScaleUp]:
+        """The answer for the unit as the cluster is now. A step is at most one decision."""
         if isinstance(unit.unit, GatedPod):
             return self._for_pod(unit.unit, self._of_pod(unit.unit, now))
-        answer = self._for_gang(unit, unit.unit, now)
+        answer = yield from self._for_gang(unit, unit.unit, now)
         self._of_gangs[unit.name] = now, _keys(unit), answer
         return answer
 
@@ -216,9 +218,15 @@ class ScaleUpAnswers:
             message=f"it fits on no node now, and could on one more of group {names}: {_needs(gated)}",
         )
 
-    def _for_gang(self, unit: Preemptor, gang: GatedGang, now: float) -> ScaleUp:
-        distinct = {member.request_signature: member for member in gang.members}.values()
-        found = [(member, self._of_pod(member, now)) for member in distinct]
+    def _for_gang(self, unit: Preemptor, gang: GatedGang, now: float) -> Steps[ScaleUp]:
+        distinct = {member.request_signature: member for member in gang.members}
+        if len(distinct) > _MOST_KINDS:
+            why = f"its pods are of {len(distinct)} different kinds, and at most {_MOST_KINDS} are examined"
+            return ScaleUp(is_asked=False, text=f"{self._asking.name} is not asked for nodes: {why}")
+        found = []
+        for member in distinct.values():
+            found.append((member, self._of_pod(member, now)))
+            yield
         for member, each in found:
             if each.why_not:
                 which = f"pod {member.pod.name}: " if len(found) > 1 else ""

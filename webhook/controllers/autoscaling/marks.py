@@ -105,11 +105,21 @@ class ScaleUpMarks:
 
     async def run(self) -> NoReturn:
         """Sweep every second until cancelled."""
-        while True:
-            self._work = WorkClock()
-            if self._is_leader():
-                await self.sweep(monotonic())
-            await asyncio.sleep(max(_PERIOD_SECONDS, self._work.seconds() * _REST_PER_WORK))
+        try:
+            while True:
+                self._work = WorkClock()
+                if self._is_leader():
+                    await self.sweep(monotonic())
+                else:
+                    self._stop()
+                await asyncio.sleep(max(_PERIOD_SECONDS, self._work.seconds() * _REST_PER_WORK))
+        finally:
+            self._stop()
+
+    def _stop(self) -> None:
+        """Cancel what is written in the background."""
+        if self._provisioning is not None:
+            self._provisioning.stop()
 
     async def sweep(self, now: float) -> None:
         """Find the answers, and write marks for about a second. now: seconds of `time.monotonic`."""
@@ -166,7 +176,7 @@ class ScaleUpMarks:
             _, unit = queue.pop()
             self._served[unit.namespace] = now
             with contained(Where.POD, pod=unit.name):
-                self._last[unit.name] = self._answers.find(unit, now)
+                self._last[unit.name] = await self._work.result_of(self._answers.find(unit, now))
             await self._work.pause()  # let reviews run
 
     async def _write_all(self, answers: Mapping[str, ScaleUp], now: float) -> None:

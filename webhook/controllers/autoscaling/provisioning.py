@@ -15,6 +15,7 @@ Life cycle for a gang of which no member has a node, as often as `settle` is cal
 5. The pods of the gang have changed: it is cancelled, and another one is made after a shorter wait.
 6. Another client deleted it: the gang is asked for again after a wait.
 
+The objects are written in the background (see `provisioning_writer`): a sweep waits for no answer.
 All of this is read from the objects, so the next leader continues. Nothing is written while the kind is not served.
 """
 
@@ -31,13 +32,17 @@ from webhook.controllers.autoscaling import provisioning_texts as texts
 from webhook.controllers.autoscaling.lacking_room import ScaleUp
 from webhook.controllers.autoscaling.provisioning_objects import gang_digest, objects_of
 from webhook.controllers.autoscaling.provisioning_pod_sets import PodSets, pod_sets_of, whole_gang, why_no_request
+from webhook.controllers.autoscaling.provisioning_waits import (
+    CHANGED_WAIT_SECONDS,
+    FIRST_WAIT_SECONDS,
+    ProvisioningWaits,
+)
 from webhook.controllers.autoscaling.provisioning_writer import ProvisioningWriter
 from webhook.controllers.placement.gang_search import GatedGang
 from webhook.controllers.placement.work_clock import WorkClock
 from webhook.controllers.preemption.preemptor import Preemptor
 from webhook.internal_errors import Where, contained
 from webhook.kube.fair_queue import FairQueue
-from webhook.kube.provisioning_request_client import Refusal
 from webhook.model.node_group import ProvisioningClass
 from webhook.model.provisioning_request import Answer, ProvisioningRequest
 
@@ -50,21 +55,8 @@ _UNWANTED_SECONDS: Final = 5.0
 # cluster-autoscaler tries again after at most ten minutes, and holds capacity for ten. Half as long again, so that it
 # ends a request itself where it can.
 _LONGEST_OPEN_SECONDS: Final = 900.0
-# As cluster-autoscaler's own --provisioning-request-initial-backoff-time and --provisioning-request-max-backoff-time.
-_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 60.0, 600.0
-# The controllers of a gang create its pods over some seconds, and a tenant may change them at any time.
-_CHANGED_WAIT_SECONDS: Final = 10.0
-# Of a gang at most 33 writes of 5 to 10 ms: a second.
+# A sweep is a second. Their writes take longer if they are many (see `provisioning_writer`).
 _MADE_PER_SWEEP: Final = 4
-
-
-@dataclass(frozen=True, slots=True)
-class _PutOff:
-    """A gang that is asked for again later."""
-
-    until: float
-    wait: float
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +83,7 @@ class Provisioning:
         self._requests = cache.provisioning_requests
         self._writer = writer
         self._class = class_name
-        self._put_off: dict[str, _PutOff] = {}
+        self._waits = ProvisioningWaits()
         self._shown: set[str] = set()
         """The gangs whose request the cache has shown, and that we have not cancelled."""
         self._unwanted_since: dict[str, float] = {}
@@ -99,6 +91,11 @@ class Provisioning:
         self._served: dict[str, float] = {}
         """Namespace -> when a request of it was made last."""
         self._told_absent = False
+
+    def stop(self) -> None:
+        """Cancel the writes in flight: we end, or no longer lead. Another leader may cancel what we have made."""
+        self._writer.stop()
+        self._shown.clear()
 
     def counts(self) -> Mapping[str, int]:
         """How many requests there are, by answer."""
@@ -126,6 +123,7 @@ class Provisioning:
         if not self._is_served():
             return said | {unit.name: _says(texts.NOT_SERVED) for unit, _, _ in asked}
         self._writer.begin(tuple(self._requests), now)
+        self._take_refusals(now)
         open_requests: dict[str, list[ProvisioningRequest]] = {}
         for request in self._requests:
             open_requests.setdefault(request.gang, []).append(request)
@@ -136,22 +134,30 @@ class Provisioning:
             digest = gang_digest(gang)
             gangs.add(digest)
             with contained(Where.GANG, gang=unit.name):
-                each = _Wanted(unit.name, gang, digest, answer, self._pod_sets_of(unit, gang))
-                if text := await self._state(each, open_requests.get(digest, ()), now):
+                each = _Wanted(unit.name, gang, digest, answer, await self._pod_sets_of(unit, gang, work))
+                if text := self._state(each, open_requests.get(digest, ()), now):
                     said[unit.name] = _says(text)
                 else:
-                    queue = prepared if digest in self._writer.prepared() else wanted
+                    queue = prepared if self._writer.prepared_for(digest) else wanted
                     queue.put(unit.namespace, digest, each)
             await work.pause_after_a_turn()
-        await self._make(prepared, wanted, said, now)
+        made = self._make(prepared, wanted, said, now)
         if lacking is not None:
             needed = gangs | {
                 gang_digest(gang) for unit in lacking if (gang := whole_gang(unit)) and unit.name not in answers
             }
-            await self._cancel_unwanted(open_requests, needed, now)
-            await self._writer.discard_all_but(needed)
+            self._cancel_unwanted(open_requests, needed, now)
+            self._writer.discard_all_but(needed)
             self._forget_all_but(needed, [unit for unit, _, _ in asked])
+        await work.pause()  # what is written at once is told at once; nothing is waited for
+        self._take_refusals(now)
+        for one in made:
+            said[one.name] = _says(self._made_text(one, now))
         return said
+
+    def _take_refusals(self, now: float) -> None:
+        for digest, refusal in self._writer.refusals().items():
+            self._put_off_until_later(digest, refusal.why, now)
 
     def _is_served(self) -> bool:
         is_served = self._requests.is_served()
@@ -160,40 +166,45 @@ class Provisioning:
         self._told_absent = not is_served
         return is_served
 
-    def _pod_sets_of(self, unit: Preemptor, gang: GatedGang) -> PodSets:
+    async def _pod_sets_of(self, unit: Preemptor, gang: GatedGang, work: WorkClock) -> PodSets:
         """The gang's pod sets, found again when a member has changed."""
         basis = gang, unit.minimum
         known = self._pod_sets.get(unit.name)
         # Members that have not changed are the same objects, so this compares no pods.
         if known is None or known[0] != basis:
-            known = self._pod_sets[unit.name] = basis, pod_sets_of(*basis, self._class)
+            known = self._pod_sets[unit.name] = basis, await work.result_of(pod_sets_of(*basis, self._class))
         return known[1]
 
-    async def _state(self, one: _Wanted, open_requests: Sequence[ProvisioningRequest], now: float) -> str:
+    def _state(self, one: _Wanted, open_requests: Sequence[ProvisioningRequest], now: float) -> str:
         """What the gang's placement says; empty if a request is to be made now."""
         if why := why_no_request(one.gang, one.pod_sets):
             for request in open_requests:
-                await self._writer.cancel(request, why, now)
+                self._writer.cancel(request, why, now)
             return why
         there = [request for request in open_requests if not self._writer.is_leaving(request)]
         current = next((request for request in there if request.pod_sets == one.pod_sets.digest), None)
         for request in there:
             if request is not current:
-                self._put_off_until_later(one.digest, texts.CHANGED, now, _CHANGED_WAIT_SECONDS)
-                await self._writer.cancel(request, texts.CHANGED, now)
+                self._put_off_until_later(one.digest, texts.CHANGED, now, CHANGED_WAIT_SECONDS)
+                self._writer.cancel(request, texts.CHANGED, now)
         if current is not None:
             self._shown.add(one.digest)
-            return await self._followed(one, current, now)
+            return self._followed(one, current, now)
         if made := self._writer.made_for(one.digest):
             return self._asked(one, made.name)
         if open_requests:
             return texts.REPLACED
         if one.digest in self._shown:
             return self._put_off_until_later(one.digest, texts.DELETED, now)
-        put_off = self._put_off.get(one.digest)
-        return texts.put_off_text(put_off.why) if put_off is not None and now < put_off.until else ""
+        prepared = self._writer.prepared_for(one.digest)
+        if prepared is not None and prepared.digest != one.pod_sets.digest:
+            self._put_off_until_later(one.digest, texts.CHANGED, now, CHANGED_WAIT_SECONDS)
+            self._writer.discard(one.digest)
+        if text := self._waits.text(one.digest, now):
+            return text
+        return self._asked(one, "", texts.BEING_WRITTEN) if self._writer.is_busy(one.digest) else ""
 
-    async def _followed(self, one: _Wanted, request: ProvisioningRequest, now: float) -> str:
+    def _followed(self, one: _Wanted, request: ProvisioningRequest, now: float) -> str:
         """What the autoscaler says about the request. One that came to nothing is cancelled."""
         says = texts.answer_text(request.answer, request.detail)
         longest = _LONGEST_OPEN_SECONDS * (2 if request.answer is Answer.PROVISIONED else 1)
@@ -201,54 +212,56 @@ class Provisioning:
             return self._asked(one, request.name, says)
         why = says if request.answer is not Answer.NONE else texts.UNANSWERED
         text = self._put_off_until_later(one.digest, f"ProvisioningRequest {request.name}: {why}", now)
-        await self._writer.cancel(request, why, now)
+        self._writer.cancel(request, why, now)
         return text
 
     def _asked(self, one: _Wanted, name: str, says: str = "") -> str:
         what = texts.request_text(self._class, one.answer.text, one.pod_sets.count, name)
         return f"{what}: {says or texts.answer_text(Answer.NONE)}"
 
-    def _put_off_until_later(self, gang: str, why: str, now: float, first: float = _FIRST_WAIT_SECONDS) -> str:
-        """Returns what its placement says. first: the seconds of the first wait."""
+    def _put_off_until_later(self, gang: str, why: str, now: float, first: float = FIRST_WAIT_SECONDS) -> str:
         self._shown.discard(gang)
-        before = self._put_off.get(gang)
-        wait = first if before is None else min(2 * before.wait, _LONGEST_WAIT_SECONDS)
-        self._put_off[gang] = _PutOff(now + wait, wait, why)
-        return texts.put_off_text(why)
+        return self._waits.begin(gang, why, now, first)
 
-    async def _make(self, prepared: _Queue, wanted: _Queue, said: dict[str, ScaleUp], now: float) -> None:
-        """Make requests as far as they may be open, by namespace in turn. A few at a time: the others follow soon.
+    def _make(self, prepared: _Queue, wanted: _Queue, said: dict[str, ScaleUp], now: float) -> list[_Wanted]:
+        """Begin to make requests as far as they may be open, by namespace in turn; returns those that were begun.
 
-        What is prepared comes first: it is part of those that are open.
+        A few at a time: the others follow soon. What is prepared comes first: it is part of those that are open.
         """
         held = Counter([*(request.namespace for request in self._requests), *self._writer.namespaces()])
-        made = 0
+        made: list[_Wanted] = []
         while prepared or wanted:
             is_prepared = bool(prepared)
             _, one = prepared.pop() if is_prepared else wanted.pop()
             namespace = one.gang.namespace
             if not is_prepared and (most := _limit(held, namespace)):
                 said[one.name] = _says(texts.turn_text(most))
-            elif made < _MADE_PER_SWEEP:
-                made += 1
+            elif len(made) < _MADE_PER_SWEEP:
                 held[namespace] += not is_prepared
                 with contained(Where.GANG, gang=one.name):
-                    said[one.name] = _says(await self._made(one, now))
+                    self._begin_to_make(one, now)
+                    made.append(one)
+        return made
 
-    async def _made(self, one: _Wanted, now: float) -> str:
+    def _begin_to_make(self, one: _Wanted, now: float) -> None:
         self._served[one.gang.namespace] = now
         version, key = self._requests.version(), self._cache.hint_key
-        outcome = await self._writer.make(
+        nodes, class_name = one.answer.nodes, self._class
+        self._writer.make(
             one.digest,
-            one.pod_sets.digest,
-            lambda: objects_of(one.gang, one.pod_sets, one.answer.nodes, self._class, version, key),
+            one.gang.namespace,
+            lambda: objects_of(one.gang, one.pod_sets, nodes, class_name, version, key),
             now,
         )
-        if isinstance(outcome, Refusal):
-            return self._put_off_until_later(one.digest, outcome.why, now)
-        return self._asked(one, outcome.name)
 
-    async def _cancel_unwanted(
+    def _made_text(self, one: _Wanted, now: float) -> str:
+        """What the placement of a gang says whose request was begun a moment ago."""
+        if text := self._waits.text(one.digest, now):
+            return text
+        made = self._writer.made_for(one.digest) or self._writer.prepared_for(one.digest)
+        return self._asked(one, "", texts.BEING_WRITTEN) if made is None else self._asked(one, made.name)
+
+    def _cancel_unwanted(
         self, open_requests: Mapping[str, Sequence[ProvisioningRequest]], needed: AbstractSet[str], now: float
     ) -> None:
         unwanted = open_requests.keys() - needed
@@ -256,12 +269,12 @@ class Provisioning:
         for gang, since in self._unwanted_since.items():
             if now - since >= _UNWANTED_SECONDS:
                 for request in open_requests[gang]:
-                    await self._writer.cancel(request, "its gang no longer waits for nodes", now)
+                    self._writer.cancel(request, "its gang no longer waits for nodes", now)
 
     def _forget_all_but(self, gangs: AbstractSet[str], asked: Iterable[Preemptor]) -> None:
         names, namespaces = {unit.name for unit in asked}, {unit.namespace for unit in asked}
         self._shown &= gangs
-        self._put_off = {gang: entry for gang, entry in self._put_off.items() if gang in gangs}
+        self._waits.keep(gangs)
         self._pod_sets = {name: entry for name, entry in self._pod_sets.items() if name in names}
         self._served = {name: at for name, at in self._served.items() if name in namespaces}
 

@@ -16,6 +16,7 @@ from webhook.controllers.autoscaling.provisioning_templates import selected_labe
 from webhook.controllers.autoscaling.provisioning_texts import consumed_text, too_many_text
 from webhook.controllers.placement.gang_search import GatedGang
 from webhook.controllers.preemption.preemptor import Preemptor
+from webhook.engine.preemption.steps import Steps
 from webhook.model.provisioning_request import MAX_POD_SETS, consumed_by
 
 _DIGITS: Final = 20
@@ -61,12 +62,14 @@ def why_no_request(gang: GatedGang, pod_sets: PodSets) -> str:
     for member in gang.members:
         if name := consumed_by(member.raw["metadata"].get("annotations") or {}):
             return consumed_text(member.pod.name, name)
-    found = len(pod_sets.each)
-    return too_many_text(found, MAX_POD_SETS) if found > MAX_POD_SETS else ""
+    return too_many_text(MAX_POD_SETS) if len(pod_sets.each) > MAX_POD_SETS else ""
 
 
-def pod_sets_of(gang: GatedGang, minimum: int, class_name: str) -> PodSets:
-    """The pod sets of a gang of which no member has a node. minimum: how many of them must start together."""
+def pod_sets_of(gang: GatedGang, minimum: int, class_name: str) -> Steps[PodSets]:
+    """The pod sets of a gang of which no member has a node. minimum: how many of them must start together.
+
+    A step reads one member. Of a gang with more templates than a request takes, only so many and one more are read.
+    """
     selected = selected_labels(member.raw for member in gang.members)
     templates: dict[_Same, dict[str, Any]] = {}
     counts: Counter[_Same] = Counter()
@@ -75,6 +78,9 @@ def pod_sets_of(gang: GatedGang, minimum: int, class_name: str) -> PodSets:
         same = json.dumps(template, sort_keys=True), member.request_signature
         templates.setdefault(same, template)
         counts[same] += 1
+        if len(templates) > MAX_POD_SETS:
+            break
+        yield
     most = len(gang.members)
     # Subgroups have minimums of their own.
     if len(templates) == 1 and gang.pod_group is None:

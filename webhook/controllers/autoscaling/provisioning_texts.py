@@ -11,6 +11,7 @@ NOT_SERVED: Final = "cluster-autoscaler is not asked for nodes: the cluster does
 UNANSWERED: Final = "cluster-autoscaler does not answer: does it run with --enable-provisioning-requests?"
 CHANGED: Final = "its pods have changed since cluster-autoscaler was asked"
 DELETED: Final = "another client deleted its ProvisioningRequest"
+BEING_WRITTEN: Final = "it is being written"
 REPLACED: Final = "its last ProvisioningRequest is cancelled before cluster-autoscaler is asked again"
 
 _SAYS: Final[Mapping[Answer, str]] = {
@@ -49,11 +50,11 @@ def turn_text(most: int) -> str:
     return f"cluster-autoscaler is asked for nodes when it is its turn: at most {most} ProvisioningRequests are open"
 
 
-def too_many_text(found: int, most: int) -> str:
+def too_many_text(most: int) -> str:
     """Why no request can be made."""
     return (
-        f"cluster-autoscaler is not asked for nodes: its pods are of {found} different templates, "
-        f"and a ProvisioningRequest takes {most}"
+        f"cluster-autoscaler is not asked for nodes: its pods are of more than {most} different templates, "
+        "and a ProvisioningRequest takes no more"
     )
 
 

@@ -6,13 +6,20 @@ Life cycle of what is made for a gang:
 3. Known to the cache.
 4. Leaving: it is deleted, and our watch still shows it.
 
-An object that another client made under one of our names is neither used nor deleted: its seal is missing.
+Each gang has a task of its own for its writes, one at a time: a call that hangs delays no other gang of another
+namespace, and whoever asks for a write never waits for it. All calls together are limited in their rate, so that
+requests leave the API server's time to the rest of the leader.
+
+An object that another client made under one of our names is neither used nor deleted: its seal is missing. A template
+that has the seal, but that we did not make just now, is recreated: the seal is not for its content.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -20,11 +27,17 @@ from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.autoscaling.provisioning_objects import ProvisioningObjects
 from webhook.internal_errors import Where, contained
 from webhook.kube.provisioning_request_client import ProvisioningWrites, Refusal
+from webhook.kube.rate_limiter import RateLimiter
 from webhook.model.hint_key import SEAL
 from webhook.model.provisioning_request import ProvisioningRequest, sealed_template_parts
 
+Answer = TypeVar("Answer")
+
 log = structlog.get_logger(__name__)
 
+# Less than half of what our client may send (see `rate_limiter`). A gang has 2 writes, or up to 33.
+_RATE, _BURST = 20.0, 40
+_OF_NAMESPACE_AT_A_TIME: Final = 2
 # The watch shows a write long before this time.
 _SHOWN_SECONDS: Final = 30.0
 _TAKEN: Final = "another client has made an object of the name that it would have"
@@ -39,15 +52,28 @@ class _Made:
 
 
 class ProvisioningWriter:
-    """Writes while `is_leader()`."""
+    """Writes while `is_leader()`. pace: limits all calls."""
 
-    def __init__(self, cache: ClusterCache, writes: ProvisioningWrites, is_leader: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        cache: ClusterCache,
+        writes: ProvisioningWrites,
+        is_leader: Callable[[], bool],
+        pace: RateLimiter | None = None,
+    ) -> None:
         self._cache = cache
         self._writes = writes
         self._is_leader = is_leader
+        self._pace = pace or RateLimiter(_RATE, _BURST)
         self._prepared: dict[str, _Made] = {}
         self._on_its_way: dict[str, _Made] = {}
         self._leaving: dict[str, float] = {}
+        self._making: dict[str, str] = {}
+        """Gang -> its namespace, while its objects are written."""
+        self._refusals: dict[str, Refusal] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        """By gang."""
+        self._slots: dict[str, asyncio.Semaphore] = {}
 
     def begin(self, known: Iterable[ProvisioningRequest], now: float) -> None:
         """Forget what the watch has shown, or should have by now. known: the requests in the cache."""
@@ -59,94 +85,157 @@ class ProvisioningWriter:
             if f"{made.objects.namespace}/{made.objects.name}" not in names and now - made.at < _SHOWN_SECONDS
         }
 
+    async def settle(self) -> None:
+        """Wait for all writes in flight."""
+        while self._tasks:
+            await asyncio.wait(self._tasks.values())
+
+    def stop(self) -> None:
+        """Cancel the writes in flight."""
+        for gang, task in list(self._tasks.items()):
+            task.cancel()
+            self._ended(gang)
+
     def is_leaving(self, request: ProvisioningRequest) -> bool:
         """Whether it is cancelled."""
         return request.uid in self._leaving
+
+    def is_busy(self, gang: str) -> bool:
+        """Whether something is written for the gang with this digest: nothing else can begin."""
+        return gang in self._tasks
 
     def made_for(self, gang: str) -> ProvisioningObjects | None:
         """What is on its way for the gang with this digest."""
         made = self._on_its_way.get(gang)
         return None if made is None else made.objects
 
+    def prepared_for(self, gang: str) -> ProvisioningObjects | None:
+        """What is prepared for the gang with this digest."""
+        made = self._prepared.get(gang)
+        return None if made is None else made.objects
+
+    def refusals(self) -> Mapping[str, Refusal]:
+        """Gang -> why its objects could not be made, since the last call."""
+        found, self._refusals = self._refusals, {}
+        return found
+
     def namespaces(self) -> list[str]:
-        """The namespace of each request that is on its way or prepared."""
-        return [made.objects.namespace for each in (self._on_its_way, self._prepared) for made in each.values()]
+        """The namespace of each request that is on its way, prepared, or being written."""
+        made = {
+            gang: one.objects.namespace for each in (self._on_its_way, self._prepared) for gang, one in each.items()
+        }
+        return list({**made, **self._making}.values())
 
-    def prepared(self) -> AbstractSet[str]:
-        """The digests of the gangs that something is prepared for."""
-        return self._prepared.keys()
+    def make(self, gang: str, namespace: str, objects: Callable[[], ProvisioningObjects], now: float) -> None:
+        """Begin to prepare, or to create the request of what was prepared.
 
-    async def make(
-        self, gang: str, pod_sets: str, objects: Callable[[], ProvisioningObjects], now: float
-    ) -> ProvisioningObjects | Refusal:
-        """Prepare, or create the request of what was prepared. Returns it, or why it cannot be made.
-
-        gang, pod_sets: their digests. objects: makes what is to be created.
+        gang: its digest. objects: makes what is to be created.
         """
-        if not self._is_leader():
-            return Refusal("another replica leads")
+        if self._is_leader() and not self.is_busy(gang):
+            self._making[gang] = namespace
+            self._start(gang, lambda: self._make(gang, objects, now))
+
+    def cancel(self, request: ProvisioningRequest, why: str, now: float) -> None:
+        """Begin to delete a request and its templates. If it is still there later, the next call tries again."""
+        if self._is_leader() and not self.is_leaving(request) and not self.is_busy(request.gang):
+            self._leaving[request.uid] = now
+            self._start(request.gang, lambda: self._cancel(request, why))
+
+    def discard(self, gang: str) -> None:
+        """Begin to delete what was prepared for a gang (its digest)."""
+        if gang in self._prepared and not self.is_busy(gang):
+            objects = self._prepared.pop(gang).objects
+            self._start(gang, lambda: self._delete_templates(objects.namespace, _names(objects)))
+
+    def discard_all_but(self, gangs: AbstractSet[str]) -> None:
+        """Begin to delete what was prepared for other gangs than these (their digests)."""
+        for gang in self._prepared.keys() - gangs:
+            self.discard(gang)
+
+    def _start(self, gang: str, work: Callable[[], Awaitable[None]]) -> None:
+        async def run() -> None:
+            try:
+                with contained(Where.GANG, gang=gang):
+                    await work()
+            finally:
+                if self._tasks.get(gang) is asyncio.current_task():
+                    self._ended(gang)
+
+        self._tasks[gang] = asyncio.create_task(run(), name="provisioning")
+
+    def _ended(self, gang: str) -> None:
+        del self._tasks[gang]
+        self._making.pop(gang, None)
+        if not self._tasks:
+            self._slots.clear()
+
+    async def _make(self, gang: str, objects: Callable[[], ProvisioningObjects], now: float) -> None:
         prepared = self._prepared.pop(gang, None)
-        if prepared is not None and prepared.objects.digest == pod_sets and now - prepared.at < _SHOWN_SECONDS:
-            return await self._create(gang, prepared.objects, now)
+        if prepared is not None and now - prepared.at < _SHOWN_SECONDS:
+            await self._create(gang, prepared.objects, now)
+            return
         if prepared is not None:
             await self._delete_templates(prepared.objects.namespace, _names(prepared.objects))
         made = objects()
         for body in made.templates:
-            refusal = await self._writes.create_template(body)
-            if refusal is not None and refusal.status == 409 and await self._is_ours(made.namespace, _name(body)):
-                refusal = None  # the last leader prepared the same
-            if refusal is not None:
-                return await self._refused(made, refusal)
+            if (refusal := await self._create_template(made.namespace, body)) is not None:
+                await self._refused(gang, made, refusal)
+                return
         self._prepared[gang] = _Made(made, now)
-        return made
 
-    async def _create(self, gang: str, objects: ProvisioningObjects, now: float) -> ProvisioningObjects | Refusal:
-        refusal = await self._writes.create(self._cache.provisioning_requests.version(), objects.request)
+    async def _create_template(self, namespace: str, body: dict[str, Any]) -> Refusal | None:
+        refusal = await self._call(namespace, lambda: self._writes.create_template(body))
+        name = _name(body)
+        if refusal is None or refusal.status != 409 or not (uid := await self._own_uid(namespace, name)):
+            return refusal
+        # The last leader prepared the same, or a client put another content under a seal that it copied.
+        refusal = await self._call(namespace, lambda: self._writes.delete_template(namespace, name, uid))
+        return refusal or await self._call(namespace, lambda: self._writes.create_template(body))
+
+    async def _call(self, namespace: str, call: Callable[[], Awaitable[Answer]]) -> Answer:
+        """The answer to one call, in its turn."""
+        slots = self._slots.setdefault(namespace, asyncio.Semaphore(_OF_NAMESPACE_AT_A_TIME))
+        async with slots:
+            await self._pace.turn()
+            return await call()
+
+    async def _create(self, gang: str, objects: ProvisioningObjects, now: float) -> None:
+        version = self._cache.provisioning_requests.version()
+        refusal = await self._call(objects.namespace, lambda: self._writes.create(version, objects.request))
         if refusal is not None:
-            return await self._refused(objects, refusal)
+            await self._refused(gang, objects, refusal)
+            return
         self._on_its_way[gang] = _Made(objects, now)
         log.info("provisioning.requested", request=f"{objects.namespace}/{objects.name}", gang=gang)
-        return objects
 
-    async def _refused(self, objects: ProvisioningObjects, refusal: Refusal) -> Refusal:
+    async def _refused(self, gang: str, objects: ProvisioningObjects, refusal: Refusal) -> None:
         log.warning("provisioning.refused", request=f"{objects.namespace}/{objects.name}", error=refusal.error)
         if refusal.status:  # without an answer, the request may be there
             await self._delete_templates(objects.namespace, _names(objects))
-        return Refusal(_TAKEN, refusal.status) if refusal.status == 409 else refusal
+        self._refusals[gang] = Refusal(_TAKEN, refusal.status) if refusal.status == 409 else refusal
 
-    async def cancel(self, request: ProvisioningRequest, why: str, now: float) -> None:
-        """Delete a request and its templates. If it is still there later, the next call tries again."""
-        if not self._is_leader() or self.is_leaving(request):
-            return
-        self._leaving[request.uid] = now
-        version = self._cache.provisioning_requests.version()
-        refusal = await self._writes.delete(version, request.namespace, request.name, request.uid)
+    async def _cancel(self, request: ProvisioningRequest, why: str) -> None:
+        version, namespace, name = self._cache.provisioning_requests.version(), request.namespace, request.name
+        refusal = await self._call(namespace, lambda: self._writes.delete(version, namespace, name, request.uid))
         if refusal is not None:
             log.warning("provisioning.not_cancelled", request=request.key, error=refusal.error)
             return
         log.info("provisioning.cancelled", request=request.key, why=why)
-        await self._delete_templates(request.namespace, request.templates)
-
-    async def discard_all_but(self, gangs: AbstractSet[str]) -> None:
-        """Delete the templates that were prepared for other gangs than these (their digests)."""
-        for gang in self._prepared.keys() - gangs:
-            objects = self._prepared.pop(gang).objects
-            await self._delete_templates(objects.namespace, _names(objects))
+        await self._delete_templates(namespace, request.templates)
 
     async def _delete_templates(self, namespace: str, names: Iterable[str]) -> None:
         """Those that are left end with the gang's pods, which own them."""
         for name in names:
             with contained(Where.OBJECT, kind="PodTemplate", object=f"{namespace}/{name}"):
-                uid = await self._own_uid(namespace, name)
-                if uid and (refusal := await self._writes.delete_template(namespace, name, uid)):
+                if not (uid := await self._own_uid(namespace, name)):
+                    continue
+                delete = partial(self._writes.delete_template, namespace, name, uid)
+                if (refusal := await self._call(namespace, delete)) is not None:
                     log.warning("provisioning.template_left", template=f"{namespace}/{name}", error=refusal.error)
-
-    async def _is_ours(self, namespace: str, name: str) -> bool:
-        return bool(await self._own_uid(namespace, name))
 
     async def _own_uid(self, namespace: str, name: str) -> str:
         """The uid of a PodTemplate that we made; empty if there is none, or another client made it."""
-        raw = await self._writes.read_template(namespace, name)
+        raw = await self._call(namespace, lambda: self._writes.read_template(namespace, name))
         metadata = {} if raw is None else raw["metadata"]
         seal = (metadata.get("annotations") or {}).get(SEAL)
         is_ours = self._cache.hint_key.has_sealed(seal, *sealed_template_parts(namespace, name))

@@ -115,6 +115,7 @@ class GangAttempts:
             return 0
         self._examined.emit(together, "")
         self._lacking_room.forget(name_of(gang))
+        self._preemptors.placed(together, (assignment.hint.node for _, assignment, _ in found))
         for one, assignment, assumed_pod in found:
             self._pending.assign(one, assignment, assumed_pod)
         return len(found)

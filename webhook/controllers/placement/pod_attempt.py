@@ -3,7 +3,8 @@
 1. Skip the pod if it is pending (see `pending_pods`).
 2. If its signature failed in this cycle, or in an earlier one and nothing has changed since, the result is the same.
 3. Decide with the current state of the cluster, with assumed pods and reserved nodes subtracted (see `assignment`).
-   Nodes that are held for preemptors of the same or a higher priority are closed (see `controllers.preemption`).
+   Nodes that are held for preemptors of the same or a higher priority are closed (see `controllers.preemption`), unless
+   it certainly fits beside them (see `controllers.preemption.room_now`).
 4. It fits: assume it at once, so that the next decision sees it, and write its assignment.
    Else: no other pod of its signature is tried in this cycle, because free resources never grow within one. It may
    preempt.
@@ -23,6 +24,7 @@ from webhook.controllers.placement.pending_pods import PendingPods
 from webhook.controllers.placement.wait_reason import WaitReason
 from webhook.controllers.preemption.preemptor import Preemptor
 from webhook.controllers.preemption.preemptor import name_of as preemptor_name
+from webhook.controllers.preemption.room_now import place_beside
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.engine.decide import Decision
 from webhook.model.rules import Rules
@@ -85,9 +87,13 @@ class PodAttempts:
         basis = (snapshot.version, cycle.reserved_nodes), closed
         open_nodes = without(snapshot, cycle.reserved_nodes | closed)
         found = find_assignment(open_nodes, gated, self._rules, self._cache.assigned)
+        if not isinstance(found, Assignment) and closed:
+            preemptor = Preemptor(gated, reserved=cycle.reserved_nodes)
+            found = place_beside(preemptor, self._cache, self._preemptors, self._rules) or found
         self._metrics.decided("pod", monotonic() - began)
         if isinstance(found, Assignment):
             self._lacking_room.forget(preemptor_name(gated))
+            self._preemptors.placed(gated, (found.hint.node,))
             self._pending.assign(gated, found, self._writer.assume(gated, found))
             return 1
         key = self._result_key(gated, gated.request_signature)

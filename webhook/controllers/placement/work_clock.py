@@ -1,7 +1,7 @@
 """Measures how long a loop has worked, excluding the time it waited for answers or let other tasks run."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from time import monotonic
 from typing import Final, TypeVar
 
@@ -32,6 +32,16 @@ class WorkClock:
         """The same, unless the work since the last pause was short."""
         if self._clock() - self._since >= _TURN_SECONDS:
             await self.pause()
+
+    async def result_of(self, steps: Generator[None, None, Answer]) -> Answer:
+        """The result of long work in steps; other tasks run in between."""
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                result: Answer = end.value
+                return result
+            await self.pause_after_a_turn()
 
     async def wait_for(self, answer: Awaitable[Answer]) -> Answer:
         """Return the answer; the time until it comes does not count."""

@@ -9,7 +9,8 @@ A gang has victims of its own: its domain is chosen as a whole.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.placement.gated_pods import GatedPod
@@ -34,16 +35,16 @@ def has_room_beside(preemptor: Preemptor, cache: ClusterCache, preemptors: Waiti
         return False
     if preemptors.holds.beside(pod.key) is not None:
         return True
-    queues = list(_queues(preemptor, cache, preemptors))
+    queues = list(queues_before(preemptor, cache, preemptors))
     if not queues:
         return False
     snapshot = cache.snapshot().nodes
     index = snapshot.node_arrays.index
     able = fits_without_pods(snapshot, pod.pod, pod.intent, rules.engine)
-    queues = [queue for queue in queues if queue[1] in index and able[index[queue[1]]]]
+    queues = [queue for queue in queues if queue.node in index and able[index[queue.node]]]
     if not queues:
         return False
-    view = _view(cache, snapshot, queues, pod)
+    view = freed_view(cache, snapshot, queues, pod)
     classes = {pod.request_signature: PodClass.of(view, pod.pod, pod.intent)}
     for hold, node, ahead in queues:
         for one in ahead:
@@ -56,9 +57,15 @@ def has_room_beside(preemptor: Preemptor, cache: ClusterCache, preemptors: Waiti
     return False
 
 
-def _queues(
-    preemptor: Preemptor, cache: ClusterCache, preemptors: WaitingPreemptors
-) -> Iterator[tuple[Hold, str, list[GatedPod]]]:
+class Queue(NamedTuple):
+    """The pods that get room on a held node before others."""
+
+    hold: Hold
+    node: str
+    ahead: list[GatedPod]
+
+
+def queues_before(preemptor: Preemptor, cache: ClusterCache, preemptors: WaitingPreemptors) -> Iterator[Queue]:
     """The nodes that are held against the preemptor, and the pods that will get room there first."""
     unusable = preemptor.reserved | preemptors.in_vain.closed
     for hold in preemptors.holds:
@@ -72,7 +79,7 @@ def _queues(
         for room in hold.beside.values():
             by_node[room.node].extend(_left(room.name, cache, preemptors))
         for node in sorted(hold.nodes - unusable):
-            yield hold, node, by_node[node]
+            yield Queue(hold, node, by_node[node])
 
 
 def _left(name: str, cache: ClusterCache, preemptors: WaitingPreemptors) -> list[GatedPod]:
@@ -81,9 +88,7 @@ def _left(name: str, cache: ClusterCache, preemptors: WaitingPreemptors) -> list
     return [] if current is None else [one for one in current.members if cache.assumed_node(one.key) is None]
 
 
-def _view(
-    cache: ClusterCache, snapshot: Snapshot, queues: list[tuple[Hold, str, list[GatedPod]]], pod: GatedPod
-) -> Snapshot:
+def freed_view(cache: ClusterCache, snapshot: Snapshot, queues: Sequence[Queue], pod: GatedPod) -> Snapshot:
     """The cluster when the victims of these holds, and what else is being deleted on their nodes, are gone."""
     nodes = {node for _, node, _ in queues}
     victims = {key: uid for hold, _, _ in queues for key, uid in {**hold.earlier, **hold.victims}.items()}

@@ -89,6 +89,7 @@ class PreemptionController:
 
     def check_holds(self, now: float) -> None:
         """Phase 1; now: seconds of `time.monotonic`."""
+        self._preemptors.expire(now)
         gated, bound = self._cache.gated_pods(), self._cache.bound_pods.by_key()
         for hold in self._holds:
             with contained(Where.POD, preemptor=hold.name):
@@ -101,10 +102,17 @@ class PreemptionController:
                 hold.update(now, bound)
                 if hold.phase is not phase:
                     self._holds.changed()
-                if hold.taken_over and hold.phase is Phase.FREED and self._lacks_room(hold):
-                    log.info("preemption.not_all_evicted", preemptor=hold.name, nodes=sorted(hold.nodes))
+                if (hold.taken_over or hold.is_taken) and hold.phase is Phase.FREED and self._lacks_room(hold):
+                    event = "preemption.place_taken" if hold.is_taken else "preemption.not_all_evicted"
+                    log.info(event, preemptor=hold.name, nodes=sorted(hold.nodes))
                     self._drop(hold)
-                elif hold.has_expired(now, self._cache.current_time(), self._settle, bound):
+                elif not hold.has_expired(now, self._cache.current_time(), self._settle, bound):
+                    continue
+                elif hold.is_taken and hold.phase is Phase.FREED:
+                    # No kubelet and no exporter is at fault.
+                    log.info("preemption.place_taken", preemptor=hold.name, nodes=sorted(hold.nodes))
+                    self._drop(hold)
+                else:
                     log.warning("preemption.in_vain", preemptor=hold.name, phase=hold.phase, nodes=sorted(hold.nodes))
                     self._metrics.preemption(Preemption.IN_VAIN)
                     self._preemptors.ended_in_vain(hold, now)

@@ -10,12 +10,13 @@ Life cycle of a hold:
    of its nodes, or needs a place when there are too many.
 
 While a node is held, no unit of lower or equal priority is placed there: the node as a whole is closed to it.
-A preemptor of higher priority does not see the hold.
+A preemptor of higher priority does not see the hold, unless it has one of its own: it would take the place of another,
+and what was freed for it would be freed in vain.
 
 Pure: times are given, in seconds of one clock for ages, and in seconds since the epoch for pods' deletions.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
@@ -76,6 +77,8 @@ class Hold:
     """When the phase began."""
     moves: bool = False
     """Whether the victims were evicted by `defrag`, so that they may have the same priority."""
+    is_taken: bool = False
+    """Whether a preemptor of higher priority was placed on its nodes since."""
     beside: dict[str, RoomBeside] = field(default_factory=dict)
     """The single pods, by namespace/name, that will have room beside its members."""
 
@@ -159,12 +162,15 @@ class Holds:
         return next((room for hold in self._by_name.values() if (room := hold.beside.get(key)) is not None), None)
 
     def closed_to(self, name: str, priority: int) -> frozenset[str]:
-        """The nodes that are held for others of the same or a higher priority."""
+        """The nodes that are held for others of the same or a higher priority; of any, if it has a place of its own."""
         if not self._by_name:
             return _NONE
-        key = name if name in self._by_name else "", priority
+        has_own = name in self._by_name
+        key = name if has_own else "", priority
         if key not in self._closed:
-            others = (hold for hold in self._by_name.values() if hold.name != name and hold.priority >= priority)
+            others = (
+                hold for hold in self._by_name.values() if hold.name != name and (has_own or hold.priority >= priority)
+            )
             self._closed[key] = frozenset().union(*(hold.nodes for hold in others))
         return self._closed[key]
 
@@ -198,6 +204,13 @@ class Holds:
         if self._by_name.get(hold.name) is hold:
             self._drop(hold)
             self._changed()
+
+    def taken(self, name: str, priority: int, nodes: Iterable[str]) -> None:
+        """Note that a unit was placed on these nodes: a place of lower priority there may be gone."""
+        placed = set(nodes)
+        for hold in self._by_name.values():
+            if hold.name != name and hold.priority < priority and not hold.nodes.isdisjoint(placed):
+                hold.is_taken = True
 
     def clear(self) -> None:
         """Release all places: another replica leads."""

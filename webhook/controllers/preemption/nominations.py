@@ -11,6 +11,8 @@ from webhook.controllers.preemption.holds import Holds
 
 # Lost writes are rare, and a look at ten thousand waiting pods takes 2 ms.
 _SWEEP_SECONDS: Final = 5.0
+# Two whole periods: the first eviction of a defragmentation may take the time limit of a call, 10 s.
+_SWEEPS: Final = 3
 
 
 class Nomination(NamedTuple):
@@ -34,12 +36,15 @@ def without_hold(gated: Mapping[str, Mapping[str, Any]], keys: Iterable[str], ho
 
 
 class NominationSweep:
-    """Finds nominations that no hold explains at two sweeps in a row: `defrag` nominates first, then evicts."""
+    """Finds nominations that no hold explains at some sweeps in a row, while none is added in their namespace.
+
+    `defrag` nominates all members of a gang first, then evicts: of a large gang, the first ones wait for the others.
+    """
 
     def __init__(self) -> None:
         self._next = 0.0
-        self._known: frozenset[tuple[str, str]] = frozenset()
-        """namespace/name and uid of the pods with such a nomination at the last sweep."""
+        self._seen: Mapping[tuple[str, str], int] = {}
+        """namespace/name and uid of the pods with such a nomination -> the sweeps in a row."""
 
     def left_over(self, now: float, gated: Mapping[str, Mapping[str, Any]], holds: Holds) -> list[Nomination]:
         """Those to remove; none if no sweep is due. now: seconds of `time.monotonic`."""
@@ -47,5 +52,12 @@ class NominationSweep:
             return []
         self._next = now + _SWEEP_SECONDS
         found = without_hold(gated, gated, holds)
-        known, self._known = self._known, frozenset((one.key, one.uid) for one in found)
-        return [one for one in found if (one.key, one.uid) in known]
+        new = {_namespace(one.key) for one in found if (one.key, one.uid) not in self._seen}
+        self._seen = {
+            (one.key, one.uid): 1 if _namespace(one.key) in new else self._seen[one.key, one.uid] + 1 for one in found
+        }
+        return [one for one in found if self._seen[one.key, one.uid] >= _SWEEPS]
+
+
+def _namespace(key: str) -> str:
+    return key.partition("/")[0]

@@ -9,6 +9,7 @@
 While a preemptor has a hold, it has no turn: it waits for its victims, unless some of them were refused.
 """
 
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from functools import partial
 from itertools import count
@@ -22,6 +23,7 @@ from webhook.controllers.preemption.holds import MOST_OF_NAMESPACE, Hold, Holds
 from webhook.controllers.preemption.holds_in_vain import HoldsInVain
 from webhook.controllers.preemption.preemptor import Preemptor, members_of, name_of, priority_of
 from webhook.controllers.preemption.takeover import held_before, held_by_evictions, nominated_places
+from webhook.controllers.preemption.unread_nominations import UnreadNominations
 
 # The end of a pod takes longer. A choice that no longer holds is rare.
 _LATER_SECONDS: Final = 2.0
@@ -54,13 +56,14 @@ class WaitingPreemptors:
         self._turns, self._numbers = count(), count()
         self._served: dict[str, int] = {}
         self._is_new_term = True
+        self._unread = UnreadNominations()
         self._nominated: dict[str, Mapping[str, str]] = {}
         """The nominations for which a place was held, by name: a hold that ended in vain does not come back."""
 
     @property
     def has_taken_over(self) -> bool:
         """Whether what the last leader held is known."""
-        return not self._is_new_term
+        return not self._is_new_term and not self._unread
 
     def changed(self) -> None:
         """Something in the cluster changed."""
@@ -72,6 +75,7 @@ class WaitingPreemptors:
         self._waiting.clear()
         self._kind_of.clear()
         self._nominated.clear()
+        self._unread.clear()
         self._is_new_term = True
 
     def collected(self, units: Iterable[GatedPod | GatedGang], now: float) -> None:
@@ -79,11 +83,7 @@ class WaitingPreemptors:
         if not self._is_enabled:
             return
         units = tuple(units)
-        if self._is_new_term:
-            self._is_new_term = False
-            for unit in units:
-                if (hold := held_before(unit, self._cache, now)) is not None:
-                    self.holds.add(hold)
+        self._take_over(units, now)
         self._hold_nominated(units, now)
         if not self._waiting and not self.holds:
             return
@@ -98,11 +98,34 @@ class WaitingPreemptors:
         namespaces = {one.namespace for one in self._waiting.values()}
         self._served = {name: at for name, at in self._served.items() if name in namespaces}
 
+    def expire(self, now: float) -> None:
+        """Have the next cycle end the wait for owners of what the last leader nominated, if that takes too long."""
+        if self._unread.is_over(now):
+            self.holds.changed()
+
+    def _take_over(self, units: Iterable[GatedPod | GatedGang], now: float) -> None:
+        """Hold what the last leader held, as far as it is ready."""
+        if not self._is_new_term and not self._unread:
+            return
+        gated = self._cache.gated_pods()
+        if self._is_new_term:
+            self._unread.begin(gated, now)
+        self._is_new_term = False
+        by_namespace: dict[str, list[GatedPod | GatedGang]] = defaultdict(list)
+        for unit in units:
+            by_namespace[members_of(unit)[0].pod.namespace].append(unit)
+        keys = {one.key for unit in units for one in members_of(unit)}
+        for namespace in sorted(self._unread.ready(keys, gated, now)):
+            for unit in by_namespace.get(namespace, ()):
+                if (hold := held_before(unit, self._cache, now)) is not None:
+                    self.holds.add(hold)
+            self.holds.changed()
+
     def _hold_nominated(self, units: Iterable[GatedPod | GatedGang], now: float) -> None:
         """Hold the places for which `defrag` evicts pods."""
         known, self._nominated = self._nominated, {}
         for unit in units:
-            if not (places := nominated_places(unit)):
+            if not (places := nominated_places(unit)) or self._unread.covers(members_of(unit)[0].pod.namespace):
                 continue
             name = name_of(unit)
             if self.holds.get(name) is not None or known.get(name) == places:
@@ -135,9 +158,18 @@ class WaitingPreemptors:
         self._waiting.pop(name, None)
         self._kind_of.pop(name, None)
 
+    def placed(self, unit: GatedPod | GatedGang, nodes: Iterable[str]) -> None:
+        """It was placed there."""
+        if len(self.holds):
+            self.holds.taken(name_of(unit), priority_of(unit), nodes)
+
     def closed_to(self, unit: GatedPod | GatedGang) -> frozenset[str]:
         """The nodes that are held for others of the same or a higher priority."""
-        return self.holds.closed_to(name_of(unit), priority_of(unit)) if len(self.holds) else frozenset()
+        if not len(self.holds) and not self._unread:
+            return frozenset()
+        priority = priority_of(unit)
+        unread = self._unread.closed_to((one.key for one in members_of(unit)), priority)
+        return self.holds.closed_to(name_of(unit), priority) | unread
 
     def closed_for(self, preemptor: Preemptor) -> frozenset[str]:
         """The nodes that are not chosen for it.
@@ -212,6 +244,7 @@ class WaitingPreemptors:
         kind = self._kind_of[one.name]
         return (
             self._needs_victims(one)
+            and not self._unread.covers(one.namespace)
             and self._tried.get(kind) != self._changes
             and not self._delays.is_put_off(kind)
             and not self._delays.is_put_off(_after_vain(kind))

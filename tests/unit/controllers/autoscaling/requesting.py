@@ -7,6 +7,7 @@ from tests.unit.controllers.autoscaling.asking import EPOCH, AskingLeader
 from webhook.controllers.autoscaling.provisioning import Provisioning
 from webhook.controllers.autoscaling.provisioning_writer import ProvisioningWriter
 from webhook.kube.provisioning_request_client import ProvisioningWrites, Refusal
+from webhook.kube.rate_limiter import RateLimiter
 from webhook.model.node_group import ProvisioningClass
 from webhook.model.timestamps import utc
 
@@ -75,8 +76,8 @@ class RequestingLeader(AskingLeader):
         self.requests = self.cache.provisioning_requests
         self.requests.is_served = lambda: self.serves
         self.requests.version = lambda: "v1"
-        writer = ProvisioningWriter(self.cache, self.objects, self.is_leader)
-        self.marks.ask_for_gangs_by(Provisioning(self.cache, writer, class_name))
+        self.writer = ProvisioningWriter(self.cache, self.objects, self.is_leader, RateLimiter(1e9))
+        self.marks.ask_for_gangs_by(Provisioning(self.cache, self.writer, class_name))
         self._shown: set[str] = set()
 
     async def after(self, seconds: float) -> None:

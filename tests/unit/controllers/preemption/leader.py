@@ -1,7 +1,7 @@
 """A leader that preempts. Victims end, and their exporters show it, when the test says so."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from tests.builders.clusters import put
 from tests.builders.pods import gated
@@ -70,9 +70,9 @@ class PreemptingLeader(Leader):
         report = self.reporter._to_report.get("default", f"default/{name}")
         return "" if report is None else report.why.text
 
-    def replaced_by(self) -> "PreemptingLeader":
+    def replaced_by(self) -> Self:
         """The next leader: it knows what the API server knows."""
-        other = PreemptingLeader(self.cluster)
+        other = type(self)(self.cluster)
         other.ended = self.ended
         for key in self.ended:
             other.api.delete(key)

@@ -117,9 +117,10 @@ async def test_a_nomination_whose_removal_was_lost_is_removed_later() -> None:
     leader = PreemptingLeader(one_node(), high(priority=0))
     await leader.round()
     await leader.api.nominate("default/high", "high", "n0")
-    leader.now += 5
-    await leader.round()
-    assert nominated(leader) == {"default/high": "n0"}, "a defragmentation may evict pods for it now"
+    for _ in range(2):
+        leader.now += 5
+        await leader.round()
+        assert nominated(leader) == {"default/high": "n0"}, "a defragmentation may evict pods for it now"
     leader.now += 5
     await leader.round()
     assert nominated(leader) == {}
@@ -132,7 +133,7 @@ async def test_the_nomination_of_a_pod_that_was_ungated_meanwhile_stays() -> Non
     leader.api.shows = False
     raw = leader.api.pods["default/high"]
     leader.api.has({**raw, "metadata": {**raw["metadata"], "resourceVersion": "newer"}})
-    for _ in range(2):
+    for _ in range(3):
         leader.now += 5
         leader.preemption.check_holds(leader.now)
         await leader.preemption.settle()
@@ -144,10 +145,23 @@ async def test_a_nomination_that_the_next_leader_cannot_use_is_removed() -> None
     leader = PreemptingLeader(hopeless, high())
     await leader.api.nominate("default/high", "high", "n0")
     successor = leader.replaced_by()
-    await successor.round()
-    successor.now += 5
-    await successor.round()
+    for _ in range(3):
+        await successor.round()
+        successor.now += 5
     assert nominated(successor) == {}
+
+
+async def test_the_first_nominations_of_a_large_gang_stay_while_others_are_added() -> None:
+    leader = PreemptingLeader(one_node(), *(member(number, priority=0) for number in range(8)))
+    for number in range(8):
+        await leader.api.nominate(f"default/g-{number}", f"g-{number}", "n0")
+        leader.now += 5
+        await leader.round()
+    assert len(nominated(leader)) == 8
+    for _ in range(2):
+        leader.now += 5
+        await leader.round()
+    assert nominated(leader) == {}
 
 
 async def test_a_wave_whose_hold_was_dropped_ends_no_pod() -> None:

@@ -84,3 +84,44 @@ async def test_a_gang_does_not_end_its_own_running_member() -> None:
     ((preemptor, found),) = searched
     assert not isinstance(found.victims, Victims)
     assert not leader.preemption._search.still_holds(preemptor, {"default/g-0": "g-0"}, ())
+
+
+# n0 ── NUMA 0 [0 of 8: a, priority 0]  NUMA 1 [0 of 8, stays]; n1 likewise with c
+
+
+def two_halves() -> Cluster:
+    pods = (
+        *(Placed(name, node, 8, 0, numa=0) for name, node in (("a", "n0"), ("c", "n1"))),
+        *(Placed(f"stays-{node}", node, 8, 5000, numa=1) for node in ("n0", "n1")),
+    )
+    return Cluster(("n0", "n1"), pods)
+
+
+async def test_a_pod_with_a_place_of_its_own_does_not_take_that_of_a_lower_priority() -> None:
+    leader = PreemptingLeader(two_halves(), high("higher", priority=1000), high("lower", second=1))
+    await leader.round()
+    assert len(leader.holds) == 2
+    places = {name: next(iter(nodes)) for name, nodes in leader.holds.items()}
+    first = {"n0": "default/a", "n1": "default/c"}[places["pod lower"]]
+    leader.end(first)
+    await leader.round()
+    assert leader.nodes().get("lower") == places["pod lower"]
+    leader.end(*{"default/a", "default/c"} - {first})
+    await leader.round()
+    assert leader.nodes()["higher"] == places["pod higher"]
+    assert len(leader.api.evicted) == 2
+
+
+async def test_a_place_that_a_higher_priority_took_is_no_sign_of_a_fault() -> None:
+    leader = PreemptingLeader(one_node(), high("x"))
+    await leader.round()
+    leader.end("default/a", shown=False)
+    leader.api.has(high("higher", priority=1000, second=1))
+    leader.show_nodes()
+    await leader.cycle()
+    assert "higher" in leader.nodes()
+    assert leader.holds == {"pod x": {"n0"}}
+    await leader.round()
+    assert leader.holds == {}
+    in_vain = leader.controller.preemptors.in_vain
+    assert (in_vain.closed, in_vain._in_a_row) == (frozenset(), 0)

@@ -1,0 +1,103 @@
+"""Random bursts of pods and gangs over full clusters: no pod ends for a preemptor that does not get its place.
+
+The leader is real, the API server a fake. Victims end in random order, and their exporters show that at once.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.builders.clusters import put
+from tests.property.preemptors import CPUS, Cluster, Placed, random_cluster
+from tests.unit.controllers.preemption.leader import PreemptingLeader, high
+from webhook.model.names import MIN_MEMBER, NUMA_HINT
+
+STEPS = 40
+
+
+@dataclass
+class Burst:
+    """A cluster and what comes to it."""
+
+    random: Random
+    cluster: Cluster
+    leader: PreemptingLeader
+    placed: dict[str, Placed] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, seed: int) -> "Burst":
+        random = Random(seed)  # noqa: S311 - reproducible, not secret
+        cluster = random_cluster(random, nodes=random.randint(2, 4))
+        if random.random() < 0.5:
+            cluster = replace(cluster, allowed={})
+        return cls(random, cluster, PreemptingLeader(cluster))
+
+    def waiting(self) -> list[dict[str, Any]]:
+        """Two to five single pods and gangs of several priorities."""
+        pods = []
+        for number in range(self.random.randint(2, 5)):
+            how: dict[str, Any] = {"priority": self.random.choice((20, 50, 50, 200)), "cpu": self.random.randint(3, 8)}
+            if self.random.random() < 0.4:
+                size = self.random.randint(2, 3)
+                how |= {"group": f"w{number}", "annotations": {MIN_MEMBER: str(size)}}
+                pods += [high(f"w{number}-{rank}", second=number, **how) for rank in range(size)]
+            else:
+                pods.append(high(f"w{number}", second=number, **how))
+        return pods
+
+    async def run(self) -> None:
+        leader = self.leader
+        leader.controller.preemptors._delays._clock = lambda: leader.now
+        leader.api.has(*self.waiting())
+        for _ in range(STEPS):
+            leader.now += 1.0
+            await leader.round()
+            self._end_some()
+            for key, raw in list(leader.api.pods.items()):
+                if key not in self.placed and not raw["spec"].get("nodeName"):
+                    self._bind(key, raw)
+            for name in self.cluster.nodes:
+                put(leader.cache, self.cluster.nrt(name, self.running()))
+
+    def running(self) -> list[Placed]:
+        return [pod for pod in (*self.cluster.pods, *self.placed.values()) if pod.key not in self.leader.ended]
+
+    def in_vain(self) -> list[str]:
+        """The victims that would have room where they ran. Gangs end whole."""
+        used: Counter[tuple[str, int | None]] = Counter()
+        for pod in self.running():
+            used[pod.node, pod.numa] += pod.cpus
+        ended = [pod for pod in self.cluster.pods if pod.key in self.leader.ended and not pod.gang]
+        return [pod.key for pod in ended if used[pod.node, pod.numa] + pod.cpus <= CPUS]
+
+    def _end_some(self) -> None:
+        api = self.leader.api
+        ending = [key for key in (*api.evicted, *api.deleted) if key in api.pods]
+        self.random.shuffle(ending)
+        for key in ending[: self.random.randint(0, len(ending))]:
+            api.delete(key)
+            self.leader.ended.add(key)
+
+    def _bind(self, key: str, raw: Mapping[str, Any]) -> None:
+        if not (hint := raw["metadata"]["annotations"].get(NUMA_HINT)):
+            return
+        read = json.loads(hint)
+        (given,) = read["numaNodeResources"]
+        cpus, spec = int(given["resources"]["cpu"]), raw["spec"]
+        name = key.partition("/")[2]
+        self.placed[key] = Placed(name, read["node"], cpus, spec["priority"], numa=given["node"])
+        bound = {**spec, "nodeName": read["node"], "schedulingGates": []}
+        self.leader.api.has({**raw, "spec": bound, "status": {"phase": "Running"}})
+
+
+@pytest.mark.parametrize("seed", range(24))
+async def test_every_preemptor_gets_its_place_and_no_pod_ends_in_vain(seed: int) -> None:
+    burst = Burst.of(seed)
+    await burst.run()
+    assert burst.leader.holds == {}
+    assert burst.in_vain() == []
