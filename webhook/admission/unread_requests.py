@@ -11,11 +11,11 @@ Source: koordinator apis/extension; jobset pkg/webhooks/pod_*.go; lws pkg/contro
 pkg/common/constants; scheduler-plugins apis/scheduling/v1alpha1; volcano.sh/apis pkg/apis/scheduling/v1beta1.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
-from webhook.admission.workload.templates import templates_in
+from webhook.admission.workload.templates import Template, templates_in
 from webhook.model.json_text import shortened
 from webhook.model.kueue import asks_kueue, why_kueues
 from webhook.model.membership import GROUP_ANNOTATIONS
@@ -71,29 +71,27 @@ Raw = Mapping[str, Any]
 
 def unread_requests(raw: Raw, rules: Rules) -> tuple[str, ...]:
     """The warnings about an object's requests to others; none if it asks for nothing here."""
-    places = list(_places(raw))
+    templates = list(islice(templates_in(raw), MAX_POD_SETS))
+    places = list(_places(raw, templates))
     annotations = [found for path, found in places if path.endswith("annotations")]
-    in_gang = any(not GROUP_ANNOTATIONS.isdisjoint(each) for each in annotations) or _is_in_native_group(raw)
+    in_gang = any(not GROUP_ANNOTATIONS.isdisjoint(each) for each in annotations)
+    in_gang = in_gang or any(scheduling_group_of(template.raw) for template in templates)
     if not in_gang and all(_NUMA.isdisjoint(each) for each in annotations):
         return ()
     found = [*_of_schedulers(places), *(_exclusive(places) if in_gang else ()), *_of_kueue(raw, places, rules)]
     return tuple(dict.fromkeys(found))[:_MOST]
 
 
-def _places(raw: Raw) -> Iterator[tuple[str, Raw]]:
+def _places(raw: Raw, templates: Iterable[Template]) -> Iterator[tuple[str, Raw]]:
     """Path -> labels or annotations, of the object and of its templates."""
     metadata = [("", raw.get("metadata"))]
-    metadata += [(one.prefix, one.raw.get("metadata")) for one in islice(templates_in(raw), MAX_POD_SETS) if one.path]
+    metadata += [(one.prefix, one.raw.get("metadata")) for one in templates if one.path]
     for prefix, held in metadata:
         if not isinstance(held, Mapping):
             continue
         for kind in _KINDS:
             if isinstance(found := held.get(kind), Mapping):
                 yield f"{prefix}metadata.{kind}", found
-
-
-def _is_in_native_group(raw: Raw) -> bool:
-    return any(scheduling_group_of(template.raw) for template in islice(templates_in(raw), MAX_POD_SETS))
 
 
 def _of_schedulers(places: list[tuple[str, Raw]]) -> Iterator[str]:
