@@ -138,6 +138,22 @@ def test_annotations_that_mean_less_than_they_seem_to_are_warned_about(known: Ca
     assert warned(pods, job("y", RACKS)) == []
 
 
+def test_requests_that_only_others_read_are_warned_about_beside_one_to_us(
+    known: Callable[..., None], pods: Pods
+) -> None:
+    known(Machine("n0", free=(16, 16), labels={RACK_LABEL: "r0", ZONE_LABEL: "z0"}))
+    theirs = {"gang.scheduling.koordinator.sh/name": "g"}
+    (warning,) = warned(pods, job("w", {**RACKS, **theirs}))
+    assert warning.startswith(f"metadata.annotations[{next(iter(theirs))}] has no effect: only Koordinator's scheduler")
+    raw = {"apiVersion": "v1", "kind": "Pod", **pod("bare", cpu=1, annotations=theirs)}
+    raw["metadata"]["labels"] = {"scheduling.x-k8s.io/pod-group": "g"}
+    assert len(warned(pods, raw)) == 2
+    pods.wait_until_bound("bare")
+    del raw["metadata"]["annotations"]
+    raw["metadata"]["name"] = "unmanaged"
+    assert warned(pods, raw) == []
+
+
 def test_with_gate_never_a_job_that_requires_a_rack_is_told_that_it_gets_none(
     known: Callable[..., None], pods: Pods, webhook: LocalWebhook
 ) -> None:

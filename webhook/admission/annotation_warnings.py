@@ -4,7 +4,8 @@
 2. A topology without a level, and segments without a level.
 3. A strategy, if nothing makes the pods a gang.
 4. A level inside a finer one: of segments, or of a pod set.
-5. With `gate=Never`, annotations that only apply to gangs or to pods of an owner.
+5. Requests in the names of others that only their programs read (`unread_requests`).
+6. With `gate=Never`, annotations that only apply to gangs or to pods of an owner.
 
 A pod that a controller creates is not checked, because its owner was.
 """
@@ -14,6 +15,7 @@ from itertools import islice
 from typing import Any, Final
 
 from webhook.admission.gang import annotations_in, is_made_by_another
+from webhook.admission.unread_requests import unread_requests
 from webhook.admission.workload.templates import templates_in
 from webhook.engine.gang.workload_gang import topology_of
 from webhook.model.errors import UserError
@@ -64,6 +66,7 @@ def annotation_warnings(raw: Mapping[str, Any], topologies: Mapping[str, Topolog
         *_without_level(sets),
         *_without_gang(raw, sets),
         *_coarser(raw, topologies),
+        *unread_requests(raw, rules),
         *_without_gate(raw, sets, rules),
     )
 

@@ -271,13 +271,14 @@ def _check_minimum(gang: WorkloadGang, workload: Workload) -> None:
     pod_sets = gang.all_pod_sets()
     by = next((pod_set.at_once_by for pod_set in pod_sets if pod_set.late), None)
     own = (annotations_at(pod_set.template, pod_set.path) for pod_set in pod_sets)
+    size, at_once = gang.size, gang.at_once  # each is a sum over up to a thousand pod sets
     for annotations, where in (*own, (workload.annotations, "metadata.annotations")):
-        asked = min(min_member(annotations, path=where) or 0, gang.size)
-        if by is not None and asked > gang.at_once:
+        asked = min(min_member(annotations, path=where) or 0, size)
+        if by is not None and asked > at_once:
             raise UserError(
                 f"{where}[{MIN_MEMBER}]",
                 f"{asked} pods never start together here: before one of them runs there are no more than "
-                f"{gang.at_once}. Write {by}, or leave this out.",
+                f"{at_once}. Write {by}, or leave this out.",
             )
 
 

@@ -8,13 +8,13 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from webhook.admission.patch import Patch
 from webhook.admission.workload.templates import Template, annotations_on, templates_in
 from webhook.model.errors import UserError, UserErrors
-from webhook.model.kueue import KUEUE_ANNOTATIONS, AsOurs, as_ours, asks_kueue, why_kueues
+from webhook.model.kueue import KUEUE_ANNOTATIONS, AsOurs, as_ours, asks_kueue, kueues_names, why_kueues
 from webhook.model.names import (
     KAI_PREFERRED_PLACEMENT,
     KAI_REQUIRED_PLACEMENT,
@@ -38,27 +38,48 @@ class KueueRequest:
     added: Mapping[str, str]
     """For a pod: the annotations of ours that Kueue's stand for and that it does not have."""
     warnings: tuple[str, ...] = ()
+    paths: Mapping[str, str] = field(default_factory=dict)
+    """The path of each annotation of ours that was added, with that of Kueue's for which it stands."""
+
+    def told(self, text: str) -> str:
+        """A text about `raw` in the names that its user wrote."""
+        for ours, kueues in self.paths.items():
+            text = text.replace(ours, kueues)
+        return text
 
 
-def asked_pod(raw: Raw, topologies: Mapping[str, Topology], rules: Rules, path: str = "") -> KueueRequest:
-    """A pod with Kueue's annotations read as ours. path: that of its template, for messages. Raises UserError."""
+def asked_pod(
+    raw: Raw, topologies: Mapping[str, Topology], rules: Rules, path: str = "", kueues_owner: str = ""
+) -> KueueRequest:
+    """A pod with Kueue's annotations read as ours. Raises UserError.
+
+    path: that of its template, for messages. kueues_owner: what shows that Kueue manages its owner; empty: nothing.
+    """
     metadata = raw.get("metadata") or {}
     annotations = metadata.get("annotations") or {}
-    if not rules.kueue_annotations or not asks_kueue(annotations) or why_kueues(raw):
+    if not rules.kueue_annotations or not asks_kueue(annotations) or kueues_owner or why_kueues(raw):
         return KueueRequest(raw, {})
     read = as_ours(annotations, f"{path}{_OWN}", topologies)
     if not read.added:
         return KueueRequest(raw, {}, read.warnings)
     whole = {**raw, "metadata": {**metadata, "annotations": {**annotations, **read.added}}}
-    return KueueRequest(whole, read.added, read.warnings)
+    return KueueRequest(whole, read.added, read.warnings, _paths(f"{path}{_OWN}", annotations))
 
 
-def left_to_kueue_text(raw: Raw, rules: Rules) -> str:
-    """A clause for a pod whose annotations are left to Kueue; empty for any other pod."""
-    annotations = (raw.get("metadata") or {}).get("annotations") or {}
-    if rules.kueue_annotations and asks_kueue(annotations) and (kueues := why_kueues(raw)):
-        return f"; its topology annotations are left to Kueue, which manages it ({kueues})"
-    return ""
+def left_to_kueue_text(raw: Raw, rules: Rules, kueues_owner: str = "") -> str:
+    """A clause for an unmanaged pod with Kueue's annotations; empty for any other. kueues_owner: see `asked_pod`."""
+    if not asks_kueue((raw.get("metadata") or {}).get("annotations") or {}):
+        return ""
+    if not rules.kueue_annotations:
+        return "its topology annotations are Kueue's, which are not read (setting kueueAnnotations)"
+    if kueues := why_kueues(raw):
+        return f"its topology annotations are left to Kueue, which manages it ({kueues})"
+    return owner_is_kueues(kueues_owner) if kueues_owner else ""
+
+
+def owner_is_kueues(kueues: str) -> str:
+    """A clause for a pod whose owner is Kueue's. kueues: what shows it."""
+    return f"its topology annotations are left to Kueue, which manages its owner ({kueues})"
 
 
 def asked_workload(raw: Raw, topologies: Mapping[str, Topology], rules: Rules) -> KueueRequest:
@@ -83,6 +104,9 @@ def asked_workload(raw: Raw, topologies: Mapping[str, Topology], rules: Rules) -
     if faults:
         raise faults[0] if len(faults) == 1 else UserErrors(faults)
     warnings += [warning for _, one in read for warning in one.warnings]
+    paths: dict[str, str] = {}
+    for template, _ in read:
+        paths |= _paths(f"{template.prefix}{_OWN}", template.annotations, _OWN if whole else "")
     patch = Patch(raw)
     for key, text in whole.items():
         patch.put(("metadata", "annotations", key), text)
@@ -92,7 +116,12 @@ def asked_workload(raw: Raw, topologies: Mapping[str, Topology], rules: Rules) -
                 patch.put((*template.path, "metadata", "annotations", key), text)
         for key in whole.keys() & template.annotations.keys():
             patch.remove((*template.path, "metadata", "annotations", key))
-    return KueueRequest(patch.document, {}, tuple(warnings))
+    return KueueRequest(patch.document, {}, tuple(warnings), paths)
+
+
+def _paths(path: str, annotations: Raw, written: str = "") -> dict[str, str]:
+    """See `KueueRequest.paths`. written: where ours are, if not beside Kueue's."""
+    return {f"{written or path}[{ours}]": f"{path}[{kueues}]" for ours, kueues in kueues_names(annotations).items()}
 
 
 def _read(

@@ -159,6 +159,7 @@ _KINDS: Final[Mapping[tuple[str, str], tuple[Schema, Callable[[Cluster, Mapping[
 }
 
 
+_RESERVATION: Final = ("scheduling.koordinator.sh", "Reservation")
 # Objects that affect the creation of later ones.
 _COUNTS_AT_ONCE: Final = frozenset(
     {
@@ -188,8 +189,17 @@ def cluster_of(items: Iterable[Item], rules: Rules | None = None, times: Reporti
         if (item.group, item.kind) == ("", "Pod"):  # a LeaderWorkerSet's leader owns its workers
             cluster.others.append(item.body)
         _add(cluster, item)
-    cluster.warnings += _missing_groups(cluster)
+    cluster.warnings += [*_missing_groups(cluster), *_reservations(items)]
     return cluster
+
+
+def _reservations(items: Iterable[Item]) -> Iterable[str]:
+    """A warning if there are Reservations of Koordinator, which the commands do not count."""
+    if count := sum((item.group, item.kind) == _RESERVATION for item in items):
+        yield (
+            f"what {count} {'Reservation' if count == 1 else 'Reservations'} of Koordinator in the snapshot may hold "
+            "counts as free here. The service counts it with the setting koordinatorReservations."
+        )
 
 
 def _missing_groups(cluster: Cluster) -> Iterable[str]:

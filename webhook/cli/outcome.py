@@ -102,7 +102,7 @@ def _outcome_of(
         created = (
             decide_creation(_creation(pod), cluster_snapshot, rules)
             if path is None
-            else _of_template(pod, cluster_snapshot, rules, path)
+            else _of_template(pod, cluster_snapshot, rules, path, (owner_chain and owner_chain.why_kueues) or "")
         )
     except UserError as error:
         return Outcome(Verdict.DENY, " ".join(map(str, error.faults)), managed=True)
@@ -155,13 +155,15 @@ def _creation(pod: Mapping[str, Any]) -> AdmissionRequest:
     return creation_of(pod, "v1", "Pod", pod["metadata"].get("namespace") or "")
 
 
-def _of_template(pod: Mapping[str, Any], cluster_snapshot: ClusterSnapshot, rules: Rules, path: str) -> PodDecision:
+def _of_template(
+    pod: Mapping[str, Any], cluster_snapshot: ClusterSnapshot, rules: Rules, path: str, kueues_owner: str
+) -> PodDecision:
     """The answer to a pod that a controller creates."""
     forged = forgery(_creation(pod), rules)
     if forged is not None:
         faults = " ".join(f"{path}{fault}" for fault in forged.faults)
         return PodDecision(Verdict.DENY, faults, pod, reason="ReservedField")
-    return mutate_pod(pod, cluster_snapshot, rules, path)
+    return mutate_pod(pod, cluster_snapshot, rules, path, kueues_owner=kueues_owner)
 
 
 def _assigned(gated: GatedPod, created: PodDecision, cluster_snapshot: ClusterSnapshot, rules: Rules) -> Outcome:

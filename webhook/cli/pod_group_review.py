@@ -12,6 +12,7 @@ from webhook.cache.management import DEFAULT_NAMESPACE
 from webhook.cli.documents import Item
 from webhook.cli.judgement import Judgement, worst
 from webhook.cli.object_reference import NATIVE_POD_GROUP, POD_GROUP
+from webhook.cli.pod_group_fields import unread_fields, unread_version
 from webhook.model.kai_pod_group import KAIPodGroup
 from webhook.model.membership import named_group, native_group
 from webhook.model.native_pod_group import NativePodGroup
@@ -32,7 +33,11 @@ def judge_pod_group(item: Item, members: Mapping[str, Iterable[Judgement]]) -> J
         native = NativePodGroup.from_object(item.body)
         gang = native_group(item.namespace or DEFAULT_NAMESPACE, native.name)
         problems, warnings = native.problems, native.ignored
-    why = "its pods wait for its correction" if problems else "it is read with the pods that name it"
+    kind = item.group, item.kind
+    warnings += unread_version(kind, item.api_version) + unread_fields(kind, item.body.get("spec"))
+    why = "it is read with the pods that name it"
+    if problems:
+        why = "pods of it that are managed here wait for its correction"
     alone = Judgement(item, Verdict.ALLOW, f"unmanaged: {why}", item.body, (*problems, *warnings))
     found = list(members.get(gang, ()))
     if not found:

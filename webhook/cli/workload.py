@@ -6,7 +6,7 @@
 4. The answer is the worst of these, with each template pinned to where its pods go.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -69,6 +69,8 @@ class _WorkloadReview:
         self._around = around
         self._body: Raw = item.body
         self._warnings: tuple[str, ...] = ()
+        self._told: Callable[[str], str] = str
+        """Names annotations as the user wrote them."""
 
     def run(self) -> Judgement:
         """Steps 1 to 4."""
@@ -102,8 +104,9 @@ class _WorkloadReview:
     def _read(self) -> Workload | None:
         """The workload by its kind. Raises InputError, _DeniedError."""
         try:
-            asked = asked_workload(self._body, self._cache.topologies, self._around.rules).raw
-            workload = read_workload(_still_to_run(self._item, asked))
+            asked = asked_workload(self._body, self._cache.topologies, self._around.rules)
+            self._told = asked.told
+            workload = read_workload(_still_to_run(self._item, asked.raw))
         except UserError as error:
             raise self._fault(error) from error
         for gang in workload.distinct if workload else ():
@@ -125,7 +128,7 @@ class _WorkloadReview:
         for fault in error.faults:
             if "annotations" not in fault.path and not isinstance(fault, TooLarge):
                 return self._item.fault(fault.path, fault.message)
-        return _DeniedError(" ".join(map(str, error.faults)), ())
+        return _DeniedError(self._told(" ".join(map(str, error.faults))), ())
 
     def _created(self) -> Raw:
         """The workload as it is stored, with marked templates. Raises _DeniedError."""

@@ -52,9 +52,12 @@ class CPUExclusivePolicy(StrEnum):
     NUMA_NODE_LEVEL = "NUMANodeLevel"
 
 
+NO_POLICY: Final = "None"
+"""What Koordinator's manual names for no wish at all, although its API has no constant for it."""
+
 ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     REQUIRED_FIELD: tuple(CPUBindPolicy),
-    PREFERRED_FIELD: tuple(CPUBindPolicy),
+    PREFERRED_FIELD: (NO_POLICY, *CPUBindPolicy),
     EXCLUSIVE_CPU_FIELD: tuple(CPUExclusivePolicy),
 }
 """The fields and their values; an empty value is the same as none."""

@@ -200,7 +200,7 @@ def _cpu_bind(stated: Mapping[str, str]) -> CPUBindSpec:
     exclusive = stated.get(cpu_bind.EXCLUSIVE_CPU_FIELD)
     return CPUBindSpec(
         CPUBindPolicy(required) if required else None,
-        CPUBindPolicy(preferred) if preferred else None,
+        CPUBindPolicy(preferred) if preferred and preferred != cpu_bind.NO_POLICY else None,
         CPUExclusivePolicy(exclusive) if exclusive else None,
     )
 

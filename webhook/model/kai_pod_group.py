@@ -70,6 +70,7 @@ class KAIPodGroup:
         try:
             spec, warnings = _spec(raw)
             whole = _whole(spec)
+            warnings += tuple(_idle_minimums(spec, whole))
         except UserError as error:
             whole = SubGroup("", 1, f"spec.{_CONSTRAINT}")
             problems = tuple(f"PodGroup {name}: {fault}" for fault in error.faults)
@@ -98,6 +99,7 @@ class KAIPodGroup:
         """Its Topology; None if it names none. Raises UserError if that or one of its levels does not exist."""
         if not self.topology:
             return None
+        # All names first: the levels of a part may be those of a Topology that another part names.
         for part in self.whole.all():
             if part.topology and part.topology not in topologies:
                 known = ", ".join(sorted(topologies)[:_MOST_NAMED]) or "none"
@@ -106,6 +108,7 @@ class KAIPodGroup:
                     f'There is no topology "{shortened(part.topology)}". Those of this cluster: {known}.'
                     f"{did_you_mean(part.topology, topologies)}",
                 )
+        for part in self.whole.all():
             part.resolve(topologies[part.topology or self.topology])
         return topologies[self.topology]
 
@@ -146,6 +149,16 @@ def _spec(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
         return spec, ()
     warning = "spec.subgroups is read as spec.subGroups. Write it so: the API server drops the other spelling."
     return {**spec, "subGroups": spec["subgroups"]}, (warning,)
+
+
+def _idle_minimums(spec: Mapping[str, Any], whole: SubGroup) -> Iterator[str]:
+    """A warning for each minimum that is smaller than those of the subgroups below it together."""
+    entries = {str(entry["name"]): entry for entry in mappings(spec, "subGroups", _SUBGROUPS)}
+    for part in whole.all():
+        own = (entries[part.name] if part.name else spec).get("minMember") or 0
+        if part.parts and 0 < own < part.minimum:
+            path = f"{part.path.removesuffix(_CONSTRAINT)}minMember"
+            yield f"{path}: {own} has no effect, because the subgroups below start together with {part.minimum} pods."
 
 
 def _whole(spec: Mapping[str, Any]) -> SubGroup:

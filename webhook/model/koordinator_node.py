@@ -32,7 +32,9 @@ _BIND_POLICIES: Final = {
     "FullPCPUsOnly": CPUBindPolicy.FULL_PCPUS,
     "SpreadByPCPUs": CPUBindPolicy.SPREAD_BY_PCPUS,
 }
-_IN_SUMS: Final = frozenset({"", "Default"})
+_NO_BIND_POLICY: Final = frozenset({"", "None"})
+_IN_SUMS: Final = ("", "Default")
+_CPUS_ONLY: Final = "ReservedCPUsOnly"
 # A list of 8,192 CPUs, each by itself, has 40,000 characters.
 _LONGEST: Final = 64 * 1024
 
@@ -49,7 +51,14 @@ def less_reserved(
 
 def _reserved(annotations: Mapping[str, str], problems: list[str]) -> dict[str, int]:
     raw = _object(annotations, KOORDINATOR_NODE_RESERVATION, problems)
-    if raw is None or (raw.get("applyPolicy") or "") not in _IN_SUMS:
+    if raw is None:
+        return {}
+    if (applied := raw.get("applyPolicy") or "") not in _IN_SUMS:
+        if applied != _CPUS_ONLY:
+            policies = f"Default nor {_CPUS_ONLY}"
+            problems.append(
+                f"annotation {KOORDINATOR_NODE_RESERVATION}: applyPolicy {quoted(applied)} is neither {policies}"
+            )
         return {}
     try:
         reserved = dict(parse_list(raw.get("resources"), f"annotation {KOORDINATOR_NODE_RESERVATION}"))
@@ -64,9 +73,15 @@ def _reserved(annotations: Mapping[str, str], problems: list[str]) -> dict[str, 
     return reserved
 
 
-def node_bind_policy(labels: Mapping[str, str]) -> CPUBindPolicy | None:
+def node_bind_policy(labels: Mapping[str, str], problems: list[str]) -> CPUBindPolicy | None:
     """The policy that the label requires; None for none, and for a value that Koordinator does not know."""
-    return _BIND_POLICIES.get(labels.get(KOORDINATOR_NODE_BIND_LABEL, ""))
+    named = labels.get(KOORDINATOR_NODE_BIND_LABEL, "")
+    if named not in _BIND_POLICIES and named not in _NO_BIND_POLICY:
+        allowed = ", ".join(_BIND_POLICIES)
+        problems.append(
+            f"label {KOORDINATOR_NODE_BIND_LABEL}: {quoted(named)} requires nothing: it is none of {allowed}"
+        )
+    return _BIND_POLICIES.get(named)
 
 
 def is_amplified(annotations: Mapping[str, str], problems: list[str]) -> bool:

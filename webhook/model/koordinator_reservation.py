@@ -19,7 +19,7 @@ from webhook.model.hint import NUMANodeAmounts, parse_resource_status
 from webhook.model.names import RESOURCE_STATUS
 from webhook.model.resources import parse_list
 
-_ACTIVE: Final = frozenset({"Available", "Waiting"})
+_ACTIVE: Final = ("Available", "Waiting")
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,6 +209,14 @@ def _faults_of_layers(asked: Mapping[str, str], path: str) -> Iterator[UserError
         yield error
 
 
+def kueues_names(annotations: Mapping[str, Any]) -> dict[str, str]:
+    """The names of ours that `as_ours` adds to these annotations, with the name of Kueue that each stands for."""
+    names = {ours: key for key, ours in _AS_OURS.items() if key in annotations}
+    if KUEUE_SLICE_CONSTRAINTS in annotations:
+        names |= dict.fromkeys((KAI_SEGMENT_SIZE, KAI_SEGMENT_REQUIRED_PLACEMENT), KUEUE_SLICE_CONSTRAINTS)
+    return {ours: key for ours, key in names.items() if ours not in annotations}
+
+
 def _nested(annotations: Mapping[str, str]) -> dict[str, str]:
     """Slices inside slices as ours; {} if there are none, or invalid ones."""
     try:

@@ -27,6 +27,23 @@ KOORDINATOR_QOS_LABEL: Final = "koordinator.sh/qosClass"
 KOORDINATOR_PRIORITY_CLASS_LABEL: Final = "koordinator.sh/priority-class"
 RESERVATION_AFFINITY: Final = "scheduling.koordinator.sh/reservation-affinity"
 
+# What only other schedulers and operators read: a warning says so (webhook.admission.unread_requests).
+EXACT_MATCH_RESERVATION: Final = "scheduling.koordinator.sh/exact-match-reservation"
+KOORDINATOR_DEVICE_HINT: Final = "scheduling.koordinator.sh/device-allocate-hint"
+KOORDINATOR_DEVICE_JOINT: Final = "scheduling.koordinator.sh/device-joint-allocate"
+KOORDINATOR_GPU_PARTITION: Final = "scheduling.koordinator.sh/gpu-partition-spec"
+# A domain with several names.
+KOORDINATOR_GANG: Final = "gang.scheduling.koordinator.sh/"
+KOORDINATOR_POD_GROUP_LABEL: Final = "pod-group.scheduling.sigs.k8s.io"
+COSCHEDULING_POD_GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
+VOLCANO_GROUP: Final = "scheduling.k8s.io/group-name"
+VOLCANO_NUMA_POLICY: Final = "volcano.sh/numa-topology-policy"
+GPU_FRACTION: Final = "gpu-fraction"
+GPU_MEMORY: Final = "gpu-memory"
+JOBSET_EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+LWS_EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
+LWS_SUBGROUP_EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology"
+
 # Our own names.
 OUR_DOMAIN: Final = "topology-webhook.dev/"
 PLACEMENT: Final = "topology-webhook.dev/placement"

@@ -79,6 +79,8 @@ class NativePodGroup:
     generation: int = field(default=0, compare=False)
     ends_whole: bool = False
     """Whether preemption ends all its pods or none, by `spec.disruptionMode`."""
+    constrained: bool = False
+    """Whether it requests a topology, valid or not, so that its pods are managed without an annotation of their own."""
 
     @classmethod
     def from_object(cls, raw: Mapping[str, Any]) -> "NativePodGroup":
@@ -108,17 +110,13 @@ class NativePodGroup:
             _conditions(raw),
             generation if type(generation := metadata.get("generation")) is int else 0,
             _ends_whole(raw.get("spec")),
+            _is_constrained(raw.get("spec")),
         )
 
     @property
     def key(self) -> str:
         """namespace/name."""
         return f"{self.namespace}/{self.name}"
-
-    @property
-    def constrained(self) -> bool:
-        """Whether it requests a topology, so that its pods are managed without an annotation of their own."""
-        return bool(self.level)
 
     def request(self, asked: Mapping[str, str], topologies: Mapping[str, Topology]) -> dict[str, str]:
         """What it requests of a pod, as annotations. asked: those of the pod and its owners. Raises UserError."""
@@ -183,7 +181,11 @@ def scheduling_group_of(raw: Mapping[str, Any]) -> str:
 
 def _minimum(spec: Mapping[str, Any]) -> int | None:
     policy = mapping(spec, "schedulingPolicy", _POLICY)
-    if "gang" not in policy:
+    named = [each for each in ("basic", "gang") if policy.get(each) is not None]
+    if len(named) != 1:
+        what = "both gang and" if named else "neither gang nor"
+        raise UserError(_POLICY, f"This names {what} basic. Write one of them.")
+    if named == ["basic"]:
         return None
     path = f"{_POLICY}.gang.minCount"
     value = mapping(policy, "gang", f"{_POLICY}.gang").get("minCount")
@@ -204,6 +206,11 @@ def _level(spec: Mapping[str, Any]) -> str:
         # Kubernetes allows one; which of several is the finest is not ours to guess.
         raise UserError(_TOPOLOGY, f"There are {len(entries)} constraints, and only one is supported. Leave one.")
     return key
+
+
+def _is_constrained(spec: Any) -> bool:
+    constraints = spec.get("schedulingConstraints") if isinstance(spec, Mapping) else None
+    return bool(constraints.get("topology") if isinstance(constraints, Mapping) else constraints)
 
 
 def _priority(spec: Mapping[str, Any]) -> int | None:

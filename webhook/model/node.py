@@ -72,7 +72,7 @@ class Node:
             allocatable=less_reserved(_allocatable(status, problems), annotations, problems),
             policy_label=policy_label,
             unknown_policy=unknown_policy,
-            cpu_bind=node_bind_policy(labels),
+            cpu_bind=node_bind_policy(labels, problems),
             amplified=is_amplified(annotations, problems),
             created=epoch_seconds(metadata.get("creationTimestamp")) or 0,
             problems=told(problems),

@@ -4,7 +4,8 @@ levels: node labels, coarse to fine. nodes: name -> `in`: its value at each leve
 `taints`, `cordoned`, `unready`. pods: others that are there. A set of pods has `count` and `takes`; `required`,
 `preferred` and `segments` [size, level], or a list of these from coarse to fine; `selector`, `tolerations`, `affinity`;
 `theirs`: domain or node -> pods.
-No `theirs` anywhere: the peer places nothing. `ours`: why that differs here.
+No `theirs` anywhere: the peer places nothing. `ours`: why that differs here. `differs`: both place the pods, and why
+ours are on other nodes. `strategy`: ours for a table of Kueue whose test switches its balanced placement on.
 
 - kueue.jsonl: `sets` of one workload, bound `together` if they are a group; `running`: pod -> node of those that run.
 - kai.jsonl: `group` of sets and groups, nested; `min`: pods that a set cannot do without.

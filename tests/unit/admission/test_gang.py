@@ -9,7 +9,7 @@ from tests.builders import workloads
 from tests.builders.gangs import GPU, TOPOLOGY, racks, whole_nodes
 from tests.builders.pods import container
 from tests.builders.records import resident, tell
-from webhook.admission.gang import GangJudgement, annotations_in, judge_gangs, why_unmanaged
+from webhook.admission.gang import GangJudgement, annotations_in, check_gangs, judge_gangs, why_unmanaged
 from webhook.admission.pod.decision import Verdict
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cli.gang_members import RunningPod, running_members
@@ -18,7 +18,7 @@ from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.errors import UserError
 from webhook.model.rules import Rules
 from webhook.model.workload.readers import read_workload
-from webhook.model.workload.record import Workload
+from webhook.model.workload.record import Workload, WorkloadGang
 
 RACK = {"kai.scheduler/topology": "network", "kai.scheduler/topology-required-placement": "rack"}
 
@@ -227,3 +227,24 @@ def test_a_part_that_misses_its_own_level_is_named() -> None:
     }
     judgement = judged(read("PyTorchJob", "kubeflow.org/v1", {"pytorchReplicaSpecs": roles}))
     assert "; preferred rack of worker missed: in 2 racks (rack-1, rack-2)" in judgement.message
+
+
+def test_the_pods_of_a_workload_are_counted_as_often_for_fifty_templates_as_for_five(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted: list[str] = []
+    size = vars(WorkloadGang)["size"].fget
+
+    def counting(gang: WorkloadGang) -> int:
+        counted.append(gang.name)
+        return int(size(gang))
+
+    monkeypatch.setattr(WorkloadGang, "size", property(counting))
+
+    def times(templates: int) -> int:
+        counted.clear()
+        jobs = [{"name": f"j{n}", "template": {"spec": {"template": template()}}} for n in range(templates)]
+        check_gangs(read("JobSet", "jobset.x-k8s.io/v1alpha2", {"replicatedJobs": jobs}, RACK), {"network": TOPOLOGY})
+        return len(counted)
+
+    assert times(50) == times(5) > 0

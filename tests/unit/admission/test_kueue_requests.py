@@ -1,5 +1,6 @@
 """Workloads and pods with Kueue's topology annotations, with and without the setting, and where Kueue manages them."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -159,3 +160,35 @@ def test_the_patch_of_a_pod_makes_what_was_decided_on() -> None:
     raw = plain(annotations=REQUIRED)
     found = decide_creation(written(raw), replace(CLUSTER), ON)
     assert apply(raw, map(dict, found.operations)) == found.mutated
+
+
+LAYERS = "kueue.x-k8s.io/podset-slice-required-topology-constraints"
+
+
+def layers(*of: tuple[int, str]) -> dict[str, str]:
+    return {LAYERS: json.dumps([{"topology": f"example.com/{level}", "size": size} for size, level in of])}
+
+
+def test_faults_and_warnings_name_the_annotations_that_the_user_wrote() -> None:
+    denied = judged(job(None, layers((4, "rack"), (2, "zone"))))
+    assert isinstance(denied, Denied)
+    assert denied.message.startswith(f'spec.template.metadata.annotations[{LAYERS}]: "example.com/zone" is not finer')
+    sliced = {"kueue.x-k8s.io/podset-slice-required-topology": "example.com/zone", **REQUIRED}
+    (warning,) = judged(job(None, {**sliced, "kueue.x-k8s.io/podset-slice-size": "2"})).warnings
+    assert warning.startswith(
+        "spec.template.metadata.annotations[kueue.x-k8s.io/podset-slice-required-topology]: "
+        '"example.com/zone" is coarser than the required level'
+    )
+    pod = decided(layers((4, "rack"), (2, "zone")))
+    assert pod.message.startswith(f"metadata.annotations[{LAYERS}]: ")
+
+
+def test_so_do_those_of_a_pod_set_group_and_ours_keep_their_names() -> None:
+    grouped = asked_workload(leader_worker_set(GROUPED, GROUPED), CLUSTER.topologies, ON)
+    ours, kueues = next((ours, kueues) for ours, kueues in grouped.paths.items() if "required" in ours)
+    assert ours == "metadata.annotations[kai.scheduler/topology-required-placement]"
+    assert kueues.endswith(".metadata.annotations[kueue.x-k8s.io/podset-required-topology]")
+    both = asked_workload(job(None, {**OURS, **REQUIRED}), CLUSTER.topologies, ON)
+    assert both.told("spec.template.metadata.annotations[kai.scheduler/topology-required-placement]") == (
+        "spec.template.metadata.annotations[kai.scheduler/topology-required-placement]"
+    )

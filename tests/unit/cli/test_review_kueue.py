@@ -128,7 +128,9 @@ def test_a_bare_pod_is_read_as_well_and_a_fault_names_its_field(judge: Judge) ->
 def test_without_the_flag_they_ask_for_nothing(judge: Judge, flags: tuple[str, ...]) -> None:
     (entry,) = judge(job(9, REQUIRED), flags=flags).json
     assert (entry["verdict"], entry.get("group")) == ("allow", None)
-    assert entry["message"].startswith("unmanaged: ")
+    assert entry["message"] == (
+        "unmanaged: its topology annotations are Kueue's, which are not read (setting kueueAnnotations)"
+    )
 
 
 def test_what_kueue_manages_is_left_to_it_with_a_warning(judge: Judge) -> None:
@@ -138,6 +140,19 @@ def test_what_kueue_manages_is_left_to_it_with_a_warning(judge: Judge) -> None:
         "unmanaged: its topology annotations are left to Kueue, which manages its owner ("
     )
     assert any("are left to Kueue" in warning for warning in entry["warnings"])
+
+
+def test_a_level_that_only_kueue_knows_is_kueues_to_judge(judge: Judge) -> None:
+    asked = {f"{K}required-topology": "example.com/unknown", f"{K}group-name": "g"}
+    templates = {
+        "size": 3,
+        "leaderTemplate": template(annotations=asked),
+        "workerTemplate": template(annotations=asked),
+    }
+    spec = {"leaderWorkerTemplate": templates}
+    (theirs,) = judge(workload(kind="LeaderWorkerSet", spec=spec, metadata={"labels": QUEUE})).json
+    (ours,) = judge(workload(kind="LeaderWorkerSet", spec=spec)).json
+    assert (theirs["verdict"], ours["verdict"]) == ("allow", "deny")
 
 
 def test_what_review_writes_is_read_the_same_again(judge: Judge) -> None:

@@ -153,3 +153,9 @@ def test_a_snapshot_whose_waiting_pods_name_groups_that_are_not_in_it_is_warned_
     outcome = judge(*pods(1), beside=(gated_in_group(name="p-9", cpu=1),))
     assert "warning: pod default/p-9 and others name PodGroups of scheduling.k8s.io" in outcome.stderr
     assert judge(*pods(1), beside=(GROUP, gated_in_group(name="p-9", cpu=1))).stderr == ""
+
+
+def test_what_reservations_in_a_snapshot_hold_is_told_to_count_as_free(judge: Judge) -> None:
+    body = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Reservation", "metadata": {"name": "r"}}
+    outcome = judge(*pods(1), beside=({**body, "spec": {}},))
+    assert "warning: what 1 Reservation of Koordinator in the snapshot may hold counts as free here." in outcome.stderr

@@ -253,3 +253,9 @@ def test_of_two_specs_the_first_wins_field_by_field() -> None:
     assert NUMASpec(SINGLE_POLICY).over(DEFAULTS) == NUMASpec(SINGLE_POLICY, Exclusive.PREFERRED)
     assert NUMASpec(NONE, Exclusive.REQUIRED).over(DEFAULTS) == NUMASpec(NONE, Exclusive.REQUIRED)
     assert NUMASpec().over(DEFAULTS) == DEFAULTS
+
+
+def test_none_is_no_wish_for_a_cpu_bind_policy_and_no_requirement() -> None:
+    assert parse_numa_spec({PROPOSED: '{"preferredCPUBindPolicy": "None"}'})[0] == NUMASpec()
+    (found,) = faults({PROPOSED: '{"requiredCPUBindPolicy": "None"}'})
+    assert found[1].startswith('"None" is unknown.')

@@ -52,6 +52,13 @@ def test_the_spelling_of_kais_documentation_is_read_with_a_warning() -> None:
     assert "Write it so: the API server drops the other spelling." in group.warnings[0]
 
 
+def test_a_minimum_that_those_below_exceed_is_told_to_have_no_effect() -> None:
+    group = read({"name": "ab", "minMember": 2}, {"name": "a", "parent": "ab", "minMember": 3}, minMember=3)
+    assert group.warnings == (
+        "spec.subGroups[0].minMember: 2 has no effect, because the subgroups below start together with 3 pods.",
+    )
+
+
 @pytest.mark.parametrize(
     ("subgroups", "spec", "says"),
     [
@@ -143,6 +150,14 @@ def test_a_level_or_a_topology_that_does_not_exist_is_a_fault_of_the_moment(aske
     with pytest.raises(UserError) as refused:
         group.topology_in(TOPOLOGIES)
     assert says in str(refused.value)
+
+
+def test_a_topology_that_only_a_subgroup_names_and_that_does_not_exist_is_a_fault_too() -> None:
+    group = read({"name": "a"}, {"name": "b", "topologyConstraint": constraint("rack", topology="netwrok")})
+    for topologies in (TOPOLOGIES, {}):
+        with pytest.raises(UserError) as refused:
+            group.topology_in(topologies)
+        assert refused.value.path == "spec.subGroups[1].topologyConstraint.topology"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What Koordinator reserves, binds and amplifies on a node."""
 
+import json
 from typing import Any
 
 import pytest
@@ -58,3 +59,19 @@ def test_the_label_binds_cpus() -> None:
     assert read(labels={label: "FullPCPUsOnly"}).cpu_bind is CPUBindPolicy.FULL_PCPUS
     assert read(labels={label: "SpreadByPCPUs"}).cpu_bind is CPUBindPolicy.SPREAD_BY_PCPUS
     assert read(labels={label: "None"}).cpu_bind is read().cpu_bind is None
+
+
+@pytest.mark.parametrize("value", ["fullpcpusonly", "x" * 63])
+def test_a_label_that_koordinator_does_not_know_is_named_and_requires_nothing(value: str) -> None:
+    found = read(labels={"node.koordinator.sh/cpu-bind-policy": value})
+    assert found.cpu_bind is None
+    (problem,) = found.problems
+    assert problem.startswith(f"label node.koordinator.sh/cpu-bind-policy: '{value[:60]}")
+
+
+@pytest.mark.parametrize("policy", ["default", 3, ["Default"]])
+def test_so_is_a_policy_of_reservations(policy: Any) -> None:
+    found = read({RESERVATION: json.dumps({"resources": {"cpu": "2"}, "applyPolicy": policy})})
+    assert found.allocatable["cpu"] == 32_000
+    (problem,) = found.problems
+    assert "is neither Default nor ReservedCPUsOnly" in problem

@@ -102,6 +102,8 @@ def test_annotations_that_say_the_same_are_accepted() -> None:
         ),
         ({"schedulingConstraints": {"topology": "rack"}}, "spec.schedulingConstraints.topology"),
         ({"parentCompositePodGroupName": "all"}, "spec.parentCompositePodGroupName"),
+        ({"schedulingPolicy": {}}, "spec.schedulingPolicy"),
+        ({"schedulingPolicy": {"basic": {}, "gang": {"minCount": 2}}}, "spec.schedulingPolicy"),
     ],
 )
 def test_an_invalid_group_is_kept_with_its_fault_which_its_pods_report(spec: dict[str, Any], path: str) -> None:
@@ -111,6 +113,14 @@ def test_an_invalid_group_is_kept_with_its_fault_which_its_pods_report(spec: dic
     with pytest.raises(UserError) as error:
         group.request({}, NETWORK)
     assert str(error.value) == problem
+
+
+@pytest.mark.parametrize("topology", [[{"key": 5}], [{"key": ZONE}, {"key": RACK}], "rack"])
+def test_a_group_with_an_invalid_constraint_is_constrained_so_that_its_pods_do_not_start_anywhere(
+    topology: Any,
+) -> None:
+    assert read(schedulingConstraints={"topology": topology}).constrained
+    assert not read(schedulingConstraints={"topology": []}).constrained
 
 
 def test_fields_without_effect_here_are_named() -> None:

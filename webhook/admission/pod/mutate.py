@@ -77,7 +77,7 @@ def decide_creation(
         return denied(error, raw, "InvalidAnnotation")
     judged = validate_pod(replace(request, object=asked.raw), cluster_snapshot.topologies, rules)
     if isinstance(judged, Denied):
-        return PodDecision(Verdict.DENY, judged.message, raw, reason=judged.reason)
+        return PodDecision(Verdict.DENY, asked.told(judged.message), raw, reason=judged.reason)
     try:
         decided = mutate_pod(raw, cluster_snapshot, rules, recent=recent)
     except UserError as error:
@@ -86,7 +86,7 @@ def decide_creation(
         return decided
     if decided.fit_count is None:
         return _warned(decided, judged.warnings, strategy_warnings(asked.raw, rules))
-    annotations = annotation_warnings(asked.raw, cluster_snapshot.topologies, rules)
+    annotations = map(asked.told, annotation_warnings(asked.raw, cluster_snapshot.topologies, rules))
     return _warned(decided, annotations, warnings_of(raw, gated=decided.gated, constraint=decided.constraint))
 
 

@@ -33,6 +33,7 @@ from webhook.admission.pod.reapply import NODE_SELECTOR_PATH
 from webhook.cache.avoided_nodes import avoiding
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cache.management import MARKS, Unmanaged, management_of
+from webhook.cache.unmanaged import NOT_ANNOTATED
 from webhook.model.errors import UserError, UserErrors
 from webhook.model.flag import is_on
 from webhook.model.intent import NUMAIntent, NUMASpec, parse_numa_spec
@@ -51,19 +52,23 @@ def mutate_pod(
     path: str = "",
     recent: RecentDecisions | None = None,
     namespace: str = "",
+    kueues_owner: str = "",
 ) -> PodDecision:
     """Decide on a pod.
 
     path: its path in its workload ("spec.template."), for messages. recent: earlier decisions with the same rules.
-    namespace: that of the workload. Raises UserError for a pod that is invalid beyond its annotations.
+    namespace: that of the workload. kueues_owner: what shows that Kueue manages the workload, which marks its pods.
+    Raises UserError for a pod that is invalid beyond its annotations.
     """
     try:
-        asked = asked_pod(raw, cluster_snapshot.topologies, rules, path)
+        asked = asked_pod(raw, cluster_snapshot.topologies, rules, path, kueues_owner)
     except UserError as error:
         return denied(error, raw, "InvalidAnnotation")
     management = management_of(asked.raw, cluster_snapshot, rules, namespace)
     if isinstance(management, Unmanaged):
-        why = f"{management.why}{left_to_kueue_text(raw, rules)}"
+        why, of_kueue = management.why, left_to_kueue_text(raw, rules, kueues_owner)
+        if of_kueue:
+            why = of_kueue if why == NOT_ANNOTATED else f"{why}; {of_kueue}"
         return PodDecision(Verdict.ALLOW, f"unmanaged: {why}", raw, warnings=(*asked.warnings, *management.warnings))
     annotations = asked.raw["metadata"].get("annotations") or {}
     try:

@@ -10,6 +10,7 @@
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from webhook.admission.annotation_warnings import annotation_warnings
@@ -55,14 +56,24 @@ class WorkloadValidator:
         is_written = request.operation in {Operation.CREATE, Operation.UPDATE}
         if request.sub_resource or not is_written or is_made_by_another(request.object):
             return Allowed()
-        cluster_snapshot, rules = self._snapshot(), self._rules
-        topologies = cluster_snapshot.topologies
+        cluster_snapshot = self._snapshot()
         try:
-            asked = asked_workload(request.object, topologies, rules)
+            asked = asked_workload(request.object, cluster_snapshot.topologies, self._rules)
         except UserError as error:
             if _of_kueue(request.object) == _of_kueue(request.old_object):
                 return Allowed()
             return Denied(sentences(error.faults), "InvalidAnnotation")
+        found = self._judged(request, asked, cluster_snapshot)
+        told = tuple(map(asked.told, found.warnings))
+        if isinstance(found, Denied):
+            return replace(found, message=asked.told(found.message), warnings=told)
+        return replace(found, warnings=told)
+
+    def _judged(
+        self, request: AdmissionRequest, asked: KueueRequest, cluster_snapshot: ClusterSnapshot
+    ) -> Allowed | Denied:
+        """The answer in our names. asked: the workload with Kueue's annotations read as ours."""
+        rules, topologies = self._rules, cluster_snapshot.topologies
         before = _before(request.old_object, topologies, rules)
         judged = _annotations(asked.raw, before.raw, topologies, rules)
         if isinstance(judged, Denied):

@@ -6,6 +6,7 @@ from functools import cached_property, partial
 from time import time
 from typing import Any, Final
 
+from webhook.admission.kueue_requests import owner_is_kueues
 from webhook.admission.pod.managed_fields import without_our_preferences
 from webhook.cache.delegated_pods import why_delegated
 from webhook.cache.unmanaged import why_unmanaged
@@ -135,11 +136,7 @@ class GatedPod:
     def why_unasked(self) -> str:
         """Why it is ungated without a place, if it asks for nothing."""
         kueues = self.owner_chain.why_kueues if self.owner_chain and asks_kueue(self.pod.annotations) else None
-        return (
-            f"its topology annotations are left to Kueue, which manages its owner ({kueues})"
-            if kueues
-            else ASKS_FOR_NOTHING
-        )
+        return owner_is_kueues(kueues) if kueues else ASKS_FOR_NOTHING
 
     @property
     def key(self) -> str:

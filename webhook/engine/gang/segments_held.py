@@ -22,7 +22,7 @@ class SegmentsShort:
     level: str
     """Node label of the level that each segment must stay within one domain of."""
     size: int
-    """Pods of a segment; the last may have fewer."""
+    """Pods of a segment; the last may have fewer. That of the only one, if there is one."""
     holds: int
     needed: int
 
@@ -50,7 +50,8 @@ def segments_short(
         needed = whole + (rest > 0)
         holds = min(held, whole) + beside
         if holds < needed:
-            return SegmentsShort(tree.topology.levels[at - 1].node_label, layer.size, holds, needed)
+            label, size = tree.topology.levels[at - 1].node_label, min(layer.size, pods)
+            return SegmentsShort(label, size, holds, needed)
     return None
 
 

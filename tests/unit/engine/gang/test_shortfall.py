@@ -147,6 +147,12 @@ def test_segments_that_are_short_are_counted_as_such(
     assert answer.why[0].holds == answer.why[0].segments.holds * segments.size or pods % segments.size
 
 
+def test_the_only_segment_has_no_more_pods_than_the_pod_set() -> None:
+    gang = group(podset(name="w", of=gpus(), count=20, segments=Segments(150_000, Constraint(RACK))))
+    (short,) = assigned(whole_nodes(places=IN_RACKS, free=UNEVEN), gang).why
+    assert str(short) == f"the cluster holds 0 of 1 segments of 20 pods, each within one rack: {GPU}"
+
+
 def test_the_finest_short_layer_is_named() -> None:
     """Racks hold sixes (1, 1 and 2 of them), zones hold twelves."""
     layers = Segments(12, Constraint(ZONE), inner=Segments(6, Constraint(RACK)))

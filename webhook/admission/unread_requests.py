@@ -1,0 +1,128 @@
+"""Requests about a placement in the names of other projects, which only their own programs read: a warning for each.
+
+1. Only a workload or bare pod that asks this service for a placement is warned. Others are not ours.
+2. What Koordinator's, KAI's, Volcano's and the scheduler-plugins' schedulers read has no effect on a pod that another
+   scheduler places.
+3. Exclusive placement by JobSet and LeaderWorkerSet: the operator adds pod affinity to the first pod of each job or
+   replica, and creates the others after that pod is scheduled. A gang that starts together would wait for them.
+4. Kueue's topology annotations, while the setting is off and nothing shows that Kueue manages the object.
+
+Source: koordinator apis/extension; jobset pkg/webhooks/pod_*.go; lws pkg/controllers/pod_controller.go; KAI-Scheduler
+pkg/common/constants; scheduler-plugins apis/scheduling/v1alpha1; volcano.sh/apis pkg/apis/scheduling/v1beta1.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Final
+
+from webhook.admission.workload.templates import Template, templates_in
+from webhook.model.json_text import shortened
+from webhook.model.kueue import asks_kueue, why_kueues
+from webhook.model.membership import GROUP_ANNOTATIONS
+from webhook.model.names import (
+    COSCHEDULING_POD_GROUP_LABEL,
+    EXACT_MATCH_RESERVATION,
+    GPU_FRACTION,
+    GPU_MEMORY,
+    JOBSET_EXCLUSIVE,
+    KAI_SEGMENT_REQUIRED_PLACEMENT,
+    KAI_SEGMENT_SIZE,
+    KOORDINATOR_DEVICE_HINT,
+    KOORDINATOR_DEVICE_JOINT,
+    KOORDINATOR_GANG,
+    KOORDINATOR_GPU_PARTITION,
+    KOORDINATOR_POD_GROUP_LABEL,
+    LWS_EXCLUSIVE,
+    LWS_SUBGROUP_EXCLUSIVE,
+    MIN_MEMBER,
+    NUMA_TOPOLOGY_SPEC,
+    POD_GROUP_NAME,
+    RESOURCE_SPEC,
+    VOLCANO_GROUP,
+    VOLCANO_NUMA_POLICY,
+)
+from webhook.model.native_pod_group import scheduling_group_of
+from webhook.model.rules import Rules
+from webhook.model.workload.common_fields import MAX_POD_SETS
+
+_NUMA: Final = frozenset({NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC})
+_GANG_HERE: Final = f"For a gang here write {POD_GROUP_NAME} and {MIN_MEMBER}."
+_POLICY_HERE: Final = f"Write {NUMA_TOPOLOGY_SPEC}."
+_READERS: Final[Mapping[str, tuple[str, str]]] = {
+    KOORDINATOR_POD_GROUP_LABEL: ("Koordinator's scheduler reads", _GANG_HERE),
+    COSCHEDULING_POD_GROUP_LABEL: ("the Coscheduling plugin of scheduler-plugins reads", _GANG_HERE),
+    VOLCANO_GROUP: ("Volcano reads", _GANG_HERE),
+    VOLCANO_NUMA_POLICY: ("Volcano reads", _POLICY_HERE),
+    EXACT_MATCH_RESERVATION: ("Koordinator's scheduler reads", ""),
+    KOORDINATOR_DEVICE_HINT: ("Koordinator's scheduler reads", ""),
+    KOORDINATOR_DEVICE_JOINT: ("Koordinator's scheduler reads", ""),
+    KOORDINATOR_GPU_PARTITION: ("Koordinator's scheduler reads", ""),
+    GPU_FRACTION: ("KAI-Scheduler shares GPUs by", ""),
+    GPU_MEMORY: ("KAI-Scheduler shares GPUs by", ""),
+}
+"""Annotation or label -> who reads it, and what to write instead."""
+_EXCLUSIVE: Final = (JOBSET_EXCLUSIVE, LWS_EXCLUSIVE, LWS_SUBGROUP_EXCLUSIVE)
+# Each warning quotes names of the user, and people read only a few.
+_MOST: Final = 10
+_KINDS: Final = ("labels", "annotations")
+
+Raw = Mapping[str, Any]
+
+
+def unread_requests(raw: Raw, rules: Rules) -> tuple[str, ...]:
+    """The warnings about an object's requests to others; none if it asks for nothing here."""
+    templates = list(islice(templates_in(raw), MAX_POD_SETS))
+    places = list(_places(raw, templates))
+    annotations = [found for path, found in places if path.endswith("annotations")]
+    in_gang = any(not GROUP_ANNOTATIONS.isdisjoint(each) for each in annotations)
+    in_gang = in_gang or any(scheduling_group_of(template.raw) for template in templates)
+    if not in_gang and all(_NUMA.isdisjoint(each) for each in annotations):
+        return ()
+    found = [*_of_schedulers(places), *(_exclusive(places) if in_gang else ()), *_of_kueue(raw, places, rules)]
+    return tuple(dict.fromkeys(found))[:_MOST]
+
+
+def _places(raw: Raw, templates: Iterable[Template]) -> Iterator[tuple[str, Raw]]:
+    """Path -> labels or annotations, of the object and of its templates."""
+    metadata = [("", raw.get("metadata"))]
+    metadata += [(one.prefix, one.raw.get("metadata")) for one in templates if one.path]
+    for prefix, held in metadata:
+        if not isinstance(held, Mapping):
+            continue
+        for kind in _KINDS:
+            if isinstance(found := held.get(kind), Mapping):
+                yield f"{prefix}metadata.{kind}", found
+
+
+def _of_schedulers(places: list[tuple[str, Raw]]) -> Iterator[str]:
+    """Step 2."""
+    for path, found in places:
+        for name in found:
+            reader, instead = _READERS.get(name, ("", ""))
+            if name.startswith(KOORDINATOR_GANG):
+                reader, instead = "Koordinator's scheduler reads", _GANG_HERE
+            if reader:
+                yield f"{path}[{shortened(name)}] has no effect: only {reader} it. {instead}".rstrip()
+
+
+def _exclusive(places: list[tuple[str, Raw]]) -> Iterator[str]:
+    """Step 3."""
+    for path, found in places:
+        for name in _EXCLUSIVE:
+            if name in found:
+                yield (
+                    f"{path}[{name}] does not go together with a gang: its operator adds pod affinity, which is not "
+                    "followed within a gang, and holds pods back until others are scheduled, which the gang waits for. "
+                    f"Remove it. {KAI_SEGMENT_SIZE} and {KAI_SEGMENT_REQUIRED_PLACEMENT} keep the pods of a job or "
+                    "replica in one domain."
+                )
+
+
+def _of_kueue(raw: Raw, places: list[tuple[str, Raw]], rules: Rules) -> Iterator[str]:
+    """Step 4."""
+    if rules.kueue_annotations or why_kueues(raw):
+        return
+    for path, found in places:
+        if path.endswith("annotations") and asks_kueue(found):
+            yield f"{path}: Kueue's topology annotations are not read, because the setting kueueAnnotations is off."
+            return
