@@ -1,7 +1,7 @@
 """A pod as the cache keeps it: a small record of a running pod, the whole object of a managed pod that waits."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from webhook.cache.unmanaged import is_annotated, why_unmanaged
@@ -13,12 +13,13 @@ from webhook.model.names import PLACEMENT
 from webhook.model.placed_condition import placed_condition
 from webhook.model.resident import ResidentPod
 from webhook.model.rules import Rules
+from webhook.records import record
 
 Raw = dict[str, Any]
 IsMissed = Callable[[Mapping[str, Any], ResidentPod], bool]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PodInfo:
     """The record of a pod and, while it waits for a node, its object.
 

@@ -1,12 +1,12 @@
 """What preemption has to know of a pod with a node, beyond what it holds there."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from sys import intern
 from typing import Any, Final
 
 from webhook.model.membership import controller_uid, is_of_daemon_set
 from webhook.model.timestamps import epoch_seconds
+from webhook.records import record
 
 # The kubelet shows static pods as mirror pods, and ignores it when these are deleted.
 _MIRROR: Final = "kubernetes.io/config.mirror"
@@ -14,7 +14,7 @@ _MIRROR: Final = "kubernetes.io/config.mirror"
 _DEFAULT_GRACE_SECONDS: Final = 30
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BoundPod:
     """A pod that is bound and has not ended."""
 

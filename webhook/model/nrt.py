@@ -8,7 +8,7 @@ configuration wins), resource-topology-exporter, node-feature-discovery and koor
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from functools import lru_cache
 from sys import intern
@@ -30,6 +30,7 @@ from webhook.model.topology_manager import (
     PluginConfig,
     TopologyManagerConfig,
 )
+from webhook.records import record
 
 _MAX_COST = 2**15 - 1  # distances are packed as int16; ACPI's own are bytes
 # Keys of metadata.managedFields[].fieldsV1.
@@ -60,7 +61,7 @@ class ZoneResource(NamedTuple):
     available: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Zone:
     """One NUMA node."""
 
@@ -71,7 +72,7 @@ class Zone:
     resources: Mapping[str, ZoneResource]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeTopology:
     """The NUMA nodes of one node and how its kubelet aligns pods to them."""
 

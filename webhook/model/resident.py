@@ -1,7 +1,6 @@
 """A pod that holds or reserves resources of a node: the slim record kept for each of a cluster's 50,000 pods."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from sys import intern
 from typing import Any, Final
@@ -25,11 +24,12 @@ from webhook.model.policy import Exclusive, NUMAPolicy
 from webhook.model.resize import held_requests
 from webhook.model.resources import CPU, is_device, largest_share, parse_list
 from webhook.model.timestamps import epoch_seconds
+from webhook.records import record
 
 TERMINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ResidentPod:
     """A pod that is bound or assigned to a node. Amounts in engine units; equal pods share their mappings."""
 
