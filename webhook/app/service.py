@@ -10,7 +10,6 @@ Life cycle:
 """
 
 import asyncio
-import gc
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from functools import partial, wraps
 from typing import Any, NoReturn, TypeVar
@@ -208,15 +207,12 @@ class Service:
 
         This also announces the changes that are due to time alone (see `advance` in `webhook.cache.cluster_cache`).
 
-        The first snapshot reads all nodes and is required for readiness. The records of the cluster live as long as the
-        process, so they are hidden from the garbage collector: a full collection over 50,000 pods would stop reviews
-        for longer than a hundred reviews take.
+        The first snapshot reads all nodes and is required for readiness.
         """
         for watched in self._watched:
             await watched.informer.synced.wait()
         with collector_paused():
             self._cache.snapshot()
-            gc.freeze()
         self._snapshot_is_current = True
         log.info("serve.synced", objects={watched.status.name: watched.status.objects for watched in self._watched})
         while True:

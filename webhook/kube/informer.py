@@ -42,6 +42,7 @@ from webhook.kube.backoff import Backoff
 from webhook.kube.client import Client
 from webhook.kube.large_field import LargeField
 from webhook.kube.resource import Raw, Resource, is_object, key_of
+from webhook.kube.turns import Turns
 
 log = structlog.get_logger(__name__)
 
@@ -51,8 +52,6 @@ DEFAULT_PAGE_SIZE: Final = 500
 _WATCH_SECONDS: Final = (300, 600)
 # Bookmarks come about once a minute. After three missing ones the stream is dead, though TCP does not notice.
 _SILENCE_SECONDS: Final = 200.0
-# Objects processed before other tasks (reviews) get their turn: 50 pods take 5 ms.
-_TURN: Final = 50
 # A watch that ends earlier without an event counts as failed: a broken proxy would cause a hot loop.
 _SHORTEST_WATCH_SECONDS: Final = 1.0
 
@@ -172,10 +171,14 @@ class Informer:
         listed: set[str] = set()
         while True:
             page = await self._client.page(self._resource.path, query)
-            for raw in page.objects():
-                listed.add(self._upsert(raw))
-                if len(listed) % _TURN == 0:
-                    await asyncio.sleep(0)
+            turns = Turns()
+            for raw, text in page.objects():
+                key = self._upsert(raw)
+                if self._large_field is not None:
+                    self._large_field.listed(key, text)
+                listed.add(key)
+                if turns.is_over():
+                    await turns.next()
             self._saw(Phase.LISTING)
             follows = page.metadata.get("continue")
             if not follows:
@@ -210,14 +213,15 @@ class Informer:
         }
         async with self._client.lines(self._resource.path, query, _SILENCE_SECONDS) as lines:
             self._saw(Phase.WATCHING)
+            turns = Turns()
             async for line in lines:
                 self._take(line)
                 events += 1
                 self._backoff.reset()
                 self._saw(Phase.WATCHING)
                 self.status.caught_up = True
-                if events % _TURN == 0:
-                    await asyncio.sleep(0)
+                if turns.is_over():
+                    await turns.next()
         if events == 0 and monotonic() - began < _SHORTEST_WATCH_SECONDS:
             msg = f"watch of {self._resource.name}: the server ended it at once"
             raise UnreachableError(msg)
@@ -244,7 +248,9 @@ class Informer:
             return None
         match kind:
             case "ADDED" | "MODIFIED":
-                self._upsert(raw, line)
+                key = self._upsert(raw)
+                if self._large_field is not None:
+                    self._large_field.decoded(key, line)
             case "DELETED":
                 self._delete(key_of(raw))
             case "BOOKMARK":
@@ -275,14 +281,12 @@ class Informer:
         report("informer.retry", resource=self._resource.name, error=str(error), seconds=round(wait, 3))
         await asyncio.sleep(wait)
 
-    def _upsert(self, raw: Raw, line: bytes | None = None) -> str:
-        """Store an object. line: its event; None if it was listed."""
+    def _upsert(self, raw: Raw) -> str:
+        """Store an object; returns its key."""
         if not self._managed_fields:
             raw["metadata"].pop("managedFields", None)
         key = key_of(raw)
         self._handler.upsert(key, raw)
-        if self._large_field is not None:
-            self._large_field.decoded(key, line)
         self._keys.add(key)
         self.status.objects = len(self._keys)
         return key
