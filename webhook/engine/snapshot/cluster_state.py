@@ -2,7 +2,7 @@
 
 1. An object is stored and its columns are marked; nothing is computed yet, so a burst of changes to one node costs
    one.
-2. `node_arrays()` writes the marked columns into the spare one of two buffers (see `double_buffer`). One node's change
+2. `node_arrays()` writes the marked columns into a spare buffer (see `buffer_pool`). One node's change
    costs two columns, whatever the number of nodes.
 
 The arrays have rows for the resources that most nodes offer; others are stored by node (see `rare_resources`).
@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from webhook.engine.snapshot.array_shape import ArrayShape, resources_of
+from webhook.engine.snapshot.buffer_pool import BufferPool
 from webhook.engine.snapshot.buffers import ALL, HELD, NODE, ZONES, Buffer
 from webhook.engine.snapshot.change_log import ChangeLog
 from webhook.engine.snapshot.core_columns import GivenCPUs, reserved_cpu
-from webhook.engine.snapshot.double_buffer import DoubleBuffer
 from webhook.engine.snapshot.name_order import NameOrder
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.node_policy import UnknownPolicies, unknown_policy
@@ -63,7 +63,7 @@ class ClusterState:
 
         self._marked: dict[int, int] = {}
         self._changes: ChangeLog[int] = ChangeLog()
-        self._buffers = DoubleBuffer(self._shape.resources)
+        self._buffers = BufferPool(self._shape.resources)
 
     @property
     def generation(self) -> int:

@@ -90,6 +90,17 @@ def test_a_snapshot_nobody_holds_lends_its_memory_to_a_later_one() -> None:
     assert len(memory) <= 3
 
 
+def test_a_snapshot_that_is_held_long_does_not_make_each_later_one_a_copy() -> None:
+    cluster = state(node(name="a"), topology(node="a", free=cpus(8)))
+    held = cluster.node_arrays()
+    memory = set()
+    for amount in range(10):
+        cluster.upsert_topology(topology(node="a", free=cpus(amount)))
+        memory.add(cluster.node_arrays().available.__array_interface__["data"][0])
+    assert len(memory) == 2
+    assert free(held, "a") == [8000]
+
+
 def test_the_arrays_of_a_snapshot_are_read_only() -> None:
     node_arrays = state(node(name="a"), topology(node="a", free=cpus(8))).node_arrays()
     arrays = [getattr(node_arrays, field) for field in NodeArrays.__slots__ if field != "__weakref__"]
