@@ -101,6 +101,13 @@ class ClusterReads(PodAssumptions):
         self.kai_groups.advance()
         self.avoided.advance()
 
+    def settle_some(self, nodes: int) -> bool:
+        """Apply the changes of at most so many nodes to the ledger; whether all are applied then.
+
+        A read applies all of them. After a list that takes seconds.
+        """
+        return self._assumed_pods.settle_some(nodes, self._clock(), _node_failed)
+
     def sign(self, uid: str, hint: str) -> str:
         """The signature that proves to every replica that we gave this hint to the pod with this uid."""
         return self._hint_key.sign(uid, hint)
