@@ -2,7 +2,7 @@
 
 Changes are applied at the next read, so a burst of changes costs one update. A read also brings the reservations up to
 date with the clock. It calls no observer. `advance` announces the changes that are due to time alone. The placement
-controller calls it at the start of each cycle, the service once a second.
+controller calls it at the start of each cycle, the service ten times a second.
 """
 
 from collections.abc import Callable, Iterator, Mapping

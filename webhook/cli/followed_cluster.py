@@ -48,7 +48,7 @@ async def followed(settings: Settings) -> AsyncIterator[FollowedCluster]:
     cache.use_hint_key(UnverifiedHints(b""))
 
     async def keep_current() -> NoReturn:
-        while True:  # a replica, too, applies once a second what time alone changes
+        while True:  # a replica, too, applies regularly what time alone changes
             await asyncio.sleep(_ADVANCE_SECONDS)
             cache.advance()
 
