@@ -25,9 +25,9 @@ from webhook.version import VERSION
 
 log = structlog.get_logger(__name__)
 
-# With the defaults (700, 10, 10) the collector often scans all objects, which took half of the time to read a cluster of
-# 50,000 pods. Objects of lists are hidden from it (see `webhook.collector`). Of the others it scans at most 10,000 young
-# ones at a time, which takes 5 ms, and five times as many when they are older: reviews wait meanwhile.
+# With the defaults (700, 10, 10) the collector often scans all objects: half of the time to read 50,000 pods. Those of
+# lists are hidden from it (see `webhook.collector`). Of the others it scans at most 10,000 young ones at a time, which
+# takes 5 ms, and five times as many when they are older: reviews wait meanwhile.
 _GC_THRESHOLDS = (10_000, 5, 100)
 
 

@@ -136,8 +136,10 @@ def _kept_once(wishes: Wishes) -> Wishes:
 
 def controller_uid(metadata: Mapping[str, Any]) -> str:
     """The uid of an object's controller; empty if it has none."""
-    owners = metadata.get("ownerReferences") or ()
-    return next((str(owner.get("uid", "")) for owner in owners if owner.get("controller")), "")
+    for owner in metadata.get("ownerReferences") or ():
+        if owner.get("controller"):
+            return str(owner.get("uid", ""))
+    return ""
 
 
 def is_of_daemon_set(metadata: Mapping[str, Any]) -> bool:
