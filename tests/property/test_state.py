@@ -62,6 +62,7 @@ EVENTS = st.one_of(
     st.tuples(st.just("delete_pod"), st.sampled_from([f"default/{pod}" for pod in "pqrst"])),
     st.tuples(st.just("snapshot"), st.booleans()),
     st.just(("let_go", 0)),
+    st.tuples(st.just("write_some"), st.integers(1, 3)),
     st.tuples(st.just("column"), st.sampled_from(["zone", "rack"])),
 )
 

@@ -101,12 +101,12 @@ class ClusterReads(PodAssumptions):
         self.kai_groups.advance()
         self.avoided.advance()
 
-    def settle_some(self, nodes: int) -> bool:
-        """Apply the changes of at most so many nodes to the ledger; whether all are applied then.
+    def prepare(self, nodes: int) -> bool:
+        """Apply the changes of at most so many nodes; whether few are left for the next read.
 
         A read applies all of them. After a list that takes seconds.
         """
-        return self._assumed_pods.settle_some(nodes, self._clock(), _node_failed)
+        return self._assumed_pods.settle_some(nodes, self._clock(), _node_failed) and self._state.write_some(nodes)
 
     def sign(self, uid: str, hint: str) -> str:
         """The signature that proves to every replica that we gave this hint to the pod with this uid."""

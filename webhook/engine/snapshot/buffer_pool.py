@@ -61,8 +61,12 @@ class BufferPool:
             capacity = n if capacity == 0 else n + n // 8
         return self.current.copy(resources, z, capacity)
 
-    def publish(self, written: Buffer, node_arrays: NodeArrays, changed: Mapping[int, int]) -> None:
-        """Make a written buffer the current one. changed: column -> groups in which it differs from the one before."""
+    def publish(self, written: Buffer, node_arrays: NodeArrays | None, changed: Mapping[int, int]) -> None:
+        """Make a written buffer the current one.
+
+        node_arrays: its arrays; None while the first ones are not complete. changed: column -> groups in which it
+        differs from the buffer before.
+        """
         for spare in self._spares:
             for column, parts in changed.items():
                 spare.lag[column] = spare.lag.get(column, 0) | parts
