@@ -196,7 +196,10 @@ class AssumedPods:
                     raise
                 on_fault(node, error)
         self._next_due = self._derived.next_due
-        return not self._marked
+        if self._marked:
+            return False
+        self._marked = set()  # an emptied set keeps its size, and `pop` searches all of it
+        return True
 
     def _put_pod(self, pod: ResidentPod, now: float) -> None:
         facts = self._facts
