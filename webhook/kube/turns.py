@@ -5,8 +5,8 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
-# A review waits at most this long for each informer. With shorter turns an informer falls behind while the leader works:
-# a decision at 50,000 nodes takes as long. A number of objects would not do, as the cost of one differs tenfold.
+# A review waits at most this long for each informer. With shorter turns an informer falls behind while the leader is at
+# work: a decision at 50,000 nodes takes as long. The cost of an object differs tenfold, so objects are not counted.
 TURN_SECONDS: Final = 0.005
 
 
