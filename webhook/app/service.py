@@ -49,7 +49,7 @@ from webhook.controllers.placement.controller import Background
 from webhook.kube.ca_bundle import CABundleKeeper
 from webhook.kube.client import Client
 from webhook.kube.identity import own_user
-from webhook.kube.informer import InformerStatus
+from webhook.kube.informer_status import InformerStatus
 from webhook.kube.pod_group_client import POD_GROUPS, PodGroups
 from webhook.kube.shared_secret import SharedSecret
 from webhook.metrics.service_metrics import ClusterSample, Metrics, Sample

@@ -11,7 +11,7 @@ from webhook.app.rules_of_settings import rules_of, times_of
 from webhook.app.settings import Settings
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.cli.live_cluster import connect
-from webhook.kube.informer import InformerStatus
+from webhook.kube.informer_status import InformerStatus
 from webhook.model.hint_key import UnverifiedHints
 from webhook.supervise import supervised
 

@@ -21,8 +21,6 @@ restarted `run` begins with a list.
 
 import asyncio
 import random
-from dataclasses import dataclass, field
-from enum import StrEnum
 from time import monotonic
 from typing import Any, Final, NoReturn, Protocol
 
@@ -40,6 +38,7 @@ from webhook.kube.api_errors import (
 )
 from webhook.kube.backoff import Backoff
 from webhook.kube.client import Client
+from webhook.kube.informer_status import InformerStatus, Phase
 from webhook.kube.large_field import LargeField
 from webhook.kube.resource import Raw, Resource, is_object, key_of
 from webhook.kube.turns import Turns
@@ -64,35 +63,6 @@ class Handler(Protocol):
 
     def delete(self, key: str) -> None:
         """The object `key` is deleted, or no longer selected."""
-
-
-class Phase(StrEnum):
-    """What an informer is doing."""
-
-    STARTING = "starting"
-    ABSENT = "absent"  # the server does not serve the resource: a CRD that is not installed
-    LISTING = "listing"
-    WATCHING = "watching"
-    WAITING = "waiting"  # after a failure, for the next attempt
-
-
-@dataclass(slots=True)
-class InformerStatus:
-    """One informer's status for /readyz and /metrics; `last_contact` is on the clock of `time.monotonic`."""
-
-    name: str
-    phase: Phase = Phase.STARTING
-    synced: bool = False
-    objects: int = 0
-    lists: int = 0
-    caught_up: bool = False
-    """Whether a list or an event has come since the last failure. A reopened watch may still have events to deliver."""
-    last_contact: float = field(default_factory=monotonic)
-    error: str = ""
-
-    def in_order(self) -> bool:
-        """Whether what comes now was made after all that came before: a list has no such order."""
-        return self.phase is Phase.WATCHING
 
 
 class ResourceGoneError(ClusterError):

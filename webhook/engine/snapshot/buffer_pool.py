@@ -5,8 +5,8 @@
 2. The caller writes the marked columns.
 3. `publish` makes it the current buffer. The previous one becomes a spare.
 
-Two buffers are enough while no reader holds an old snapshot. A review that waits for an answer may hold one: then a third
-buffer keeps each change from costing a copy of the whole cluster.
+Two buffers are enough while no reader holds an old snapshot. A review that waits for an answer may hold one: then a
+third buffer keeps each change from costing a copy of the whole cluster.
 """
 
 from collections.abc import Mapping
