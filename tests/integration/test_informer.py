@@ -13,7 +13,9 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.fixtures import name_of
 from webhook.kube.client import Client
 from webhook.kube.discovery import DiscoveredInformer, Wanted, locate
-from webhook.kube.informer import Informer, Phase
+from webhook.kube.informer import Informer
+from webhook.kube.informer_status import Phase
+from webhook.kube.large_field import LargeField
 from webhook.kube.resource import Resource
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -166,3 +168,34 @@ async def test_the_preferred_version_that_is_served_is_read_and_the_other_one_wh
         crd["spec"]["versions"][1]["served"] = False
         control_plane.api.patch(f"{CRDS}/{crd['metadata']['name']}", {"spec": {"versions": crd["spec"]["versions"]}})
         await until(lambda: copy.objects.get("t", {}).get("apiVersion") == f"{group}/v1alpha1")
+
+
+class Completing(Copy):
+    """A handler that also takes objects without their large field."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.completed: list[str] = []
+
+    def upsert_rest(self, key: str, raw: dict[str, Any]) -> bool:
+        self.completed.append(raw["metadata"]["annotations"]["note"])
+        return True
+
+
+async def test_the_first_event_after_a_list_is_not_decoded_whole_if_the_large_field_is_that_of_the_list(
+    control_plane: ControlPlane, client: Client, crd: dict[str, Any]
+) -> None:
+    control_plane.api.create(CRDS, crd)
+    await until(partial(thing_created, control_plane, crd))
+    resource = Resource(crd["spec"]["group"], "v1alpha2", "things")
+    control_plane.api.patch(f"{resource.path}/t", {"zones": [{"name": "node-0", "type": "Node"}]})
+    copy = Completing()
+    informer = Informer(client, resource, copy, large_field=LargeField("zones", copy.upsert_rest))
+    async with running(informer):
+        await informer.synced.wait()
+        for note in ("first", "second"):
+            control_plane.api.patch(f"{resource.path}/t", {"metadata": {"annotations": {"note": note}}})
+        await until(lambda: len(copy.completed) == 2)
+        control_plane.api.patch(f"{resource.path}/t", {"zones": []})
+        await until(lambda: copy.objects["t"]["zones"] == [])
+    assert copy.completed == ["first", "second"]

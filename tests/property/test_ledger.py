@@ -24,6 +24,8 @@ EVENTS = st.one_of(
     st.tuples(st.just("free"), st.sampled_from("abc"), st.lists(st.integers(0, 9), min_size=1, max_size=4)),
     st.tuples(st.just("resident"), st.sampled_from("abc")),
     st.just(("view",)),
+    st.just(("hold",)),
+    st.just(("let_go",)),
 )
 ALLOCATABLE = {"cpu": 20, "x.io/gpu": 4, "pods": 9}
 
@@ -68,8 +70,15 @@ class Model:
 def test_a_view_is_the_snapshot_minus_plain_sums(events: list[tuple[Any, ...]]) -> None:
     cluster = state(*(node(name=name, allocatable=ALLOCATABLE) for name in "abc"))
     ledger, model = Ledger(), Model()
+    held: list[tuple[Snapshot, Model]] = []
     for number, event in enumerate(events):
         match event:
+            case ("hold",):
+                held.append((Snapshot(cluster.node_arrays(), ledger), deepcopy(model)))
+            case ("let_go",) if held:
+                snapshot, then = held.pop(0)
+                then.check(snapshot)
+                del snapshot
             case ("reserve", pod, where, numa, requests, policy):
                 ledger.put(Reservation.of(pod, where, numa, requests, policy=policy))
             case ("free", name, amounts):

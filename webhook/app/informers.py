@@ -16,7 +16,8 @@ from webhook.kube.discovery import (
     DiscoveredInformer,
     Wanted,
 )
-from webhook.kube.informer import Informer, InformerStatus, Phase
+from webhook.kube.informer import Informer
+from webhook.kube.informer_status import InformerStatus, Phase
 from webhook.kube.large_field import LargeField
 from webhook.kube.native_pod_group_client import NATIVE_POD_GROUPS
 from webhook.kube.pod_group_client import POD_GROUPS, PodGroups

@@ -10,7 +10,6 @@ Life cycle:
 """
 
 import asyncio
-import gc
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from functools import partial, wraps
 from typing import Any, NoReturn, TypeVar
@@ -42,15 +41,15 @@ from webhook.app.observed_binding import ObservedBindings
 from webhook.app.page import page_listener, problems_of
 from webhook.app.rules_of_settings import rules_of, times_of
 from webhook.app.settings import Settings
+from webhook.app.snapshot_keeper import SnapshotKeeper
 from webhook.app.webhooks import handlers_of, waiting_handlers
 from webhook.cache.cluster_cache import ClusterCache
-from webhook.collector import collector_paused
 from webhook.controllers.assumed_pod_sweep import AssumedPodSweep
 from webhook.controllers.placement.controller import Background
 from webhook.kube.ca_bundle import CABundleKeeper
 from webhook.kube.client import Client
 from webhook.kube.identity import own_user
-from webhook.kube.informer import InformerStatus
+from webhook.kube.informer_status import InformerStatus
 from webhook.kube.pod_group_client import POD_GROUPS, PodGroups
 from webhook.kube.shared_secret import SharedSecret
 from webhook.metrics.service_metrics import ClusterSample, Metrics, Sample
@@ -93,6 +92,7 @@ class Service:
             *(watch_reservations(client, self._cache, page_size) if settings.koordinator_reservations else ()),
             *((watch_provisioning_requests(client, self._cache, page_size),) if settings.provisioning_class else ()),
         )
+        self._snapshots = SnapshotKeeper(self._cache, self._watched)
         self._bundles = _bundle_keeper(settings, client)
         secret = SharedSecret(client, settings.namespace, settings.tls_secret_name)
         hint_secret = SharedSecret(client, settings.namespace, settings.hint_key_secret_name)
@@ -116,10 +116,9 @@ class Service:
             watched[POD_GROUPS.name].is_served,
             self._leadership,
         )
-        self._health = health = Health(self._checks, self._synced)
+        self._health = health = Health(self._checks, lambda: self._snapshots.is_current)
         runnables = self._assumed_pods, self._runnables.controller
         self._elector = LeaderElector(self._leadership, settings, clients.leadership, lambda: health.ready, runnables)
-        self._snapshot_is_current = False
         self._takes_reviews = False
 
     def background(self) -> Iterator[Background]:
@@ -136,7 +135,7 @@ class Service:
         yield self._elector.run
         yield self._assumed_pods.run
         yield from self._runnables.background()
-        yield self._keep_snapshot_current
+        yield self._snapshots.run
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Open the ports, serve until `stop` is set, then hand over leadership and drain."""
@@ -203,33 +202,10 @@ class Service:
         observed = ObservedBindings(self._cache, rules, self._runnables.events.tell)
         return in_mode(settings.mode, handlers, observed.report)
 
-    async def _keep_snapshot_current(self) -> NoReturn:
-        """Apply changes to the engine's arrays between reviews, so that no review pays for the changes of an hour.
-
-        This also announces the changes that are due to time alone (see `advance` in `webhook.cache.cluster_cache`).
-
-        The first snapshot reads all nodes and is required for readiness. The records of the cluster live as long as the
-        process, so they are hidden from the garbage collector: a full collection over 50,000 pods would stop reviews
-        for longer than a hundred reviews take.
-        """
-        for watched in self._watched:
-            await watched.informer.synced.wait()
-        with collector_paused():
-            self._cache.snapshot()
-            gc.freeze()
-        self._snapshot_is_current = True
-        log.info("serve.synced", objects={watched.status.name: watched.status.objects for watched in self._watched})
-        while True:
-            await asyncio.sleep(1.0)
-            self._cache.advance()
-
-    def _synced(self) -> bool:
-        return self._snapshot_is_current
-
     def _checks(self) -> Iterator[Check]:
         yield from (watched.check() for watched in self._watched)
         yield Check("hint key", self._hint_key.known.is_set(), self._hint_key.error)
-        yield Check("snapshot", self._snapshot_is_current, f"generation {self._cache.generation}")
+        yield Check("snapshot", self._snapshots.is_current, f"generation {self._cache.generation}")
         end = self._certificate.end
         ends = f"ends {end.isoformat()}" if end else ""
         yield Check("certificate", self._certificate.valid, "; ".join(filter(None, (ends, self._certificate.error))))

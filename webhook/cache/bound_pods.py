@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from webhook.model.bound_pod import BoundPod
+from webhook.model.resident import ResidentPod
 
 
 class BoundPods:
@@ -17,9 +18,9 @@ class BoundPods:
         """The bound pods that have not ended, by namespace/name, live."""
         return self._by_key
 
-    def read(self, raw: Mapping[str, Any]) -> BoundPod | None:
-        """The record of a pod object; None if it has no node, or if preemption is off."""
-        return BoundPod.from_object(raw) if self._is_enabled and raw["spec"].get("nodeName") else None
+    def read(self, raw: Mapping[str, Any], record: ResidentPod) -> BoundPod | None:
+        """The record of a pod object; None if it has no node, has ended, or if preemption is off."""
+        return BoundPod.of(raw, record) if self._is_enabled and record.node and not record.terminal else None
 
     def put(self, key: str, pod: BoundPod | None) -> None:
         """Add the pod, or replace what is known about it; None: it is not bound, or has ended."""

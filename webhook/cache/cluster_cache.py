@@ -5,7 +5,6 @@ and logged when its fault changes. One odd object must not stop a cluster. What 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from time import time
 from typing import Any
 
@@ -108,9 +107,7 @@ class ClusterCache(ClusterReads):
         self._namespaces.pop(name, None)
 
     def _read_pod(self, raw: Mapping[str, Any]) -> PodInfo:
-        pod = PodInfo.from_object(raw, self._rules, self._hint_key, self._is_missed)
-        bound = self.bound_pods.read(raw)
-        return pod if bound is None or pod.record.terminal else replace(pod, bound=bound)
+        return PodInfo.from_object(raw, self._rules, self._hint_key, self._is_missed, self.bound_pods.read)
 
     def _is_missed(self, raw: Mapping[str, Any], pod: ResidentPod) -> bool:
         return self._missed.is_missed(raw, pod, self._clock())

@@ -2,7 +2,7 @@
 
 Changes are applied at the next read, so a burst of changes costs one update. A read also brings the reservations up to
 date with the clock. It calls no observer. `advance` announces the changes that are due to time alone. The placement
-controller calls it at the start of each cycle, the service once a second.
+controller calls it at the start of each cycle, the service ten times a second.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -100,6 +100,13 @@ class ClusterReads(PodAssumptions):
         self._announce_hints()
         self.kai_groups.advance()
         self.avoided.advance()
+
+    def prepare(self, nodes: int) -> bool:
+        """Apply the changes of at most so many nodes; whether few are left for the next read.
+
+        A read applies all of them. After a list that takes seconds.
+        """
+        return self._assumed_pods.settle_some(nodes, self._clock(), _node_failed) and self._state.write_some(nodes)
 
     def sign(self, uid: str, hint: str) -> str:
         """The signature that proves to every replica that we gave this hint to the pod with this uid."""

@@ -1,7 +1,7 @@
 """A pod as the cache keeps it: a small record of a running pod, the whole object of a managed pod that waits."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from webhook.cache.unmanaged import is_annotated, why_unmanaged
@@ -13,12 +13,14 @@ from webhook.model.names import PLACEMENT
 from webhook.model.placed_condition import placed_condition
 from webhook.model.resident import ResidentPod
 from webhook.model.rules import Rules
+from webhook.records import record
 
 Raw = dict[str, Any]
 IsMissed = Callable[[Mapping[str, Any], ResidentPod], bool]
+ReadBound = Callable[[Mapping[str, Any], ResidentPod], BoundPod | None]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PodInfo:
     """The record of a pod and, while it waits for a node, its object.
 
@@ -40,12 +42,18 @@ class PodInfo:
 
     @classmethod
     def from_object(
-        cls, raw: Mapping[str, Any], rules: Rules, key: HintKey, is_missed: IsMissed | None = None
+        cls,
+        raw: Mapping[str, Any],
+        rules: Rules,
+        key: HintKey,
+        is_missed: IsMissed | None = None,
+        read_bound: ReadBound | None = None,
     ) -> "PodInfo":
         """Read a pod object; raises UserError.
 
         key: that of our hints; a hint of an unbound pod without a valid signature is ignored.
         is_missed: whether the pod is managed although no replica saw its creation.
+        read_bound: reads what preemption has to know of a pod with a node.
         """
         raw = key.believed(raw)
         record = ResidentPod.from_object(raw)
@@ -53,7 +61,8 @@ class PodInfo:
         if record.node or record.terminal:
             if record.hint is None and not record.terminal and (missed or why_unmanaged(raw, rules) is None):
                 record = replace(record, unhinted=True)
-            return cls(record, None, *_member(raw, record), _unconfirmed(raw, record, rules))
+            bound = None if read_bound is None else read_bound(raw, record)
+            return cls(record, None, *_member(raw, record), _unconfirmed(raw, record, rules), bound)
         if missed or is_annotated(raw) or waits_for_us_alone(raw):
             return cls(record, dict(raw), *_member(raw, record), _unconfirmed(raw, record, rules))
         metadata = raw["metadata"]

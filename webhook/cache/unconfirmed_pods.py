@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from webhook.cache.pod_info import PodInfo
+from webhook.model.resident import ResidentPod
 
 # A pod that was bound longer ago runs: its condition tells nothing new. After an upgrade there are 50,000 of these.
 _NEWS_SECONDS: Final = 600.0
@@ -35,11 +36,13 @@ class UnconfirmedPods:
     def put(self, pod: PodInfo) -> None:
         """Add the pod, or replace what is known about it."""
         record = pod.record
-        is_old = record.bound_at is not None and self._clock() - record.bound_at > _NEWS_SECONDS
-        if pod.unconfirmed and not is_old:
+        if pod.unconfirmed and not self._is_old(record):
             self.by_key[record.key] = UnconfirmedPod(record.uid, bool(record.node), pod.unconfirmed)
         else:
             self.drop(record.key)
+
+    def _is_old(self, record: ResidentPod) -> bool:
+        return record.bound_at is not None and self._clock() - record.bound_at > _NEWS_SECONDS
 
     def drop(self, key: str) -> None:
         """Remove the pod namespace/name."""

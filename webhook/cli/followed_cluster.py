@@ -11,7 +11,7 @@ from webhook.app.rules_of_settings import rules_of, times_of
 from webhook.app.settings import Settings
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.cli.live_cluster import connect
-from webhook.kube.informer import InformerStatus
+from webhook.kube.informer_status import InformerStatus
 from webhook.model.hint_key import UnverifiedHints
 from webhook.supervise import supervised
 
@@ -48,7 +48,7 @@ async def followed(settings: Settings) -> AsyncIterator[FollowedCluster]:
     cache.use_hint_key(UnverifiedHints(b""))
 
     async def keep_current() -> NoReturn:
-        while True:  # a replica, too, applies once a second what time alone changes
+        while True:  # a replica, too, applies regularly what time alone changes
             await asyncio.sleep(_ADVANCE_SECONDS)
             cache.advance()
 

@@ -15,7 +15,8 @@ import structlog
 from webhook.kube.api_errors import APIError, ClusterError, mapping_or_empty
 from webhook.kube.backoff import Backoff
 from webhook.kube.client import Client
-from webhook.kube.informer import Informer, Phase, ResourceGoneError
+from webhook.kube.informer import Informer, ResourceGoneError
+from webhook.kube.informer_status import Phase
 from webhook.kube.resource import Raw, Resource
 
 log = structlog.get_logger(__name__)

@@ -21,8 +21,6 @@ restarted `run` begins with a list.
 
 import asyncio
 import random
-from dataclasses import dataclass, field
-from enum import StrEnum
 from time import monotonic
 from typing import Any, Final, NoReturn, Protocol
 
@@ -40,8 +38,10 @@ from webhook.kube.api_errors import (
 )
 from webhook.kube.backoff import Backoff
 from webhook.kube.client import Client
+from webhook.kube.informer_status import InformerStatus, Phase
 from webhook.kube.large_field import LargeField
 from webhook.kube.resource import Raw, Resource, is_object, key_of
+from webhook.kube.turns import Turns
 
 log = structlog.get_logger(__name__)
 
@@ -51,8 +51,6 @@ DEFAULT_PAGE_SIZE: Final = 500
 _WATCH_SECONDS: Final = (300, 600)
 # Bookmarks come about once a minute. After three missing ones the stream is dead, though TCP does not notice.
 _SILENCE_SECONDS: Final = 200.0
-# Objects processed before other tasks (reviews) get their turn: 50 pods take 5 ms.
-_TURN: Final = 50
 # A watch that ends earlier without an event counts as failed: a broken proxy would cause a hot loop.
 _SHORTEST_WATCH_SECONDS: Final = 1.0
 
@@ -65,35 +63,6 @@ class Handler(Protocol):
 
     def delete(self, key: str) -> None:
         """The object `key` is deleted, or no longer selected."""
-
-
-class Phase(StrEnum):
-    """What an informer is doing."""
-
-    STARTING = "starting"
-    ABSENT = "absent"  # the server does not serve the resource: a CRD that is not installed
-    LISTING = "listing"
-    WATCHING = "watching"
-    WAITING = "waiting"  # after a failure, for the next attempt
-
-
-@dataclass(slots=True)
-class InformerStatus:
-    """One informer's status for /readyz and /metrics; `last_contact` is on the clock of `time.monotonic`."""
-
-    name: str
-    phase: Phase = Phase.STARTING
-    synced: bool = False
-    objects: int = 0
-    lists: int = 0
-    caught_up: bool = False
-    """Whether a list or an event has come since the last failure. A reopened watch may still have events to deliver."""
-    last_contact: float = field(default_factory=monotonic)
-    error: str = ""
-
-    def in_order(self) -> bool:
-        """Whether what comes now was made after all that came before: a list has no such order."""
-        return self.phase is Phase.WATCHING
 
 
 class ResourceGoneError(ClusterError):
@@ -172,10 +141,14 @@ class Informer:
         listed: set[str] = set()
         while True:
             page = await self._client.page(self._resource.path, query)
-            for raw in page.objects():
-                listed.add(self._upsert(raw))
-                if len(listed) % _TURN == 0:
-                    await asyncio.sleep(0)
+            turns = Turns()
+            for raw, text in page.objects():
+                key = self._upsert(raw)
+                if self._large_field is not None:
+                    self._large_field.listed(key, text)
+                listed.add(key)
+                if turns.is_over():
+                    await turns.next()
             self._saw(Phase.LISTING)
             follows = page.metadata.get("continue")
             if not follows:
@@ -210,14 +183,15 @@ class Informer:
         }
         async with self._client.lines(self._resource.path, query, _SILENCE_SECONDS) as lines:
             self._saw(Phase.WATCHING)
+            turns = Turns()
             async for line in lines:
                 self._take(line)
                 events += 1
                 self._backoff.reset()
                 self._saw(Phase.WATCHING)
                 self.status.caught_up = True
-                if events % _TURN == 0:
-                    await asyncio.sleep(0)
+                if turns.is_over():
+                    await turns.next()
         if events == 0 and monotonic() - began < _SHORTEST_WATCH_SECONDS:
             msg = f"watch of {self._resource.name}: the server ended it at once"
             raise UnreachableError(msg)
@@ -244,7 +218,9 @@ class Informer:
             return None
         match kind:
             case "ADDED" | "MODIFIED":
-                self._upsert(raw, line)
+                key = self._upsert(raw)
+                if self._large_field is not None:
+                    self._large_field.decoded(key, line)
             case "DELETED":
                 self._delete(key_of(raw))
             case "BOOKMARK":
@@ -275,14 +251,12 @@ class Informer:
         report("informer.retry", resource=self._resource.name, error=str(error), seconds=round(wait, 3))
         await asyncio.sleep(wait)
 
-    def _upsert(self, raw: Raw, line: bytes | None = None) -> str:
-        """Store an object. line: its event; None if it was listed."""
+    def _upsert(self, raw: Raw) -> str:
+        """Store an object; returns its key."""
         if not self._managed_fields:
             raw["metadata"].pop("managedFields", None)
         key = key_of(raw)
         self._handler.upsert(key, raw)
-        if self._large_field is not None:
-            self._large_field.decoded(key, line)
         self._keys.add(key)
         self.status.objects = len(self._keys)
         return key

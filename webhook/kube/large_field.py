@@ -3,14 +3,13 @@
 The API server writes a custom resource with its fields sorted, so the zones of a NodeResourceTopology come last:
 
     {"type":"MODIFIED","object":{"apiVersion":...,"metadata":{...},"zones":[...]}}
-    |---------------------------- head -------------------------|----- tail -----|
+    |---------------------------- head -------------------------|----- tail ----|
 
 1. The event is cut before the field. The cut is at a field of the object itself if the head and two closing braces are
    valid JSON: within a string or a nested object they would not be.
-2. If the tail is the one of the object's last event that was decoded whole, only the head has changed. Tails are
-   compared by 128-bit digests. Tails made up to have equal digests could only hide changes of their own object.
-
-A list has no events, so an object that was listed since is decoded whole.
+2. If the tail is the one with which the object was last decoded whole, from a list or an event, only the head has
+   changed. Tails are compared by 128-bit digests. Tails made up to have equal digests could only hide changes of their
+   own object.
 """
 
 from collections.abc import Callable
@@ -54,18 +53,29 @@ class LargeField:
         key = key_of(raw)
         return raw if self._tails.get(key) == cut.tail and self._upsert_rest(key, raw) else None
 
-    def decoded(self, key: str, line: bytes | None) -> None:
-        """Remember the field of an object that was decoded whole. line: its event; None: it was listed."""
-        cut = None if line is None else self._cut(line)
-        if cut is None:
-            self.forget(key)
-        else:
-            self._tails[key] = cut.tail
+    def decoded(self, key: str, line: bytes) -> None:
+        """Remember the field of an object whose event was decoded whole."""
+        self._remember(key, self._cut(line))
+
+    def listed(self, key: str, text: bytes | None) -> None:
+        """Remember the field of an object from a list. text: its JSON; None if it is not known."""
+        self._remember(key, None if text is None else self._cut_object(text, len(text)))
 
     def forget(self, key: str) -> None:
         """Forget the field of an object that was deleted."""
         self._tails.pop(key, None)
 
+    def _remember(self, key: str, cut: _Cut | None) -> None:
+        if cut is None:
+            self.forget(key)
+        else:
+            self._tails[key] = cut.tail
+
     def _cut(self, line: bytes) -> _Cut | None:
-        at = line.find(self._mark)
-        return None if at < 0 else _Cut(line[:at], xxh3_128_intdigest(memoryview(line)[at:]))
+        """Cut an event; its last brace is not the object's."""
+        return self._cut_object(line, len(line) - 1) if line.endswith(b"}}") else None
+
+    def _cut_object(self, text: bytes, end: int) -> _Cut | None:
+        """Cut a text in which the object ends at `end`."""
+        at = text.find(self._mark)
+        return None if at < 0 else _Cut(text[:at], xxh3_128_intdigest(memoryview(text)[at:end]))

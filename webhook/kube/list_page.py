@@ -44,8 +44,8 @@ class ListPage:
         """The list's own metadata, after all objects have been read."""
         return mapping_or_empty((self._rest or {}).get("metadata"))
 
-    def objects(self) -> Iterator[Raw]:
-        """The objects. Other entries are logged and left out.
+    def objects(self) -> Iterator[tuple[Raw, bytes | None]]:
+        """The objects, each with its text; None if the page was decoded whole. Other entries are logged and left out.
 
         Raises UnreachableError or MalformedAnswerError if the answer is not a list, possibly after some objects.
         """
@@ -55,18 +55,20 @@ class ListPage:
             found = self._object_at(begin)
             if found is None:
                 break
-            raw, end = found
+            raw, text = found
+            end = begin + len(text)
             if is_object(raw):
-                yield raw
+                yield raw, text
             else:
                 odd += 1
-            del raw, found
+            del raw, text, found
             if self._text[end : end + 1] == b"]":
                 self._rest = self._without_items(end)
                 break
             begin = end + 1
         if self._rest is None:
-            yield from self._decoded_whole()
+            for raw in self._decoded_whole():
+                yield raw, None
         elif odd:
             log.warning("list.odd_objects", path=self._path, count=odd)
 
@@ -78,8 +80,8 @@ class ListPage:
             return None
         return begin if isinstance(_decoded(self._text[:at].rstrip(b",") + b"}"), dict) else None
 
-    def _object_at(self, begin: int) -> tuple[Any, int] | None:
-        """The object that begins there, and where it ends; None if its end was not found."""
+    def _object_at(self, begin: int) -> tuple[Any, bytes] | None:
+        """The object that begins there, and its text; None if its end was not found."""
         text = self._text
         end = begin
         start_of_next = b"}," + text[begin : text.find(b":", begin) + 1]
@@ -87,17 +89,17 @@ class ListPage:
             end = text.find(start_of_next, end) + 1
             if not end:
                 break
-            raw = _decoded(text[begin:end])
+            raw = _decoded(whole := text[begin:end])
             if raw is not None:
-                return raw, end
+                return raw, whole
         end = len(text)
         for _ in range(_MOST_TRIES):
             end = text.rfind(b"}]", begin, end) + 1
             if not end:
                 break
-            raw = _decoded(text[begin:end])
+            raw = _decoded(whole := text[begin:end])
             if raw is not None:
-                return raw, end
+                return raw, whole
         return None
 
     def _without_items(self, end: int) -> Raw | None:

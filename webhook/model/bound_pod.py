@@ -1,15 +1,18 @@
 """What preemption has to know of a pod with a node, beyond what it holds there."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import lru_cache
 from sys import intern
+from types import MappingProxyType
 from typing import Any, Final
 
 from webhook.model.errors import UserError
 from webhook.model.fields import mapping
 from webhook.model.membership import controller_uid, is_of_daemon_set
 from webhook.model.quoted import quoted
+from webhook.model.resident import ResidentPod
 from webhook.model.timestamps import epoch_seconds
+from webhook.records import record
 
 # The kubelet shows static pods as mirror pods, and ignores it when these are deleted.
 _MIRROR: Final = "kubernetes.io/config.mirror"
@@ -17,7 +20,7 @@ _MIRROR: Final = "kubernetes.io/config.mirror"
 _DEFAULT_GRACE_SECONDS: Final = 30
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BoundPod:
     """A pod that is bound and has not ended."""
 
@@ -42,27 +45,28 @@ class BoundPod:
     """The graceful period that it gets when it is deleted, in seconds. Its owner chooses it freely."""
 
     @classmethod
-    def from_object(cls, raw: Mapping[str, Any]) -> "BoundPod":
-        """Read a pod object with a node; raises UserError. The API server checks these fields, files may have any."""
+    def of(cls, raw: Mapping[str, Any], record: ResidentPod) -> "BoundPod":
+        """Read a pod object with a node. record: the same pod.
+
+        Raises UserError. The API server checks these fields; files may have any.
+        """
         metadata, spec = raw["metadata"], raw["spec"]
         annotations = metadata.get("annotations") or {}
-        uid = str(metadata.get("uid") or "")
-        key = f"{metadata.get('namespace', '')}/{metadata['name']}"
         grace = _number(spec, "terminationGracePeriodSeconds")
-        started = epoch_seconds((raw.get("status") or {}).get("startTime"))
+        started = record.started_at
         if started is None:
             started = epoch_seconds(metadata.get("creationTimestamp")) or 0
         return cls(
-            key=key,
-            uid=uid,
-            node=intern(str(spec.get("nodeName") or "")),
+            key=record.key,
+            uid=record.uid,
+            node=record.node,
             priority=_number(spec, "priority") or 0,
             started=started,
-            labels=mapping(metadata, "labels", "metadata.labels"),
-            workload=controller_uid(metadata) or uid or key,
+            labels=_labels(metadata),
+            workload=intern(controller_uid(metadata)) or record.uid or record.key,
             is_static=_MIRROR in annotations,
             of_daemon_set=is_of_daemon_set(metadata),
-            deleting="deletionTimestamp" in metadata,
+            deleting=record.deleting,
             gone_by=epoch_seconds(metadata.get("deletionTimestamp")),
             grace=_DEFAULT_GRACE_SECONDS if grace is None else grace,
         )
@@ -73,3 +77,20 @@ def _number(spec: Mapping[str, Any], name: str) -> int | None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
         raise UserError(f"spec.{name}", f"This must be a whole number, not {quoted(value)}.")
     return value
+
+
+_REMEMBERED: Final = 16
+"""Labels. 8,192 sets of that size take at most 60 MiB, whatever tenants write."""
+
+
+def _labels(metadata: Mapping[str, Any]) -> Mapping[str, str]:
+    labels = mapping(metadata, "labels", "metadata.labels")
+    if len(labels) > _REMEMBERED or not all(isinstance(value, str) for value in labels.values()):
+        return labels
+    return _kept_once(tuple(labels.items()))
+
+
+# The pods of one template have equal labels, so they share one mapping.
+@lru_cache(maxsize=8192)
+def _kept_once(labels: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    return MappingProxyType(dict(labels))

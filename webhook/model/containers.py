@@ -8,6 +8,7 @@ from typing import Any
 
 from webhook.model.fields import mapping, mappings
 from webhook.model.resources import NO_RESOURCES, parse_list
+from webhook.records import record
 
 
 class ContainerKind(IntEnum):
@@ -18,7 +19,7 @@ class ContainerKind(IntEnum):
     APP = 2
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Container:
     """One container. Missing requests are filled in from the limits. Amounts in engine units."""
 

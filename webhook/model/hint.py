@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+from webhook.codec import loads
 from webhook.model.cpu_topology import read_cpu_list
 from webhook.model.errors import UserError
 from webhook.model.names import NUMA_HINT, RESOURCE_STATUS
@@ -134,8 +135,8 @@ def _object(text: str, path: str) -> Mapping[str, Any]:
     if len(text) > _LONGEST:
         raise UserError(path, f"The value has {len(text)} characters; at most {_LONGEST} are read. Remove it.")
     try:
-        raw = json.loads(text)
-    except (ValueError, RecursionError):
+        raw = loads(text.encode())
+    except ValueError:
         raw = None
     if not isinstance(raw, dict):
         raise UserError(

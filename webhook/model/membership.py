@@ -7,7 +7,6 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from sys import intern
 from typing import Any, Final, Self
@@ -33,6 +32,7 @@ from webhook.model.names import (
 from webhook.model.native_pod_group import scheduling_group_of
 from webhook.model.quoted import quoted
 from webhook.model.workload.rank import rank_of
+from webhook.records import record
 
 GROUP_ANNOTATIONS: Final = frozenset(
     {
@@ -74,7 +74,7 @@ Wishes = tuple[tuple[str, str], ...]
 """(annotation, value) of the GANG_REQUESTS on a pod, sorted by name, without the name of its gang."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Membership:
     """A pod's gang and its rank in it."""
 
@@ -88,7 +88,7 @@ class Membership:
     """Whether an object that its pods name defines the gang: its minimum and topology, not the pods or their owners."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AssignedMember:
     """A member of a gang that is assigned or running."""
 
@@ -136,8 +136,10 @@ def _kept_once(wishes: Wishes) -> Wishes:
 
 def controller_uid(metadata: Mapping[str, Any]) -> str:
     """The uid of an object's controller; empty if it has none."""
-    owners = metadata.get("ownerReferences") or ()
-    return next((str(owner.get("uid", "")) for owner in owners if owner.get("controller")), "")
+    for owner in metadata.get("ownerReferences") or ():
+        if owner.get("controller"):
+            return str(owner.get("uid", ""))
+    return ""
 
 
 def is_of_daemon_set(metadata: Mapping[str, Any]) -> bool:

@@ -15,6 +15,7 @@ from webhook.model.problems import MAX_NODE_RESOURCES, MAX_TAINTS, told
 from webhook.model.quoted import quoted
 from webhook.model.resources import NO_RESOURCES, largest_share, parse_list
 from webhook.model.timestamps import epoch_seconds
+from webhook.records import record
 
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
 """The effect of a soft taint, which never excludes a pod."""
@@ -29,7 +30,7 @@ class Taint:
     effect: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Node:
     """A node, parsed once from its JSON object. Amounts in engine units."""
 

@@ -8,9 +8,10 @@ configuration wins), resource-topology-exporter, node-feature-discovery and koor
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import fields
 from enum import Enum
 from functools import lru_cache
+from operator import attrgetter
 from sys import intern
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ from webhook.model.topology_manager import (
     PluginConfig,
     TopologyManagerConfig,
 )
+from webhook.records import record
 
 _MAX_COST = 2**15 - 1  # distances are packed as int16; ACPI's own are bytes
 # Keys of metadata.managedFields[].fieldsV1.
@@ -37,6 +39,7 @@ _ZONE_FIELDS = frozenset({"f:zones", "f:cells"})
 # Longer than any name in use; a longer text is not the name of a NUMA node or resource.
 _LONGEST_NAME = 400
 _LONGEST_NUMA_NAME = len("numa-node-0000")
+_LONGEST_NUMA_NAMES = MAX_ZONES * (_LONGEST_NUMA_NAME + 1)
 _ZONE_NAME = re.compile(r"(?:numa-)?(?:node-)?(\d{1,4})", re.ASCII)
 
 
@@ -60,7 +63,7 @@ class ZoneResource(NamedTuple):
     available: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Zone:
     """One NUMA node."""
 
@@ -71,7 +74,7 @@ class Zone:
     resources: Mapping[str, ZoneResource]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeTopology:
     """The NUMA nodes of one node and how its kubelet aligns pods to them."""
 
@@ -134,7 +137,11 @@ class NodeTopology:
 
     def is_rewritten(self, known: "NodeTopology") -> bool:
         """Whether nothing has changed since `known` but who wrote the zones, and when."""
-        return replace(self, written_at=known.written_at, written_by=known.written_by) == known
+        return _content(self) == _content(known)
+
+
+_content = attrgetter(*(each.name for each in fields(NodeTopology) if not each.name.startswith("written_")))
+"""Everything but who wrote the zones, and when."""
 
 
 def _publisher(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Publisher:
@@ -181,8 +188,8 @@ def _zones(raw: Mapping[str, Any], problems: list[str]) -> tuple[Zone, ...]:
                 numa_id, intern(name), _costs(name, entry, problems), _resources(name, entry, problems)
             )
     # Exporters list what kubelets can give, so they were told to leave the CPUs out.
-    listed = {name for zone in zones.values() for name in zone.resources}
-    if listed and CPU not in listed:
+    listed = [zone.resources for zone in zones.values() if zone.resources]
+    if listed and not any(CPU in resources for resources in listed):
         problems.append(
             "no NUMA node lists cpu: CPUs count as not aligned there, and a kubelet that aligns them may reject pods"
         )
@@ -209,21 +216,23 @@ def _usual_costs(raw: object) -> Mapping[int, int] | None:
     if type(raw) is not list or len(raw) > MAX_ZONES:
         return None
     try:
-        names, values = [cost["name"] for cost in raw], [cost["value"] for cost in raw]
+        names, values = "\0".join([cost["name"] for cost in raw]), tuple([cost["value"] for cost in raw])
     except (KeyError, TypeError):
         return None
     # Equal keys of the cache below must have equal types: True is the same key as 1, but not a cost.
-    if any(type(name) is not str or len(name) > _LONGEST_NUMA_NAME for name in names):
+    if len(names) > _LONGEST_NUMA_NAMES or not set(map(type, values)) <= {int}:
         return None
-    if not set(map(type, values)) <= {int}:
-        return None
-    return _valid_costs(tuple(names), tuple(values))
+    return _valid_costs(names, values)
 
 
 # Machines of one pool have the same distances: 50,000 nodes with 8 NUMA nodes share eight mappings.
 @lru_cache(maxsize=4096)
-def _valid_costs(names: tuple[str, ...], values: tuple[int, ...]) -> Mapping[int, int] | None:
+def _valid_costs(joined: str, values: tuple[int, ...]) -> Mapping[int, int] | None:
+    """The costs; None if some are invalid. joined: the names, separated by null characters."""
     costs = {}
+    names = joined.split("\0") if values else []
+    if len(names) != len(values):
+        return None  # a name has a null character
     for name, value in zip(names, values, strict=True):
         numa_id = _numa_id(name)
         if numa_id is None or not 0 <= value <= _MAX_COST:

@@ -1,18 +1,16 @@
 """A pod that holds or reserves resources of a node: the slim record kept for each of a cluster's 50,000 pods."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from sys import intern
 from typing import Any, Final
 
-from webhook.model.containers import Container, ContainerKind, parse_containers
+from webhook.model.containers import Container
 from webhook.model.errors import UserError
 from webhook.model.fields import NO_FIELDS
 from webhook.model.gates import has_gate
 from webhook.model.hint import NUMAHint, NUMANodeAmounts, parse_cpuset, parse_resource_status, up_to
 from webhook.model.intent import NO_INTENT, NUMAIntent, parse_numa_intent
-from webhook.model.limits import MAX_CONTAINERS, MAX_REQUESTS, MAX_RESOURCES
 from webhook.model.names import (
     NUMA_DEFAULTS,
     NUMA_HINT,
@@ -20,16 +18,16 @@ from webhook.model.names import (
     RESOURCE_SPEC,
     RESOURCE_STATUS,
 )
-from webhook.model.pod_resources import QoS, container_requests, effective_requests, pod_level_resources, qos_class
+from webhook.model.pod_amounts import PodAmounts
+from webhook.model.pod_resources import QoS
 from webhook.model.policy import Exclusive, NUMAPolicy
-from webhook.model.resize import held_requests
-from webhook.model.resources import CPU, is_device, largest_share, parse_list
 from webhook.model.timestamps import epoch_seconds
+from webhook.records import record
 
 TERMINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ResidentPod:
     """A pod that is bound or assigned to a node. Amounts in engine units; equal pods share their mappings."""
 
@@ -100,39 +98,32 @@ class ResidentPod:
         spec: Mapping[str, Any] = raw["spec"]
         annotations: Mapping[str, str] = metadata.get("annotations") or NO_FIELDS
         node = intern(spec.get("nodeName") or "")
-        containers = parse_containers(spec)
         status: Mapping[str, Any] = raw.get("status") or NO_FIELDS
-        # A pod larger than our limits is never resized in practice.
-        is_usual = len(containers) <= MAX_CONTAINERS
-        together = held_requests(containers, status) if is_usual else container_requests(containers)
-        pod_level = pod_level_resources(spec, together)
-        qos = qos_class(containers, pod_level)
-        containers = _kept(containers, together)
+        amounts = PodAmounts.of(spec, status)
+        containers = amounts.containers
         intent = _intent_of(annotations)
         placement = None if node else _placement(annotations, raw)
         terminal = status.get("phase") in TERMINAL_PHASES
-        exclusive_resources = _has_exclusive_resources(containers, qos)
-        whole = effective_requests(together, pod_level, parse_list(spec.get("overhead"), "spec.overhead"))
-        requests = largest_share(whole, MAX_RESOURCES)
         hint = _hint(annotations, node) if placement is None else placement.numa_nodes
+        most_nodes = len(containers) if intent.policy is NUMAPolicy.SINGLE_NUMA_NODE else None
         return cls(
             key=f"{metadata.get('namespace', '')}/{metadata['name']}",
             uid=metadata.get("uid", ""),
             node=node,
-            requests=requests,
-            qos=qos,
+            requests=amounts.requests,
+            qos=amounts.qos,
             policy=intent.policy,
             exclusive=intent.exclusive,
-            hint=_believed(hint, requests, len(containers) if intent.policy is NUMAPolicy.SINGLE_NUMA_NODE else None),
-            exclusive_resources=exclusive_resources,
+            hint=_believed(hint, amounts.requests, most_nodes),
+            exclusive_resources=amounts.exclusive,
             terminal=terminal,
             deleting="deletionTimestamp" in metadata,
-            exclusive_beyond_memory=_has_exclusive_pieces(containers, qos),
+            exclusive_beyond_memory=amounts.exclusive_beyond_memory,
             assigned_node="" if placement is None else intern(placement.node),
             reserved=placement is None or placement.reserved,
             bound_at=_bound_at(metadata, status) if node else None,
-            containers=containers if exclusive_resources else (),
-            pod_level=pod_level is not None,
+            containers=containers if amounts.exclusive else (),
+            pod_level=amounts.pod_level,
             started=bool(status.get("containerStatuses")),
             started_at=epoch_seconds(status.get("startTime")) if node else None,
             ended_at=_ended_at(status) if terminal else None,
@@ -141,21 +132,16 @@ class ResidentPod:
         )
 
 
-def _kept(containers: tuple[Container, ...], together: Mapping[str, int]) -> tuple[Container, ...]:
-    """The containers. A pod beyond our limits is kept as one container with the sum of all requests."""
-    if len(containers) <= MAX_CONTAINERS and sum(len(one.requests) for one in containers) <= MAX_REQUESTS:
-        return containers
-    requests = largest_share(together, MAX_RESOURCES)
-    return (Container("", ContainerKind.APP, requests, requests),)
-
-
 _INTENT: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC, NUMA_DEFAULTS)
+_NONE: Final = (None,) * len(_INTENT)
 # No intent is that long. A longer text is not cached.
 _REMEMBERED_CHARACTERS: Final = 1024
 
 
 def _intent_of(annotations: Mapping[str, str]) -> NUMAIntent:
     texts = tuple(map(annotations.get, _INTENT))
+    if texts == _NONE:
+        return NO_INTENT
     short = all(text is None or len(text) <= _REMEMBERED_CHARACTERS for text in texts)
     return _intent(*texts) if short else _intent.__wrapped__(*texts)
 
@@ -221,21 +207,3 @@ def _ended_at(status: Mapping[str, Any]) -> int | None:
     states = [entry.get("state") or NO_FIELDS for entry in status.get("containerStatuses") or ()]
     ends = [epoch_seconds((state.get("terminated") or NO_FIELDS).get("finishedAt")) for state in states]
     return max((end for end in ends if end is not None), default=None)
-
-
-def _has_exclusive_resources(containers: tuple[Container, ...], qos: QoS) -> bool:
-    """Static managers give whole CPUs and NUMA memory to Guaranteed pods, and devices to any pod."""
-    return qos is QoS.GUARANTEED or any(is_device(name) for container in containers for name in container.requests)
-
-
-def _has_exclusive_pieces(containers: tuple[Container, ...], qos: QoS) -> bool:
-    """Whether containers that keep running have devices, or whole CPUs of a Guaranteed pod.
-
-    Source: scheduler-plugins pkg/noderesourcetopology/resourcerequests/exclusive.go, without its memory.
-    """
-    return any(
-        (amount > 0 and amount % 1000 == 0 and qos is QoS.GUARANTEED) if name == CPU else is_device(name)
-        for container in containers
-        if container.kind is not ContainerKind.INIT
-        for name, amount in container.requests.items()
-    )

@@ -21,7 +21,7 @@ from webhook.cache.feed import Feed
 from webhook.internal_errors import Where, internal_error_counts
 from webhook.kube.backoff import Backoff
 from webhook.kube.client import Client
-from webhook.kube.informer import InformerStatus
+from webhook.kube.informer_status import InformerStatus
 from webhook.supervise import supervised
 
 WEBHOOK = Path(__file__).parents[3] / "webhook"

@@ -75,7 +75,8 @@ class ListWatch:
         metadata = {"resourceVersion": str(self.version)}
         if end < len(names):
             metadata["continue"] = str(end)
-        return web.json_response({"metadata": metadata, "items": [self.objects[name] for name in names[begin:end]]})
+        items = [self.objects[name] for name in names[begin:end]]
+        return web.json_response({"metadata": metadata, "items": items}, dumps=compact)
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -96,7 +97,12 @@ class ListWatch:
 
 def event(kind: str, raw: dict[str, Any]) -> bytes:
     """One line of a watch."""
-    return json.dumps({"type": kind, "object": raw}, ensure_ascii=False).encode() + b"\n"
+    return compact({"type": kind, "object": raw}).encode() + b"\n"
+
+
+def compact(value: Any) -> str:
+    """JSON as the API server writes it."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def bookmark(version: int) -> bytes:

@@ -11,7 +11,8 @@ from tests.unit.kube.informing import NODES, Copy, informing, until
 from tests.unit.kube.listwatch import BREAK, HOLD, ListWatch, Refusal, bookmark, event, serving, status
 from webhook.kube.api_errors import APIError
 from webhook.kube.backoff import Backoff
-from webhook.kube.informer import Informer, Phase, ResourceGoneError
+from webhook.kube.informer import Informer, ResourceGoneError
+from webhook.kube.informer_status import Phase
 
 
 async def test_a_list_is_read_page_by_page_and_then_watched_from_its_version() -> None:

@@ -33,7 +33,7 @@ def page_of(text: bytes) -> ListPage:
 def objects_without_decoding_whole(text: bytes, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     page = page_of(text)
     monkeypatch.setattr(list_page, "items_of", lambda *_: pytest.fail("decoded whole"))
-    return list(page.objects())
+    return [raw for raw, _ in page.objects()]
 
 
 @given(
@@ -47,7 +47,7 @@ def test_the_objects_are_those_of_the_json(items: list[Any], before: bool, space
         {"metadata": metadata, "items": items} if before else {"items": items, "kind": "List", "metadata": metadata}
     )
     page = page_of(json.dumps(fields).encode() if spaces else compact(fields))
-    found = list(page.objects())
+    found = [raw for raw, _ in page.objects()]
     expected = [item for item in items if isinstance(item, dict)]
     assert found[-len(expected) :] == expected if expected else not found
     assert page.metadata == metadata
@@ -57,6 +57,7 @@ def test_a_compact_page_of_a_built_in_kind_is_cut(monkeypatch: pytest.MonkeyPatc
     pods = [{"metadata": {"name": f"p{number}"}, "spec": {"containers": [{"name": "a"}]}} for number in range(3)]
     text = compact({"kind": "PodList", "metadata": {"resourceVersion": "5"}, "items": pods}) + b"\n"
     assert objects_without_decoding_whole(text, monkeypatch) == pods
+    assert [json.loads(own or b"") for _, own in page_of(text).objects()] == pods
 
 
 def test_a_compact_page_of_custom_resources_is_cut_though_parts_begin_as_the_objects_do(
@@ -74,7 +75,7 @@ def test_a_compact_page_of_custom_resources_is_cut_though_parts_begin_as_the_obj
 def test_an_object_with_too_many_places_where_it_may_end_is_decoded_with_the_whole_page() -> None:
     pods = [{"metadata": {"name": "a"}, "spec": [{"metadata": {}}] * 100}, {"metadata": {"name": "b"}}]
     page = page_of(compact({"metadata": {"resourceVersion": "5"}, "items": pods}))
-    assert list(page.objects()) == pods
+    assert list(page.objects()) == [(pod, None) for pod in pods]
     assert page.metadata == {"resourceVersion": "5"}
 
 

@@ -182,16 +182,24 @@ class AssumedPods:
         if is_time:
             self._marked.update(self._derived.take_due(now))
         if self._marked:
-            for node in self._marked:
-                try:
-                    self._settle_node(node, now)
-                except Exception as error:
-                    if on_fault is None:
-                        raise
-                    on_fault(node, error)
-            self._marked = set()
-            self._next_due = self._derived.next_due
+            self.settle_some(len(self._marked), now, on_fault)
         return is_time
+
+    def settle_some(self, most: int, now: float, on_fault: OnFault | None = None) -> bool:
+        """Update the ledger for at most so many of the nodes with changed objects; whether it is up to date then."""
+        for _ in range(min(most, len(self._marked))):
+            node = self._marked.pop()
+            try:
+                self._settle_node(node, now)
+            except Exception as error:
+                if on_fault is None:
+                    raise
+                on_fault(node, error)
+        self._next_due = self._derived.next_due
+        if self._marked:
+            return False
+        self._marked = set()  # an emptied set keeps its size, and `pop` searches all of it
+        return True
 
     def _put_pod(self, pod: ResidentPod, now: float) -> None:
         facts = self._facts

@@ -24,11 +24,10 @@ def credible(pod: ResidentPod, topology: NodeTopology | None) -> ResidentPod:
 
 def _can_be(pod: ResidentPod, topology: NodeTopology) -> bool:
     hint = pod.hint or ()
-    zones = {zone.id: zone.resources for zone in topology.zones}
     for numa_id, amounts in hint:
-        if numa_id not in zones:
+        listed = next((zone.resources for zone in topology.zones if zone.id == numa_id), None)
+        if listed is None:
             return False
-        listed = zones[numa_id]
         if any(name in listed and amount > listed[name].allocatable for name, amount in amounts.items()):
             return False
     kubelet_aligns = topology.policy is NUMAPolicy.SINGLE_NUMA_NODE and topology.publisher is Publisher.SUBTRACTS

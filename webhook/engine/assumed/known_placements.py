@@ -21,6 +21,7 @@ from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.snapshot.node_sums import NumaAmounts
 from webhook.model.hint import NUMANodeAmounts
 from webhook.model.resident import ResidentPod
+from webhook.records import record
 
 
 class Certainty(Enum):
@@ -32,7 +33,7 @@ class Certainty(Enum):
     CHOSEN = "chosen"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Known:
     """The NUMA nodes and the hint of one pod, as far as this replica knows them."""
 

@@ -30,6 +30,7 @@ from webhook.engine.assumed.possible_placements import most_given_to
 from webhook.engine.snapshot.node_sums import NumaAmounts, added
 from webhook.model.nrt import NodeTopology, Publisher
 from webhook.model.resident import ResidentPod
+from webhook.records import record
 
 NOWHERE: Final[Mapping[str, NumaAmounts]] = MappingProxyType({})
 
@@ -46,7 +47,7 @@ class ReportingTimes:
     periods of 60 s, the exporters' default."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unreported:
     """How the amounts of one node differ from its NRT."""
 

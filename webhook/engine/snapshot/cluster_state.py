@@ -2,7 +2,7 @@
 
 1. An object is stored and its columns are marked; nothing is computed yet, so a burst of changes to one node costs
    one.
-2. `node_arrays()` writes the marked columns into the spare one of two buffers (see `double_buffer`). One node's change
+2. `node_arrays()` writes the marked columns into a spare buffer (see `buffer_pool`). One node's change
    costs two columns, whatever the number of nodes.
 
 The arrays have rows for the resources that most nodes offer; others are stored by node (see `rare_resources`).
@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from webhook.engine.snapshot.array_shape import ArrayShape, resources_of
+from webhook.engine.snapshot.buffer_pool import BufferPool
 from webhook.engine.snapshot.buffers import ALL, HELD, NODE, ZONES, Buffer
 from webhook.engine.snapshot.change_log import ChangeLog
 from webhook.engine.snapshot.core_columns import GivenCPUs, reserved_cpu
-from webhook.engine.snapshot.double_buffer import DoubleBuffer
 from webhook.engine.snapshot.name_order import NameOrder
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.node_policy import UnknownPolicies, unknown_policy
@@ -63,7 +63,7 @@ class ClusterState:
 
         self._marked: dict[int, int] = {}
         self._changes: ChangeLog[int] = ChangeLog()
-        self._buffers = DoubleBuffer(self._shape.resources)
+        self._buffers = BufferPool(self._shape.resources)
 
     @property
     def generation(self) -> int:
@@ -160,16 +160,18 @@ class ClusterState:
         buffers = self._buffers
         if buffers.node_arrays is not None and not self._marked:
             return buffers.node_arrays
-        self._fit_rows()
-        if self._taints.renewed(buffers.current.windows()["taint_set"]):
-            for name in self._columns:
-                self._mark(name, NODE)
-        written = buffers.writable(self._shape.resources, self._shape.z, len(self._names))
-        self._write(written)
-        node_arrays = self._window(written, self._changes.append(self._marked))
-        buffers.publish(written, node_arrays, self._marked)
-        self._marked = {}
+        written, changed = self._write_marked()
+        node_arrays = self._window(written, self._changes.version)
+        buffers.publish(written, node_arrays, changed)
         return node_arrays
+
+    def write_some(self, columns: int) -> bool:
+        """Write at most so many columns before the first arrays; whether the rest is few, and left to `node_arrays`."""
+        if self._buffers.node_arrays is not None or len(self._marked) <= columns:
+            return True
+        written, changed = self._write_marked(columns)
+        self._buffers.publish(written, None, changed)
+        return False
 
     def _place(self, name: str, column: int) -> None:
         self._columns[name] = column
@@ -209,12 +211,24 @@ class ClusterState:
                 if offers_it or not lost.isdisjoint(resources_of(self._topologies.get(node))):
                     self._mark(node, HELD)
 
-    def _write(self, buffer: Buffer) -> None:
-        for column in sorted(self._marked):
+    def _write_marked(self, most: int | None = None) -> tuple[Buffer, Mapping[int, int]]:
+        """Write the marked columns, or the first of them. Returns the buffer, and what differs in it from before."""
+        self._fit_rows()
+        if self._taints.renewed(self._buffers.current.windows()["taint_set"]):
+            for name in self._columns:
+                self._mark(name, NODE)
+        buffer = self._buffers.writable(self._shape.resources, self._shape.z, len(self._names))
+        changed = {column: self._marked.pop(column) for column in sorted(self._marked)[:most]}
+        self._write(buffer, changed)
+        self._changes.append(changed)
+        return buffer, changed
+
+    def _write(self, buffer: Buffer, changed: dict[int, int]) -> None:
+        for column in changed:
             if column < len(self._names):
                 buffer.place(column, self._names[column])
         buffer.truncate(len(self._names))
-        for column, parts in tuple(self._marked.items()):
+        for column, parts in tuple(changed.items()):
             if column < len(self._names):
                 name = self._names[column]
                 # After a fault the next change rewrites the whole column.
@@ -229,7 +243,7 @@ class ClusterState:
                     buffer.close(column)
                     self._on_fault(name, error)
                     whole = ALL
-                self._marked[column] = whole
+                changed[column] = whole
 
     def _write_column(self, buffer: Buffer, column: int, parts: int) -> None:
         name = self._names[column]

@@ -11,7 +11,6 @@ deleted and comes back under another index keeps its reservations.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -21,11 +20,12 @@ from webhook.engine.snapshot.node_sums import NodeSums, NumaAmounts
 from webhook.engine.snapshot.overlay import Overlay, OverlayCache
 from webhook.model.policy import NUMAPolicy
 from webhook.model.resources import PODS
+from webhook.records import record
 
 _NO_REQUESTS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reservation:
     """What one pod holds on one node that the cluster does not show yet."""
 

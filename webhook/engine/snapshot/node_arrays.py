@@ -1,6 +1,6 @@
 """The cluster at one moment: arrays over (resource, NUMA node, node) that never change once returned.
 
-It is a window on one of ClusterState's two buffers. It stays unchanged while a reader holds the object itself; holding
+It is a window on one of ClusterState's buffers. It stays unchanged while a reader holds the object itself; holding
 one of its arrays is not enough.
 """
 

@@ -2,7 +2,8 @@
 
 1. The first overlay copies the four arrays that reservations affect.
 2. The next one only rewrites nodes that changed since, in the snapshot or in the ledger.
-3. An overlay that is still in use is copied first: a returned overlay never changes.
+3. A returned overlay never changes. While it is in use, the next one is written into the arrays of an older one that is
+   not. If there are none, the arrays are copied.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,6 +26,9 @@ Item = TypeVar("Item", bound=np.generic)
 # A snapshot may grow by a few nodes between two overlays; beyond this share everything is copied again.
 _SLACK = 8
 
+# A decision may keep one overlay while it waits for an answer, and another decision a second one.
+_KEPT = 3
+
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Overlay:
@@ -44,37 +48,42 @@ class OverlayCache:
     def __init__(self, sums: Mapping[str, NodeSums], log: ChangeLog[str]) -> None:
         self._sums = sums
         self._log = log
-        self._arrays: _Arrays | None = None
-        self._last: ref[Overlay] | None = None
+        self._kept: list[_Arrays] = []
+        """The arrays of the last overlays, the latest first."""
 
     def over(self, node_arrays: NodeArrays) -> Overlay:
         """The current overlay of the ledger on the snapshot."""
-        last = self._last() if self._last is not None else None
+        last = self._kept[0].overlay() if self._kept else None
         if last is not None and last.node_arrays is node_arrays and last.version == self._log.version:
             return last
-        arrays = self._arrays
-        stale = None if arrays is None else arrays.stale(node_arrays, self._log)
-        if arrays is None or stale is None:
-            arrays = _Arrays(node_arrays, self._log.version)
-            stale = {node_arrays.index[name] for name in self._sums if name in node_arrays.index}
-        else:
-            if last is not None:
-                arrays = arrays.copy()
-            arrays.restore(node_arrays, stale, self._log.version)
+        arrays, stale = self._unused(node_arrays)
         for n in stale:
             sums = self._sums.get(node_arrays.names[n])
             if sums is not None:
                 arrays.subtract(node_arrays, n, sums)
-        self._arrays = arrays
-        overlay = arrays.window(node_arrays)
-        self._last = ref(overlay)
-        return overlay
+        self._kept = [arrays, *(each for each in self._kept if each is not arrays)][:_KEPT]
+        return arrays.window(node_arrays)
+
+    def _unused(self, node_arrays: NodeArrays) -> tuple["_Arrays", set[int]]:
+        """Arrays that no overlay in use shows, and the nodes whose reservations are not subtracted in them."""
+        for each in self._kept:
+            if each.overlay() is None and (stale := each.stale(node_arrays, self._log)) is not None:
+                each.restore(node_arrays, stale, self._log.version)
+                return each, stale
+        latest = self._kept[0] if self._kept else None
+        if latest is not None and (stale := latest.stale(node_arrays, self._log)) is not None:
+            arrays = latest.copy()
+            arrays.restore(node_arrays, stale, self._log.version)
+            return arrays, stale
+        self._kept = []
+        reserved = {node_arrays.index[name] for name in self._sums if name in node_arrays.index}
+        return _Arrays(node_arrays, self._log.version), reserved
 
 
 class _Arrays:
     """The arrays behind overlays, with spare capacity for nodes, and the versions that they include."""
 
-    __slots__ = ("available", "generation", "log", "multi", "node_free", "single", "version")
+    __slots__ = ("_shown", "available", "generation", "log", "multi", "node_free", "single", "version")
 
     def __init__(self, node_arrays: NodeArrays, version: int) -> None:
         capacity = node_arrays.n + node_arrays.n // _SLACK + _SLACK
@@ -85,6 +94,11 @@ class _Arrays:
         self.log = node_arrays.changes
         self.generation = node_arrays.generation
         self.version = version
+        self._shown: ref[Overlay] | None = None
+
+    def overlay(self) -> Overlay | None:
+        """The last overlay on these arrays; None if it is not in use any more."""
+        return None if self._shown is None else self._shown()
 
     def copy(self) -> "_Arrays":
         """The same content in other arrays."""
@@ -140,7 +154,7 @@ class _Arrays:
 
     def window(self, node_arrays: NodeArrays) -> Overlay:
         """The arrays as an overlay of the snapshot: its nodes only, read-only."""
-        return Overlay(
+        overlay = Overlay(
             node_arrays,
             self.version,
             read_only(self.available[:, :, : node_arrays.n]),
@@ -148,6 +162,8 @@ class _Arrays:
             read_only(self.single[:, : node_arrays.n]),
             read_only(self.multi[:, : node_arrays.n]),
         )
+        self._shown = ref(overlay)
+        return overlay
 
 
 def _cells(node_arrays: NodeArrays, position: Mapping[int, int], numa: NumaAmounts) -> Iterator[tuple[int, int, int]]:

@@ -1,7 +1,7 @@
 """Which resources have a row in the arrays: those that most nodes offer, within a limit.
 
-A cell is one row of one NUMA node's position. At 5,000 nodes one takes 120 KB in each of the two buffers (three amounts
-of 8 bytes each), so the arrays take at most 60 MiB, whatever is published.
+A cell is one row of one NUMA node's position. At 5,000 nodes one takes 120 KB in each of at most three buffers (three
+amounts of 8 bytes each), so the arrays take at most 90 MiB, whatever is published.
 """
 
 from collections import Counter

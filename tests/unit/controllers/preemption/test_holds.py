@@ -3,6 +3,7 @@
 from tests.builders.pods import bound
 from webhook.controllers.preemption.holds import MOST_HOLDS, MOST_OF_NAMESPACE, Hold, Holds, Phase
 from webhook.model.bound_pod import BoundPod
+from webhook.model.resident import ResidentPod
 
 DELETED_AT = 1_893_456_030  # 2030-01-01T00:00:30Z
 
@@ -12,7 +13,8 @@ def hold(name: str, priority: int, *nodes: str) -> Hold:
 
 
 def victim(**metadata: str) -> dict[str, BoundPod]:
-    pod = BoundPod.from_object(bound(name="v", node="n0", metadata=metadata))
+    raw = bound(name="v", node="n0", metadata=metadata)
+    pod = BoundPod.of(raw, ResidentPod.from_object(raw))
     return {pod.key: pod}
 
 

@@ -5,6 +5,7 @@ from tests.unit.controllers.preemption.leader import PreemptingLeader, high
 from webhook.controllers.preemption.holds import Hold
 from webhook.controllers.preemption.holds_in_vain import MOST_IN_VAIN, HoldsInVain
 from webhook.model.bound_pod import BoundPod
+from webhook.model.resident import ResidentPod
 
 LATE = 1e9
 """When delays are over, in seconds of `time.monotonic`."""
@@ -66,7 +67,8 @@ def test_a_node_is_chosen_again_after_a_newer_report_without_the_victims() -> No
     written = {"n0": 100}
     found = HoldsInVain(written.get)
     found.failed(hold("n0"), 0.0)
-    victim = BoundPod.from_object({"metadata": {"name": "v", "namespace": "default", "uid": "v"}, "spec": {}})
+    raw = {"metadata": {"name": "v", "namespace": "default", "uid": "v"}, "spec": {}}
+    victim = BoundPod.of(raw, ResidentPod.from_object(raw))
     found.update(1.0, {})
     assert found.closed == {"n0"}
     written["n0"] = 101

@@ -82,6 +82,17 @@ def test_the_node_of_an_assumed_pod_that_is_only_renewed_need_not_be_settled() -
     assert cluster.reserved() == ({}, {})
 
 
+def test_many_nodes_can_be_settled_in_parts() -> None:
+    keeping = Keeping()
+    for node in "abc":
+        keeping.tell(assigned(f"p-{node}", node))
+    assert not keeping.keeper.settle_some(2, 1000)
+    assert len(keeping.ledger) == 2
+    assert keeping.keeper.settle_some(2, 1000)
+    assert len(keeping.ledger) == 3
+    assert keeping.keeper.settle_some(2, 1000)
+
+
 def test_a_placed_pod_is_assumed_all_it_asks_for() -> None:
     keeping = Keeping()
     keeping.tell(waiting(), scanned())

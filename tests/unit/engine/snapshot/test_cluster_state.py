@@ -90,6 +90,33 @@ def test_a_snapshot_nobody_holds_lends_its_memory_to_a_later_one() -> None:
     assert len(memory) <= 3
 
 
+def test_a_snapshot_that_is_held_long_does_not_make_each_later_one_a_copy() -> None:
+    cluster = state(node(name="a"), topology(node="a", free=cpus(8)))
+    held = cluster.node_arrays()
+    memory = set()
+    for amount in range(10):
+        cluster.upsert_topology(topology(node="a", free=cpus(amount)))
+        memory.add(cluster.node_arrays().available.__array_interface__["data"][0])
+    assert len(memory) == 2
+    assert free(held, "a") == [8000]
+
+
+def test_the_columns_of_the_first_snapshot_can_be_written_in_parts() -> None:
+    nodes = [node(name=name) for name in "abcde"]
+    topologies = [topology(node=each.name, free=cpus(number)) for number, each in enumerate(nodes)]
+    cluster = state(*nodes, *topologies)
+    assert not cluster.write_some(2)
+    cluster.delete_node("b")  # the last node takes its column, which is written already
+    assert not cluster.write_some(2)
+    assert cluster.write_some(2)
+    node_arrays = cluster.node_arrays()
+    assert {name: free(node_arrays, name) for name in node_arrays.names} == {
+        each.node: [1000 * number] for number, each in enumerate(topologies) if each.node != "b"
+    }
+    cluster.upsert_topology(topology(node="a", free=cpus(7)))
+    assert cluster.write_some(0)  # only before the first snapshot
+
+
 def test_the_arrays_of_a_snapshot_are_read_only() -> None:
     node_arrays = state(node(name="a"), topology(node="a", free=cpus(8))).node_arrays()
     arrays = [getattr(node_arrays, field) for field in NodeArrays.__slots__ if field != "__weakref__"]

@@ -125,6 +125,19 @@ def test_a_view_that_is_held_never_changes() -> None:
     assert [free(snapshot)[0][0] for snapshot in held] == [7, 6, 5, 4, 3]
 
 
+def test_a_view_that_is_held_long_does_not_make_each_later_one_a_copy() -> None:
+    ledger = Ledger()
+    node_arrays = cluster().node_arrays()
+    memory = set()
+    ledger.put(Reservation.of("default/held", "a", {0: {"cpu": 1000}}, {}))
+    held = Snapshot(node_arrays, ledger)
+    for number in range(10):
+        ledger.put(Reservation.of("default/p", "a", {0: {"cpu": 1000 * number}}, {}))
+        memory.add(Snapshot(node_arrays, ledger).free(CPU).__array_interface__["data"][0])
+    assert len(memory) == 1
+    assert free(held)[0] == [7, 8]
+
+
 def test_equal_moments_share_one_overlay() -> None:
     ledger = Ledger()
     node_arrays = cluster().node_arrays()
