@@ -115,7 +115,6 @@ JOB_COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 KUBEFLOW_REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"
 LWS_WORKER_INDEX: Final = "leaderworkerset.sigs.k8s.io/worker-index"
 STATEFUL_SET_POD_INDEX: Final = "apps.kubernetes.io/pod-index"
-STATEFUL_SET_POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
 RAY_NODE_TYPE: Final = "ray.io/node-type"
 # Where they write which independently started gang of the workload a pod belongs to.
 JOBSET_REPLICATED_JOB: Final = "jobset.sigs.k8s.io/replicatedjob-name"

@@ -20,7 +20,6 @@ from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.codec import dumps
 from webhook.model.admission_review import AdmissionRequest
 from webhook.model.avoided_node import Avoided
-from webhook.model.names import STATEFUL_SET_POD_NAME
 from webhook.model.namespace import Namespace
 from webhook.model.native_pod_group import scheduling_group_of
 from webhook.model.topology import Topology
@@ -32,7 +31,7 @@ _LARGEST_POD: Final = 16 * 1024
 # Nothing that is decided or said depends on these.
 _LEFT_OUT: Final = frozenset({"name", "generateName", "uid", "creationTimestamp", "managedFields"})
 # What else the controllers of gangs write to each pod. Longer texts are not theirs, and their size is checked.
-_OF_ONE_MEMBER: Final = frozenset({*RANK_KEYS, STATEFUL_SET_POD_NAME})
+_OF_ONE_MEMBER: Final = frozenset({*RANK_KEYS, "statefulset.kubernetes.io/pod-name"})
 _LONGEST_VALUE: Final = 63
 # Source: kubernetes plugin/pkg/admission/serviceaccount (ServiceAccountVolumeName, DefaultAPITokenMountPath).
 _TOKEN: Final = re.compile(r"kube-api-access-[a-z0-9]{5}")
