@@ -17,6 +17,7 @@ from webhook.controllers.placement.gated_gang import GatedGang, units_of
 from webhook.controllers.placement.gated_pods import GatedPod, GatedPods
 from webhook.controllers.placement.retry_delays import RetryDelays
 from webhook.engine.decide import Decision
+from webhook.engine.preemption.steps import result_of
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.admission_review import AdmissionRequest
 from webhook.model.errors import UserError
@@ -62,7 +63,7 @@ class Site:
         """Handle a gated pod in a cycle of the leader: read, compare, decide, report."""
         raw = loads(body)
         pods = GatedPods(self.rules, RetryDelays(lambda _: None))
-        pods.update({_key(raw): raw})
+        result_of(pods.update({_key(raw): raw}))
         for gated in pods.in_order():
             hash(gated.signature)
             snapshot = self.cache.snapshot().nodes
@@ -115,7 +116,7 @@ class Site:
 def gang_of(body: bytes) -> GatedGang:
     """The gang of these gated pods, which the service has read before."""
     pods = GatedPods(Rules(), RetryDelays(lambda _: None))
-    pods.update({_key(raw): raw for raw in loads(body)["items"]})
+    result_of(pods.update({_key(raw): raw for raw in loads(body)["items"]}))
     (gang,) = units_of(pods.in_order())
     assert isinstance(gang, GatedGang)
     return gang

@@ -27,6 +27,7 @@ from webhook.controllers.placement.gated_pods import GatedPods
 from webhook.controllers.placement.kept_domain import KeptDomains
 from webhook.controllers.placement.retry_delays import RetryDelays
 from webhook.engine.assumed.assumed_pod import AssumedPod
+from webhook.engine.preemption.steps import result_of
 from webhook.model.names import (
     DOMAIN,
     KAI_REQUIRED_PLACEMENT,
@@ -131,7 +132,7 @@ class Cluster:
 
     async def turn(self) -> None:
         """Give every gang its turn, as in a cycle of the controller."""
-        self.gated.update(self.cache.gated_pods())
+        result_of(self.gated.update(self.cache.gated_pods()))
         for unit in units_of(self.gated.in_order()):
             assert isinstance(unit, GatedGang)
             agreed = agree(unit, self.cache.gangs.assigned(unit.membership.group), self.cache.snapshot().topologies)

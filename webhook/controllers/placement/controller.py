@@ -203,7 +203,7 @@ class PlacementController:
     async def _cycle(self) -> float:
         """One cycle; returns the seconds of work that led to no assignment."""
         cycle = self._begin()
-        units = self._collect(cycle)
+        units = await self._collect(cycle)
         later = await self._attempt_each(units, cycle)
         later = await self._attempt_each(self._failed.by_namespace(later), cycle)
         if later:
@@ -216,11 +216,11 @@ class PlacementController:
         self._cache.advance()
         return Cycle(WorkClock(self.clock), self._cache.snapshot().nodes.version, self._changes)
 
-    def _collect(self, cycle: Cycle) -> list[Unit]:
+    async def _collect(self, cycle: Cycle) -> list[Unit]:
         """Phase 2; forgets what it remembers of pods and gangs that no longer wait."""
-        gated = self._cache.gated_pods()
+        gated = dict(self._cache.gated_pods())  # as it is now: others arrive meanwhile
         self._status_reporter.keep(set(gated))
-        units = units_of(self._ready.of(gated, cycle))
+        units = units_of(await self._ready.of(gated, cycle))
         groups = {unit.membership.group for unit in units if isinstance(unit, GatedGang)}
         self._gangs.keep(groups)
         self._delays.keep({raw["metadata"].get("uid", "") for raw in gated.values()} | groups)

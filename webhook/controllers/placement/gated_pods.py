@@ -12,6 +12,7 @@ from webhook.cache.delegated_pods import why_delegated
 from webhook.cache.unmanaged import why_unmanaged
 from webhook.controllers.placement.native_request import GroupBasis, marked_group
 from webhook.controllers.placement.retry_delays import RetryDelays
+from webhook.engine.preemption.steps import Steps
 from webhook.internal_errors import Where, internal_error
 from webhook.model.avoided_node import Avoided, AvoidedNode, avoided_by
 from webhook.model.errors import UserError
@@ -188,8 +189,8 @@ class GatedPods:
         self.unmanaged: dict[str, tuple[Mapping[str, Any], str]] = {}
         """Unmanaged pods that have the gate from another client, and why they are unmanaged."""
 
-    def update(self, raws: Mapping[str, Mapping[str, Any]]) -> None:
-        """Take in the current pods, by namespace/name, and forget all others."""
+    def update(self, raws: Mapping[str, Mapping[str, Any]]) -> Steps[None]:
+        """Take in the current pods, by namespace/name, and forget all others. A step parses one pod."""
         for key in self._read.keys() - raws.keys():
             del self._read[key]
             self._clear(key)
@@ -198,6 +199,7 @@ class GatedPods:
             if known is None or known[0] is not raw or self._is_due_again(key, raw):
                 self._clear(key)
                 self._read[key] = raw, self._contained(key, raw, partial(self._of, key, raw))
+                yield
 
     def owners(self) -> list[tuple[str, Owner]]:
         """(namespace, owner) of the pods that may take annotations from their owners."""

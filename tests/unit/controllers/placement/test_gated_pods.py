@@ -13,6 +13,7 @@ from webhook.controllers.placement.gated_gang import GatedGang, units_of
 from webhook.controllers.placement.gated_pods import GatedPod, GatedPods
 from webhook.controllers.placement.native_request import GroupBasis
 from webhook.controllers.placement.retry_delays import RetryDelays
+from webhook.engine.preemption.steps import result_of
 from webhook.model.names import (
     INHERIT,
     KAI_TOPOLOGY,
@@ -54,14 +55,24 @@ def test_higher_priority_comes_first_then_age_then_name() -> None:
         gated(name="old", second=0),
         gated(name="high", second=9, priority=100),
     )
-    pods.update(by_key(*raws))
+    result_of(pods.update(by_key(*raws)))
     assert names(pods) == ["high", "old", "b", "c"]
+
+
+def test_each_new_pod_is_parsed_in_a_step_of_its_own() -> None:
+    pods, raws = all_pods(), by_key(gated(name="a"), gated(name="b"))
+    steps = pods.update(raws)
+    next(steps)
+    assert [pod.key for pod in pods.in_order()] == ["default/a"]
+    result_of(steps)
+    assert [pod.key for pod in pods.in_order()] == ["default/a", "default/b"]
+    assert not list(pods.update(raws))
 
 
 def test_what_is_gone_is_forgotten_and_what_changed_is_read_again() -> None:
     pods = all_pods()
-    pods.update(by_key(gated(name="a"), gated(name="b")))
-    pods.update(by_key(gated(name="a", priority=7)))
+    result_of(pods.update(by_key(gated(name="a"), gated(name="b"))))
+    result_of(pods.update(by_key(gated(name="a", priority=7))))
     assert [one.pod.priority for one in pods.in_order()] == [7]
 
 
@@ -71,7 +82,7 @@ def test_pods_that_end_or_that_others_place_are_not_ours_and_one_that_cannot_be_
     ending["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
     broken = gated(name="broken")
     broken["metadata"]["annotations"][NUMA_TOPOLOGY_SPEC] = "{"
-    pods.update(by_key(ending, gated(name="other", schedulerName="other"), broken))
+    result_of(pods.update(by_key(ending, gated(name="other", schedulerName="other"), broken)))
     assert names(pods) == []
     assert list(pods.faults) == ["default/broken"]
 
@@ -118,7 +129,7 @@ def test_members_of_a_group_have_the_turn_of_their_first() -> None:
         gated(name="g-2", second=4, group="g"),
         gated(name="h", second=0, group="h"),
     )
-    pods.update(by_key(*raws))
+    result_of(pods.update(by_key(*raws)))
     units = units_of(pods.in_order())
     assert [
         [one.pod.name for one in unit.members] if isinstance(unit, GatedGang) else unit.pod.name for unit in units
@@ -135,7 +146,7 @@ def test_what_owners_say_is_taken_in_and_a_pod_without_a_wish_asks_for_nothing()
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "w", "uid": "uid-Job", "controller": True}
     raw["metadata"] |= {"ownerReferences": [owner], "annotations": {INHERIT: "true"}}
     pods = all_pods()
-    pods.update(by_key(raw))
+    result_of(pods.update(by_key(raw)))
     assert [(namespace, owner.uid) for namespace, owner in pods.owners()] == [("default", "uid-Job")]
     for annotations, asks in (({}, False), ({KAI_TOPOLOGY: "t"}, True), ({NUMA_TOPOLOGY_SPEC: "{}"}, True)):
         owner_chain = of(job(**annotations))
@@ -151,7 +162,7 @@ def test_owners_that_say_something_wrong_are_a_fault_of_the_pod_until_they_do_no
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "w", "uid": "uid-Job", "controller": True}
     raw["metadata"] |= {"ownerReferences": [owner], "annotations": {INHERIT: "true"}}
     pods = all_pods()
-    pods.update(by_key(raw))
+    result_of(pods.update(by_key(raw)))
     pods.take(lambda *_: of(job(**{NUMA_TOPOLOGY_SPEC: "{"})), no_group)
     assert list(pods.faults) == ["default/a"]
     pods.take(lambda *_: of(job(**{NUMA_TOPOLOGY_SPEC: "{}"})), no_group)
@@ -162,13 +173,13 @@ def test_a_gate_on_a_pod_that_is_not_ours_is_told_with_the_reason() -> None:
     pods = all_pods()
     unasked = gated(name="unasked")
     del unasked["metadata"]["annotations"]
-    pods.update(by_key(unasked, gated(name="other", schedulerName="other")))
+    result_of(pods.update(by_key(unasked, gated(name="other", schedulerName="other"))))
     assert {key: why for key, (_, why) in pods.unmanaged.items()} == {
         "default/unasked": "no annotation scheduling.koordinator.sh/numa-topology-spec or "
         "scheduling.koordinator.sh/resource-spec, and none of a group",
         "default/other": "the scheduler other places it",
     }
-    pods.update({})
+    result_of(pods.update({}))
     assert pods.unmanaged == {}
 
 
