@@ -47,7 +47,7 @@ class Settings(BaseSettings):
     bind_address: str = "::"
     """Address that both ports listen on. `::`: all addresses, IPv6 and IPv4; IPv4 alone on a host without IPv6."""
     port: Port = 8443
-    """HTTPS port for the API server: /mutate/pods and /validate/pods. 0 picks a free port."""
+    """HTTPS port for the API server's calls. 0 picks a free port."""
     metrics_port: Port = 8080
     """HTTP port for /healthz, /readyz and /metrics. 0 picks a free port."""
 
