@@ -65,6 +65,20 @@ async def test_a_call_that_hangs_delays_neither_the_sweep_nor_the_gangs_of_other
     assert len(leader.objects.requests) == 2
 
 
+async def test_templates_that_take_longer_to_write_than_they_are_kept_are_used_all_the_same() -> None:
+    leader = RequestingLeader(*FULL, *gang())
+    create = leader.objects.create_template
+
+    async def takes_long(body: dict[str, Any]) -> Refusal | None:
+        leader.second += 40
+        return await create(body)
+
+    leader.objects.create_template = takes_long  # type: ignore[method-assign]
+    await leader.settle()
+    await leader.after(1)
+    assert leader.objects.written == ["+PodTemplate", "+ProvisioningRequest"]
+
+
 async def test_who_no_longer_leads_writes_no_more() -> None:
     leader = RequestingLeader(*FULL, *gang())
     hanging = asyncio.Event()
