@@ -1,6 +1,7 @@
 """The garbage collector is paused as long as any task needs it, and leaves alone what was built then."""
 
 import gc
+from weakref import ref
 
 from webhook.collector import collector_paused
 
@@ -17,7 +18,22 @@ def test_the_collector_runs_again_after_the_last_pause() -> None:
 
 def test_what_was_built_during_a_pause_is_not_scanned_afterwards() -> None:
     with collector_paused():
-        built: list[list[int]] = [[] for _ in range(10)]
+        built: list[list[int]] = [[] for _ in range(gc.get_threshold()[0] + 1)]
     assert not any(each is built for each in gc.get_objects())
     gc.unfreeze()
     assert any(each is built for each in gc.get_objects())
+
+
+def test_a_pause_in_which_little_was_built_hides_no_garbage() -> None:
+    class Node:
+        """Refers to itself."""
+
+        def __init__(self) -> None:
+            self.own = self
+
+    gc.collect()
+    with collector_paused():
+        gone = ref(Node())
+    assert gone() is not None
+    gc.collect()
+    assert gone() is None

@@ -18,6 +18,7 @@ from typing import Any, Final
 import structlog
 
 from webhook.cache.cluster_cache import ClusterCache
+from webhook.codec import loads
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.pod_writes import Outcome, PodWrites
 from webhook.model.names import LOST_NODES
@@ -117,7 +118,7 @@ class LostNodeRecords:
     def _believed(self, group: str, value: object) -> frozenset[str]:
         """The nodes in a record; empty if it is not ours, or for other members."""
         try:
-            record: Any = json.loads(value) if isinstance(value, str) else None
+            record: Any = loads(value.encode()) if isinstance(value, str) else None
         except ValueError:
             return frozenset()
         if not isinstance(record, Mapping) or not isinstance(nodes := record.get("nodes"), list):

@@ -61,6 +61,8 @@ class ObjectEvent:
     kind: str = field(kw_only=True)
     is_namespaced: bool = field(default=True, kw_only=True)
     """False: the namespace in `key` is that of the Event alone."""
+    occurrence: int = field(default=0, kw_only=True)
+    """Not written. An event that equals an earlier one is dropped; another number lets it be written again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +73,24 @@ class PodEvent(ObjectEvent):
     kind: str = field(default="Pod", kw_only=True)
 
 
-def node_warning(node: str, reason: str, note: str, action: str) -> ObjectEvent:
+def node_warning(node: str, reason: str, note: str, action: str, occurrence: int) -> ObjectEvent:
     """A Warning about a node. Its uid is the node's name, as in the kubelet's Events; `kubectl describe` shows both.
 
     Source: kubectl pkg/describe (NodeDescriber).
     """
     key = f"{_OF_NODES}/{node}"
-    return ObjectEvent(key, node, reason, note, action, "Warning", api_version="v1", kind="Node", is_namespaced=False)
+    return ObjectEvent(
+        key,
+        node,
+        reason,
+        note,
+        action,
+        "Warning",
+        api_version="v1",
+        kind="Node",
+        is_namespaced=False,
+        occurrence=occurrence,
+    )
 
 
 class EventRecorder:

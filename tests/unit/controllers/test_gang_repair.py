@@ -14,6 +14,7 @@ from tests.builders.topologies import topology
 from tests.unit.controllers.leader import ApiServer, Leader
 from tests.unit.controllers.site import metrics
 from webhook.controllers.gang_repair import GangRepair
+from webhook.internal_errors import internal_error_counts
 from webhook.kube.pod_writes import Outcome
 from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, LOST_NODES, MIN_MEMBER
 from webhook.model.pod import Owner
@@ -219,8 +220,9 @@ async def test_a_leader_that_has_not_seen_the_loss_moves_it_as_well() -> None:
     assert successor.api.evicted == ["default/a"]
 
 
-@pytest.mark.parametrize("how", ["another gang", "another node", "another seal", "text", "another type"])
+@pytest.mark.parametrize("how", ["another gang", "another node", "another seal", "text", "another type", "deep"])
 async def test_a_forged_record_moves_nothing(how: str) -> None:
+    before = dict(internal_error_counts())
     cluster = await Cluster.running()
     cluster.loses()
     await cluster.cycle()
@@ -232,11 +234,13 @@ async def test_a_forged_record_moves_nothing(how: str) -> None:
         "another seal": "0000",
     }.get(how, record["seal"])
     value = json.dumps({"nodes": ["n0"] if how == "another node" else record["nodes"], "seal": forged})
-    await cluster.api.annotate("default/a", LOST_NODES, {"text": "{", "another type": "[1]"}.get(how, value))
+    others = {"text": "{", "another type": "[1]", "deep": "[" * 100_000}
+    await cluster.api.annotate("default/a", LOST_NODES, others.get(how, value))
     successor = cluster.replaced_by()
     await successor.cycle()
     await successor.repair.sweep(0)
     assert successor.api.evicted == []
+    assert internal_error_counts() == before
 
 
 async def test_a_record_is_void_for_other_members_and_is_removed_when_the_gang_is_whole() -> None:

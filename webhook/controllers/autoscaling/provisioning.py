@@ -178,6 +178,8 @@ class Provisioning:
     def _state(self, one: _Wanted, open_requests: Sequence[ProvisioningRequest], now: float) -> str:
         """What the gang's placement says; empty if a request is to be made now."""
         if why := why_no_request(one.gang, one.pod_sets):
+            if one.digest in self._shown:
+                self._put_off_until_later(one.digest, texts.CHANGED, now, CHANGED_WAIT_SECONDS)
             for request in open_requests:
                 self._writer.cancel(request, why, now)
             return why

@@ -68,9 +68,12 @@ def why_no_request(gang: GatedGang, pod_sets: PodSets) -> str:
 def pod_sets_of(gang: GatedGang, minimum: int, class_name: str) -> Steps[PodSets]:
     """The pod sets of a gang of which no member has a node. minimum: how many of them must start together.
 
-    A step reads one member. Of a gang with more templates than a request takes, only so many and one more are read.
+    A step reads one member. Of a gang with more templates than a request takes, only so many and one more are made.
     """
-    selected = selected_labels(member.raw for member in gang.members)
+    selected: set[str] = set()
+    for member in gang.members:
+        selected |= selected_labels(member.raw)
+        yield
     templates: dict[_Same, dict[str, Any]] = {}
     counts: Counter[_Same] = Counter()
     for member in gang.members:

@@ -11,7 +11,8 @@ Source: autoscaler cluster-autoscaler/provisioningrequest/pods/pods.go (PodsForP
 pkg/scheduler/framework/plugins (the Filter plugins), pkg/apis/core/validation (ValidatePodTemplateSpec).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from webhook.admission.pod.affinity_patch import REQUIRED
@@ -23,20 +24,19 @@ _SPREAD: Final = "topologySpreadConstraints"
 Raw = dict[str, Any]
 
 
-def selected_labels(pods: Iterable[Mapping[str, Any]]) -> frozenset[str]:
-    """The labels that selectors of these pod objects name."""
+def selected_labels(raw: Mapping[str, Any]) -> set[str]:
+    """The labels that selectors of this pod object name."""
     keys: set[str] = set()
-    for raw in pods:
-        for term in _selecting(raw["spec"]):
-            selector = term.get("labelSelector") or {}
-            keys.update(selector.get("matchLabels") or ())
-            keys.update(str(one.get("key")) for one in selector.get("matchExpressions") or ())
-            keys.update(term.get("matchLabelKeys") or ())
-            keys.update(term.get("mismatchLabelKeys") or ())
-    return frozenset(keys)
+    for term in _selecting(raw["spec"]):
+        selector = term.get("labelSelector") or {}
+        keys.update(selector.get("matchLabels") or ())
+        keys.update(str(one.get("key")) for one in selector.get("matchExpressions") or ())
+        keys.update(term.get("matchLabelKeys") or ())
+        keys.update(term.get("mismatchLabelKeys") or ())
+    return keys
 
 
-def template_of(raw: Mapping[str, Any], selected: frozenset[str]) -> Raw:
+def template_of(raw: Mapping[str, Any], selected: AbstractSet[str]) -> Raw:
     """The PodTemplateSpec of a pod object. selected: the labels to keep."""
     spec = raw["spec"]
     held = raw["metadata"].get("labels") or {}

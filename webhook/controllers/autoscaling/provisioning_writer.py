@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -43,12 +44,13 @@ _SHOWN_SECONDS: Final = 30.0
 _TAKEN: Final = "another client has made an object of the name that it would have"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Made:
-    """What was created for a gang, and when."""
+    """What was created for a gang."""
 
     objects: ProvisioningObjects
-    at: float
+    at: float = inf
+    """The first sweep that knew of it. Its writes may have taken longer than the time in which it is of use."""
 
 
 class ProvisioningWriter:
@@ -78,6 +80,8 @@ class ProvisioningWriter:
     def begin(self, known: Iterable[ProvisioningRequest], now: float) -> None:
         """Forget what the watch has shown, or should have by now. known: the requests in the cache."""
         names, uids = {request.key for request in known}, {request.uid for request in known}
+        for made in (*self._prepared.values(), *self._on_its_way.values()):
+            made.at = min(made.at, now)
         self._leaving = {uid: at for uid, at in self._leaving.items() if uid in uids and now - at < _SHOWN_SECONDS}
         self._on_its_way = {
             gang: made
@@ -172,7 +176,7 @@ class ProvisioningWriter:
     async def _make(self, gang: str, objects: Callable[[], ProvisioningObjects], now: float) -> None:
         prepared = self._prepared.pop(gang, None)
         if prepared is not None and now - prepared.at < _SHOWN_SECONDS:
-            await self._create(gang, prepared.objects, now)
+            await self._create(gang, prepared.objects)
             return
         if prepared is not None:
             await self._delete_templates(prepared.objects.namespace, _names(prepared.objects))
@@ -181,7 +185,7 @@ class ProvisioningWriter:
             if (refusal := await self._create_template(made.namespace, body)) is not None:
                 await self._refused(gang, made, refusal)
                 return
-        self._prepared[gang] = _Made(made, now)
+        self._prepared[gang] = _Made(made)
 
     async def _create_template(self, namespace: str, body: dict[str, Any]) -> Refusal | None:
         refusal = await self._call(namespace, lambda: self._writes.create_template(body))
@@ -199,13 +203,13 @@ class ProvisioningWriter:
             await self._pace.turn()
             return await call()
 
-    async def _create(self, gang: str, objects: ProvisioningObjects, now: float) -> None:
+    async def _create(self, gang: str, objects: ProvisioningObjects) -> None:
         version = self._cache.provisioning_requests.version()
         refusal = await self._call(objects.namespace, lambda: self._writes.create(version, objects.request))
         if refusal is not None:
             await self._refused(gang, objects, refusal)
             return
-        self._on_its_way[gang] = _Made(objects, now)
+        self._on_its_way[gang] = _Made(objects)
         log.info("provisioning.requested", request=f"{objects.namespace}/{objects.name}", gang=gang)
 
     async def _refused(self, gang: str, objects: ProvisioningObjects, refusal: Refusal) -> None:

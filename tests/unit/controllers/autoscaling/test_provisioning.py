@@ -319,6 +319,22 @@ async def test_pods_that_consume_a_request_of_their_own_get_none_of_ours() -> No
     assert "pod a consumes ProvisioningRequest mine" in leader.text("a")
 
 
+async def test_pods_that_consumed_another_request_for_a_while_are_asked_for_again_and_nobody_is_blamed() -> None:
+    leader = RequestingLeader(*FULL, *gang())
+    await leader.requested()
+    await leader.after(1)
+    leader.has(*gang(annotations={"autoscaling.x-k8s.io/consume-provisioning-request": "mine"}))
+    await leader.after(1)
+    await leader.after(1)
+    assert leader.objects.requests == {}
+    leader.has(*gang())
+    await leader.after(1)
+    assert "its pods have changed since cluster-autoscaler was asked" in leader.text("a")
+    for _ in range(12):
+        await leader.after(1)
+    assert len(leader.objects.requests) == 1
+
+
 async def test_a_request_that_a_tenant_wrote_with_our_labels_is_neither_used_nor_deleted() -> None:
     first = RequestingLeader(*FULL, *gang())
     raw = await first.requested()

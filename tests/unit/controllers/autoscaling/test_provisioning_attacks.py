@@ -11,7 +11,9 @@ from tests.builders.pods import gated
 from tests.unit.controllers.autoscaling.asking import filler, full, pool_node
 from tests.unit.controllers.autoscaling.requesting import RequestingLeader
 from webhook.controllers.autoscaling import provisioning_pod_sets
-from webhook.controllers.autoscaling.provisioning_templates import template_of
+from webhook.controllers.autoscaling.provisioning_pod_sets import pod_sets_of
+from webhook.controllers.autoscaling.provisioning_templates import selected_labels, template_of
+from webhook.controllers.placement.gang_search import GatedGang
 from webhook.kube.provisioning_request_client import Refusal
 from webhook.kube.rate_limiter import RateLimiter
 from webhook.model.hint_key import SEAL
@@ -63,6 +65,20 @@ async def test_a_call_that_hangs_delays_neither_the_sweep_nor_the_gangs_of_other
     await leader.writer.settle()
     await leader.after(1)
     assert len(leader.objects.requests) == 2
+
+
+async def test_templates_that_take_longer_to_write_than_they_are_kept_are_used_all_the_same() -> None:
+    leader = RequestingLeader(*FULL, *gang())
+    create = leader.objects.create_template
+
+    async def takes_long(body: dict[str, Any]) -> Refusal | None:
+        leader.second += 40
+        return await create(body)
+
+    leader.objects.create_template = takes_long  # type: ignore[method-assign]
+    await leader.settle()
+    await leader.after(1)
+    assert leader.objects.written == ["+PodTemplate", "+ProvisioningRequest"]
 
 
 async def test_who_no_longer_leads_writes_no_more() -> None:
@@ -174,6 +190,24 @@ async def test_of_a_gang_with_too_many_templates_only_a_few_members_are_read(mon
     await leader.settle()
     assert len(read) == MAX_POD_SETS + 1
     assert "more than 32 different templates" in leader.text("m0")
+
+
+async def test_other_tasks_run_between_any_two_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    leader = RequestingLeader(*FULL, *gang(count=40))
+    await leader.settle()
+    (unit,) = leader.controller.lacking_room.units()
+    assert isinstance(unit.unit, GatedGang)
+    read: list[object] = []
+
+    def counted(raw: Any) -> set[str]:
+        read.append(raw)
+        return selected_labels(raw)
+
+    monkeypatch.setattr(provisioning_pod_sets, "selected_labels", counted)
+    steps = pod_sets_of(unit.unit, 40, "")
+    for number in range(1, 41):
+        next(steps)
+        assert len(read) == number
 
 
 async def test_a_gang_of_very_many_kinds_is_not_examined_and_says_so() -> None:

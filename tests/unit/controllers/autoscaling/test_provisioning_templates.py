@@ -17,7 +17,7 @@ BLUE = NewNodes((("pool", "blue"),))
 
 def template(**how: Any) -> dict[str, Any]:
     raw = gated(**how)
-    return template_of(raw, selected_labels([raw]))
+    return template_of(raw, selected_labels(raw))
 
 
 def terms(found: dict[str, Any]) -> list[dict[str, Any]]:
