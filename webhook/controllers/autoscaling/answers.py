@@ -153,6 +153,7 @@ class ScaleUpAnswers:
         return found
 
     def _examined(self, gated: GatedPod, now: float) -> _OfPod:
+        self.refresh(now)  # nodes may have come or gone since the sweep began
         pod = for_new_nodes(gated.pod)
         if pod is None:
             return _OfPod(now, why_not="it requires nodes by name")

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from tests.builders.clusters import put
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import gated
 from tests.builders.topologies import topology
@@ -14,6 +15,7 @@ from tests.unit.controllers.site import TERM
 from webhook.admission.pod import schedulability
 from webhook.cache.delegated_pods import is_unschedulable, last_failure
 from webhook.controllers.autoscaling import answers
+from webhook.engine.preemption.steps import result_of
 from webhook.kube.pod_writes import Outcome
 from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, MIN_MEMBER
 from webhook.model.scale_up_mark import scheduled_condition
@@ -89,6 +91,19 @@ async def test_a_node_outside_of_groups_is_no_template() -> None:
     assert leader.text("p").endswith(
         "; cluster-autoscaler is not asked for a node: no node has the label of a node group"
     )
+
+
+async def test_a_node_that_went_since_the_sweep_began_is_no_template() -> None:
+    leader = AskingLeader(pool_node("n0"), full("n0"), pool_node("n1"), full("n1"), gated(name="p"))
+    await leader.settle()
+    leader.answers.refresh(100.0)
+    for name in ("n0", "n1"):
+        leader.cache.nodes.delete(name)
+    put(leader.cache, node(name="other"))
+    (unit,) = leader.controller.lacking_room.units()
+    found = result_of(leader.answers.find(unit, 100.0))
+    assert not found.is_asked
+    assert "no node has the label of a node group" in found.text
 
 
 async def test_a_group_of_another_label_counts_if_the_settings_name_it() -> None:
