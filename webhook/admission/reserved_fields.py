@@ -27,6 +27,7 @@ from webhook.model.names import (
     EPOCH,
     INHERIT,
     INJECT_ENV,
+    LOST_NODES,
     MANAGED,
     MANAGED_FIELDS,
     MIN_MEMBER,
@@ -52,6 +53,7 @@ OUTPUTS: Final = frozenset(
     {
         DOMAIN,
         EPOCH,
+        LOST_NODES,
         MANAGED,
         NUMA_DEFAULTS,
         NUMA_HINT,

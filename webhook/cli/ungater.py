@@ -128,15 +128,18 @@ class Ungater:
     async def _pass(self) -> set[str]:
         """Try each gated pod once; returns the uids of those to try again."""
         left: set[str] = set()
-        self.tally.failed = {}
+        there: set[str] = set()
         async for page in self._pages():
             gated = {raw["metadata"]["uid"]: raw for raw in page if has_gate(raw)}
+            there.update(map(key_of, gated.values()))
             given_up = gated.keys() & self._given_up.keys()
             self.tally.failed |= {key_of(gated[uid]): self._given_up[uid] for uid in given_up}
             tried = gated.keys() - given_up
             if self._only is not None:
                 tried &= self._only
             await asyncio.gather(*(self._try(gated[uid], left) for uid in tried))
+        # Only now: the time may be over within a pass, and those that failed before it count until they are tried.
+        self.tally.failed = {key: error for key, error in self.tally.failed.items() if key in there}
         return left
 
     async def _try(self, raw: Raw, left: set[str]) -> None:
@@ -144,6 +147,7 @@ class Ungater:
         async with self._slots:
             outcome = await self._writes.patch(key, ungating(raw, "" if self._rejections[uid] else TEXT))
             error = shortened(self._writes.error, _LONGEST_ERROR)  # of this write: nothing was awaited since
+        self.tally.failed.pop(key, None)
         match outcome:
             case Outcome.WRITTEN:
                 self.tally.ungated[raw["metadata"]["namespace"]] += 1

@@ -3,7 +3,7 @@ CEL. The annotations and labels that only the service writes (OUTPUTS in webhook
 a loop over the keys of a pod with thousands of annotations would cost the API server seconds.
 */}}
 {{- define "topology-webhook.outputs" -}}
-['scheduling.koordinator.sh/resource-status', 'topology-webhook.dev/domain', 'topology-webhook.dev/epoch',
+['scheduling.koordinator.sh/resource-status', 'topology-webhook.dev/domain', 'topology-webhook.dev/epoch', 'topology-webhook.dev/lost-nodes',
 'topology-webhook.dev/managed', 'topology-webhook.dev/numa', 'topology-webhook.dev/numa-defaults',
 'topology-webhook.dev/numa-signature', 'topology-webhook.dev/placement', 'topology-webhook.dev/rank',
 'topology-webhook.dev/role', 'topology-webhook.dev/scheduling-group', 'topology-webhook.dev/steered']
@@ -16,7 +16,7 @@ a loop over the keys of a pod with thousands of annotations would cost the API s
 
 {{/* CEL. The other reserved annotations: no created pod has one of these. */}}
 {{- define "topology-webhook.neverAtCreation" -}}
-['scheduling.koordinator.sh/resource-status', 'topology-webhook.dev/domain', 'topology-webhook.dev/epoch',
+['scheduling.koordinator.sh/resource-status', 'topology-webhook.dev/domain', 'topology-webhook.dev/epoch', 'topology-webhook.dev/lost-nodes',
 'topology-webhook.dev/numa', 'topology-webhook.dev/numa-signature', 'topology-webhook.dev/rank', 'topology-webhook.dev/role']
 {{- end }}
 

@@ -1,7 +1,9 @@
 """`topology-webhook ungate`: its flags, and the patch of one pod. tests/integration/test_ungate.py runs it."""
 
+import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -9,7 +11,8 @@ from typer.testing import CliRunner, Result
 from tests.builders.pods import created, gated
 from webhook.admission.patch import apply
 from webhook.cli.app import app
-from webhook.cli.ungater import TEXT, ungating
+from webhook.cli.ungater import TEXT, Ungater, ungating
+from webhook.kube.api_errors import APIError
 from webhook.model.names import PLACEMENT, PLACEMENT_GATE
 
 OURS, OTHER = {"name": PLACEMENT_GATE}, {"name": "example.com/quota"}
@@ -61,3 +64,33 @@ def test_a_pod_without_annotations_gets_the_text_too(annotations: dict[str, str]
     raw = gated()
     raw["metadata"]["annotations"] = annotations
     assert apply(raw, ungating(raw, TEXT))["metadata"]["annotations"] == {PLACEMENT: TEXT}
+
+
+class SlowAPI:
+    """An API server that rejects each patch, and does not answer a second list."""
+
+    def __init__(self, *pods: dict[str, Any]) -> None:
+        self.is_asked_again = asyncio.Event()
+        self._lists = 0
+        self._pods = pods
+
+    async def get(self, *_: object) -> dict[str, Any]:
+        self._lists += 1
+        if self._lists > 1:
+            self.is_asked_again.set()
+            await asyncio.Event().wait()
+        return {"items": list(self._pods)}
+
+    async def write(self, *_: object) -> None:
+        raise APIError(403, "Forbidden", "a policy of the cluster")
+
+
+async def test_a_pod_that_failed_is_named_though_the_time_is_over_in_the_next_pass() -> None:
+    api: Any = SlowAPI(gated(name="p", uid="u"))
+    ungater = Ungater(api, 100)
+    task = asyncio.create_task(ungater.ungate(60.0, until_none=False))
+    await api.is_asked_again.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert ungater.tally.failed == {"default/p": "403 Forbidden: a policy of the cluster"}
+    assert not ungater.tally.complete
