@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cluster.audit import overcommitted
-from tests.cluster.gated import Pods, pod, wait_until_known
+from tests.cluster.gated import PLACEMENT, Pods, pod, wait_until_known
 from tests.cluster.kubelets import Kubelets, SimulatedMachine, kubelets
 from tests.cluster.webhook_process import QUICK_LEASE, local_webhook
 
@@ -46,8 +46,14 @@ def test_pods_bound_between_two_leaders_get_the_hints_that_they_lack(
         (other,) = set(webhook.replicas) - {leader}
         leader.process.kill()
         names = [f"unguarded-{number}" for number in range(3)]
-        for name in names:
+        for name in names[:2]:
             pods.create(pod(name, cpu=9))
+            control_plane.wait_for("its start", partial(_runs, pods, name))
+        # Without a guard, pods that come faster than kubelets start them may meet on one node.
+        nodes = list(pods.bound().values())
+        (free,) = (node for node in ("k0", "k1") if nodes.count(node) == 1)
+        control_plane.wait_for("the other replica to know both", partial(_would_go_to, pods, free))
+        pods.create(pod(names[2], cpu=9))
         pods.wait_until_bound(*names)
         control_plane.wait_for("all to be admitted", lambda: len(_given(machines)) == 4)
         for name in names:
@@ -87,6 +93,17 @@ def test_pods_bound_while_the_whole_service_is_down_are_given_no_hint_and_nobody
         assert not any(_has_hint(pods, name) for name in names)
     assert pods.gated() == {"large"}
     assert machines.events("rejected") == []
+
+
+def _runs(pods: Pods, name: str) -> bool:
+    return bool(pods.get(name)["status"]["phase"] == "Running")
+
+
+def _would_go_to(pods: Pods, node: str) -> bool:
+    """Whether such a pod fits on this node alone."""
+    tried = pods.plane.api.create(f"{pods.path}?dryRun=All", pod("any", cpu=9))
+    text = tried["metadata"]["annotations"][PLACEMENT]
+    return "1 of 2 nodes fits" in text and f"best {node} " in text
 
 
 def _given(machines: Kubelets) -> dict[str, tuple[str, list[int]]]:
