@@ -48,6 +48,7 @@ from webhook.controllers.placement.ungate_unplaced import UnplacedUngater
 from webhook.controllers.placement.work_clock import WorkClock
 from webhook.controllers.preemption.waiting_preemptors import WaitingPreemptors
 from webhook.controllers.status_reporter import StatusReporter
+from webhook.controllers.timers import call_after
 from webhook.kube.election import Term
 from webhook.kube.leadership import Leadership
 from webhook.kube.owners import ReadOwner
@@ -273,7 +274,7 @@ class PlacementController:
             self._changed()
 
     def _wake_in(self, seconds: float) -> None:
-        asyncio.get_running_loop().call_later(seconds, self._changed)
+        call_after(seconds, self._changed)
 
     def _changed(self) -> None:
         """Request another cycle, because something changed."""
