@@ -7,7 +7,7 @@ Life cycle of what is made for a gang:
 4. Leaving: it is deleted, and our watch still shows it.
 
 Each gang has a task of its own for its writes, one at a time: a call that hangs delays no other gang of another
-namespace, and whoever asks for a write never waits for it. All calls together are limited in their rate, so that
+namespace, and the caller of a write never waits for it. All calls together are limited in their rate, so that
 requests leave the API server's time to the rest of the leader.
 
 An object that another client made under one of our names is neither used nor deleted: its seal is missing. A template
