@@ -42,7 +42,7 @@ class LostMembers:
         self._put(group, self._nodes.pop(group, frozenset()) | nodes)
 
     def joined(self, group: str) -> None:
-        """Forget the loss if a gang has as many members again. On replicas that do not lead, no controller does this."""
+        """Forget the loss if a gang has as many members again. Only the leader has a controller for it."""
         if group in self._before and self._count(group) >= self._before[group]:
             self.forget(group)
 
