@@ -5,6 +5,7 @@ collected and recreated. After each change every gang has its turn. An audit che
 only the raw objects and uses none of the code under test.
 """
 
+import asyncio
 import json
 import random
 import re
@@ -12,7 +13,8 @@ from collections import Counter
 from typing import Any
 
 import jsonpatch
-import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.builders import pods
 from tests.builders.clusters import put
@@ -27,7 +29,6 @@ from webhook.controllers.placement.gated_pods import GatedPods
 from webhook.controllers.placement.kept_domain import KeptDomains
 from webhook.controllers.placement.retry_delays import RetryDelays
 from webhook.engine.assumed.assumed_pod import AssumedPod
-from webhook.engine.preemption.steps import result_of
 from webhook.model.names import (
     DOMAIN,
     KAI_REQUIRED_PLACEMENT,
@@ -35,6 +36,7 @@ from webhook.model.names import (
     MIN_MEMBER,
 )
 from webhook.model.rules import Rules
+from webhook.steps import result_of
 
 ROW, RACK = "example.com/row", "example.com/rack"
 # row-0 ── rack-0, rack-1      row-1 ── rack-2, rack-3      3 nodes a rack with 2 NUMA nodes of 8 CPUs: 6 pods
@@ -177,12 +179,16 @@ async def never() -> None:
     """No other task waits for a turn."""
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-async def test_a_gang_never_goes_on_in_another_domain_than_its_members_run_in(seed: int) -> None:
-    cluster = Cluster(seed)
+async def run(cluster: Cluster) -> None:
     for _ in range(STEPS):
         cluster.change()
         await cluster.turn()
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_a_gang_never_goes_on_in_another_domain_than_its_members_run_in(seed: int) -> None:
+    asyncio.run(run(Cluster(seed)))
 
 
 async def test_the_changes_meet_gangs_that_lose_nodes_and_gangs_that_wait_for_them() -> None:
@@ -190,9 +196,7 @@ async def test_the_changes_meet_gangs_that_lose_nodes_and_gangs_that_wait_for_th
     audits, told = 0, Counter[str]()
     for seed in SEEDS:
         cluster = Cluster(seed)
-        for _ in range(STEPS):
-            cluster.change()
-            await cluster.turn()
+        await run(cluster)
         audits += cluster.audits
         told += cluster.told
     assert audits > 200

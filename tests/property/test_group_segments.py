@@ -3,7 +3,6 @@
 from itertools import combinations
 
 import numpy as np
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -21,11 +20,18 @@ paths = st.lists(
 free_slots = st.lists(st.integers(0, 6), min_size=NODES, max_size=NODES)
 
 
-@pytest.mark.parametrize("level", [RACK, NODE])
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=600, deadline=None)
 # Two segments' room in one zone, one of two, and the smaller last one in the other: by whole segments they are equal.
-@example([("a", "r1"), ("b", "r1"), ("b", "r2")], [6, 6, 6, 0, 0, 0, 0], 7, 4, Constraint())
-@given(paths, free_slots, st.integers(1, 14), st.integers(2, 4), st.sampled_from([Constraint(), Constraint(ZONE)]))
+@example(RACK, [("a", "r1"), ("b", "r1"), ("b", "r2")], [6, 6, 6, 0, 0, 0, 0], 7, 4, Constraint())
+@example(NODE, [("a", "r1"), ("b", "r1"), ("b", "r2")], [6, 6, 6, 0, 0, 0, 0], 7, 4, Constraint())
+@given(
+    st.sampled_from([RACK, NODE]),
+    paths,
+    free_slots,
+    st.integers(1, 14),
+    st.integers(2, 4),
+    st.sampled_from([Constraint(), Constraint(ZONE)]),
+)
 def test_fewest_zones_then_racks_then_nodes_are_used(
     level: int, where: list[tuple[str, str]], free: list[int], count: int, size: int, constraint: Constraint
 ) -> None:

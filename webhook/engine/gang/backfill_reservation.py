@@ -18,12 +18,15 @@ from typing import Final
 import numpy as np
 
 from webhook.engine.arrays import Amounts, Bools
+from webhook.engine.gang.caps import Caps
 from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.gang_spec import Gang
 from webhook.engine.gang.lasting_pods import LastingCluster, LastingOn, none_lasts
-from webhook.engine.gang.remaining import Caps, Remaining
+from webhook.engine.gang.pod_counts import count
+from webhook.engine.gang.remaining import Remaining
 from webhook.engine.gang.slices import pods_by_class, slice_gang
 from webhook.engine.request import named_resources
+from webhook.engine.snapshot.empty_cluster import empty_cluster
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
 
@@ -70,6 +73,18 @@ def nodes_of(tree: TopologyTree, domain: Domain) -> Bools:
     inside = np.zeros(tree.n, dtype=np.bool_)
     inside[tree.order[tree.span(domain)]] = True
     return inside
+
+
+def usable_nodes(snapshot: Snapshot, tree: TopologyTree, gang: Gang, domain: Domain) -> Bools:
+    """Bool [node]: the nodes of a domain that could hold any pod of the gang if no other pod ran there.
+
+    The others are of no use to it, so that no other pod needs to be kept off them.
+    """
+    snapshot = snapshot.covering(name for podset in gang.all_sets() for name in named_resources(podset.pod))
+    empty, usable = Snapshot(empty_cluster(snapshot.node_arrays)), np.zeros(tree.n, dtype=np.bool_)
+    for pod_class in {pod_slice.pod_class for pod_slice in slice_gang(empty, tree, gang).all_slices()}:
+        usable |= count(empty, pod_class).nodes > 0
+    return usable & nodes_of(tree, domain)
 
 
 def _holds(snapshot: Snapshot, tree: TopologyTree, gang: Gang, level: int) -> Amounts:

@@ -17,8 +17,9 @@ from typing import Final
 
 import numpy as np
 
+from webhook.engine.gang.caps import Caps
 from webhook.engine.gang.gang_spec import Gang, OtherTopology, PodSet
-from webhook.engine.gang.remaining import Caps, Remaining
+from webhook.engine.gang.remaining import Remaining
 from webhook.engine.gang.result import GangAssignment
 from webhook.engine.gang.slices import pods_by_class, slice_gang
 from webhook.engine.snapshot.snapshot import Snapshot

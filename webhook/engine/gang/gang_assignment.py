@@ -4,7 +4,7 @@
 2. One class without constraints of subgroups: exact by sums alone (webhook.engine.gang.equal_pods).
 3. Otherwise slice by slice, larger ones first; if that fails, an exact search (webhook.engine.gang.mixed_pods).
 4. Nodes whose admission only a replay can tell replay their pods. A rejected pod lowers the node's maximum, and the
-   gang is placed again. Counts only decrease, so this ends.
+   gang is placed again, within a budget (webhook.engine.gang.replays).
 5. Parts in other topologies are placed one after the other (webhook.engine.gang.several_topologies).
 6. Pods are assigned in order of rank. If there is no assignment, the answer says what is missing at each level
    (webhook.engine.gang.shortfall).
@@ -14,16 +14,15 @@ from functools import partial
 
 import numpy as np
 
-from webhook.engine.arrays import Bools
-from webhook.engine.gang.admission_replay import replay
 from webhook.engine.gang.assignment_request import AssignmentRequest, Effort
+from webhook.engine.gang.caps import Caps
 from webhook.engine.gang.equal_pods import EqualPods, assign_equal
 from webhook.engine.gang.gang_spec import ANYWHERE, Gang
 from webhook.engine.gang.mean_preference import GangPreference
 from webhook.engine.gang.mixed_pods import Found, assign_mixed
-from webhook.engine.gang.pod_assignment import Row, by_set, row_of, shared_out
-from webhook.engine.gang.pod_class import PodClass
-from webhook.engine.gang.remaining import Caps, Remaining
+from webhook.engine.gang.pod_assignment import by_set, row_of, shared_out
+from webhook.engine.gang.remaining import Remaining
+from webhook.engine.gang.replays import Replays
 from webhook.engine.gang.result import GangAssignment
 from webhook.engine.gang.several_topologies import SeveralTopologies
 from webhook.engine.gang.shortfall import shortfalls
@@ -58,19 +57,20 @@ def assign_gang(
     if not any(len(pod_slice.members) for pod_slice in pod_slices):
         return GangAssignment(gang, snapshot, tree, True, Domain(ROOT, 0), (), tuple)
     preference = GangPreference(snapshot.node_arrays, tree, pod_slices)
+    replays = Replays(snapshot, caps)
     while True:
         if _of_one_class(sliced):
             found, certain = _assign_equal(snapshot, tree, sliced, caps, strategy, preference), True
         else:
             found, certain = assign_mixed(AssignmentRequest(snapshot, tree, caps, strategy, effort, preference), sliced)
-        if found is None:
-            # Together with others, a class may be limited more than necessary.
-            certain = certain and (not caps or _of_one_class(sliced))
-            why = partial(shortfalls, snapshot, tree, sliced, caps)
-            return GangAssignment(gang, snapshot, tree, False, None, (), why, certain)
-        if _admitted(snapshot, found, caps):
+        if found is not None and replays.admitted(found):
             assignments = [each for pod_slices, row in found.rows for each in shared_out(pod_slices, row)]
             return GangAssignment(gang, snapshot, tree, True, found.domain, by_set(assignments), tuple)
+        if found is None or not replays.may_go_on:
+            # Together with others, a class may be limited more than necessary.
+            certain = certain and found is None and not replays.left_out and (not caps or _of_one_class(sliced))
+            why = partial(shortfalls, snapshot, tree, sliced, caps)
+            return GangAssignment(gang, snapshot, tree, False, None, (), why, certain)
 
 
 def _of_one_class(sliced: SlicedGang) -> bool:
@@ -115,47 +115,3 @@ def _assign_equal(
         return None
     last = [tree.order[tail].astype(np.int64) for tail in plan.tails]
     return Found(plan.domain, [(pod_slices, row_of(remaining.assign(counted, plan.nodes), last))])
-
-
-def _admitted(snapshot: Snapshot, found: Found, caps: Caps) -> bool:
-    """Whether every node admits its pods where that is uncertain; rejections are added to the caps.
-
-    Replayed pods get the NUMA nodes from the replay.
-    """
-    pod_classes = {id(pod_slices[0].pod_class): pod_slices[0].pod_class for pod_slices, _ in found.rows}
-    open_to = {key: pod_class.ways.open for key, pod_class in pod_classes.items()}
-    if all(where is None for where in open_to.values()):
-        return True
-    by_node: dict[int, list[tuple[PodClass, Row, int]]] = {}
-    for pod_slices, row in found.rows:
-        for at, node in enumerate(row.nodes.tolist()):
-            by_node.setdefault(node, []).append((pod_slices[0].pod_class, row, at))
-    asked = {
-        node: taken
-        for node, taken in by_node.items()
-        if any((where := open_to[id(pod_class)]) is not None and where[node] for pod_class, _, _ in taken)
-    }
-    admitted = replay(snapshot, {node: [pod_class for pod_class, _, _ in taken] for node, taken in asked.items()})
-    refused = False
-    for node, taken in asked.items():
-        for (_, row, at), pod in zip(taken, admitted[node], strict=False):
-            row.masks[at] = pod.mask
-        if len(admitted[node]) < len(taken):
-            refused = True
-            _cap(caps, node, [pod_class for pod_class, _, _ in taken], len(admitted[node]), open_to)
-    return not refused
-
-
-def _cap(caps: Caps, node: int, pod_classes: list[PodClass], admitted: int, open_to: dict[int, Bools | None]) -> None:
-    """Note a node's rejection: the node takes as many pods of the rejected class as it admitted.
-
-    If that class is counted exactly, another one took more than expected: then the other one's limit is reduced by
-    one.
-    """
-    blamed = pod_classes[admitted]
-    most = sum(pod_class is blamed for pod_class in pod_classes[:admitted])
-    where = open_to[id(blamed)]
-    if where is None or not where[node]:
-        blamed = next(pod_class for pod_class in pod_classes if (at := open_to[id(pod_class)]) is not None and at[node])
-        most = sum(pod_class is blamed for pod_class in pod_classes) - 1
-    caps[id(blamed), node] = most

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from webhook.engine.arrays import Amounts, Bools
+from webhook.engine.gang.caps import Caps
 from webhook.engine.gang.distribution import Share
 from webhook.engine.gang.pod_class import PodClass
 from webhook.engine.gang.pod_counts import Count, count
@@ -27,10 +28,6 @@ class Taken:
     """int64 [M, Z + 1]: pods in each NUMA node; the last column counts those that are bound to none."""
 
 
-class Caps(dict[tuple[int, int], int]):
-    """The result of a replay: (id of a class, n of a node) -> the most pods of the class that the node admits."""
-
-
 class Remaining:
     """The free amounts that slices take from. The given snapshot is never modified."""
 
@@ -43,10 +40,9 @@ class Remaining:
 
     def slots(self, pod_class: PodClass) -> tuple[Amounts, Count]:
         """int64 [position]: the pods of a class that each node can take, and the count behind it."""
-        counted = count(self.snapshot, pod_class)
-        for (of, node), most in self._caps.items():
-            if of == id(pod_class):
-                counted.nodes[node] = min(int(counted.nodes[node]), most)
+        is_changed = self._available is not None
+        counted = count(self.snapshot, pod_class) if is_changed else self._caps.count(self.snapshot, pod_class)
+        counted = self._caps.limited(pod_class, counted)
         return counted.nodes.take(self._tree.order), counted
 
     def totals_suffice(self, level: int, needs: Sequence[tuple[PodClass, int]]) -> Bools:

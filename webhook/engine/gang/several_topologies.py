@@ -24,10 +24,11 @@ import numpy as np
 
 from webhook.engine.arrays import Bools
 from webhook.engine.gang.admission_replay import settled
+from webhook.engine.gang.caps import Caps
 from webhook.engine.gang.fixed_domains import Place, place_in_fixed_domains
 from webhook.engine.gang.gang_spec import Constraint, Gang, OtherTopology
 from webhook.engine.gang.pod_class import PodClass
-from webhook.engine.gang.remaining import Caps, Remaining
+from webhook.engine.gang.remaining import Remaining
 from webhook.engine.gang.result import GangAssignment, PodSetAssignment, Shortfall
 from webhook.engine.gang.slices import pods_by_class, slice_gang
 from webhook.engine.request import named_resources

@@ -29,9 +29,14 @@ _BATCH: Final = 1 << 18
 # The most table entries of one decision, for all containers together; 100 ns each, about 50 ms. A pod of one container
 # can be tried on 2,000 nodes of 8 NUMA nodes. Nodes beyond that count as fitting: they rank last, and are judged
 # individually if the scheduler picks them.
-_MOST_ENTRIES: Final = 1 << 19
+MOST_ENTRIES: Final = 1 << 19
 # The fixed cost of a container, however few the nodes: about 0.8 ms.
-_SETUP_ENTRIES: Final = 1 << 13
+SETUP_ENTRIES: Final = 1 << 13
+
+
+def nodes_within(entries: int, containers: int, z: int) -> int:
+    """How many nodes of z NUMA nodes so many table entries suffice for."""
+    return max(entries // containers - SETUP_ENTRIES, 0) >> z
 
 
 class AllSets:
@@ -40,7 +45,7 @@ class AllSets:
     def __init__(self, snapshot: Snapshot, request: PodRequest) -> None:
         self._snapshot = snapshot
         self._request = request
-        self._left = _MOST_ENTRIES
+        self._left = MOST_ENTRIES
 
     @cached_property
     def demand(self) -> Demand:
@@ -58,9 +63,8 @@ class AllSets:
         zones = np.count_nonzero(self._snapshot.node_arrays.zone_ids[:, policy_group.nodes] != NO_ZONE, axis=0)
         for z in np.flatnonzero(np.bincount(zones)).tolist():
             of_width = np.flatnonzero(zones == z)
-            each = max(self._left // len(demand.containers) - _SETUP_ENTRIES, 0)
-            tried = of_width[: each >> z]
-            self._left -= len(demand.containers) * (_SETUP_ENTRIES + (len(tried) << z))
+            tried = of_width[: nodes_within(self._left, len(demand.containers), z)]
+            self._left -= len(demand.containers) * (SETUP_ENTRIES + (len(tried) << z))
             size = max(1, _BATCH >> z)
             for start in range(0, len(tried), size):
                 batch = tried[start : start + size]
@@ -74,7 +78,7 @@ class AllSets:
 
     def masks(self, policy_group: PolicyGroup) -> npt.NDArray[np.int64]:
         """The NUMA nodes used on a few nodes that admit the pod (int64 [n])."""
-        self._left = _MOST_ENTRIES
+        self._left = MOST_ENTRIES
         return self.admit(policy_group)[1]
 
     def split(self, policy_group: PolicyGroup) -> Allocation:
@@ -84,7 +88,7 @@ class AllSets:
             return ()
         machines = self._machines(policy_group, demand)
         z = len(next(iter(machines.pools.values())).capacity)
-        if len(demand.containers) * (_SETUP_ENTRIES + (1 << z)) > _MOST_ENTRIES:
+        if len(demand.containers) * (SETUP_ENTRIES + (1 << z)) > MOST_ENTRIES:
             return ()
         before = {row: machines.pools[row].free.copy() for row in demand.names if row in machines.pools}
         admission = Admission(machines, demand)

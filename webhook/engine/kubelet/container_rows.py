@@ -43,7 +43,8 @@ class Row:
             (uneven,) = (some.sum(axis=0) != most[unequal] * counts(some > 0)).nonzero()
             if len(uneven):
                 width[unequal[uneven]] = narrowest_width([(some.take(uneven, axis=1), self.amount)])
-        return width
+        # As many as the request has bytes, if no capacity is listed.
+        return np.minimum(width, len(capacity) + 1)
 
 
 def rows_of(snapshot: Snapshot, share: Share, nodes: Nodes) -> list[Row]:
