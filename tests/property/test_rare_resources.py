@@ -3,7 +3,8 @@
 from random import Random
 from typing import Any
 
-import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.builders.records import GI, node, pod, resident, topology
 from tests.unit.engine.decisions import reasons
@@ -63,7 +64,8 @@ def answers(decided: Decision) -> Any:
     return reasons(decided), best, [decided.allocation(index[one.node]) for one in best]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32))
 def test_a_decision_is_the_same_with_and_without_rows(seed: int) -> None:
     random = Random(seed)  # noqa: S311
     device = random.choice([*DEVICES, "example.com/on-no-node"])
@@ -86,7 +88,8 @@ def test_a_decision_is_the_same_with_and_without_rows(seed: int) -> None:
         assert answers(decided[0]) == answers(decided[1])
 
 
-@pytest.mark.parametrize("seed", range(20))
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32))
 def test_a_group_goes_to_the_same_nodes_with_and_without_rows(seed: int) -> None:
     device = Random(seed).choice(DEVICES)  # noqa: S311
     asked = pod({"cpu": "1", "memory": "1Gi", device: "1"}, policy="SingleNUMANode")

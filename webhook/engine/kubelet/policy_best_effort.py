@@ -83,6 +83,8 @@ def _lowest(snapshot: Snapshot, share: Share, policy_group: PolicyGroup) -> Lowe
     needed = np.ones(len(policy_group.nodes), dtype=np.int64)
     for row in rows:
         np.maximum(needed, -(-row.amount // np.maximum(row.free.max(axis=0), 1)), out=needed)
+    # A full node needs more than there are: as many as the request has bytes, and the widths are counted below.
+    np.minimum(needed, len(rows[0].free) + 1, out=needed)
     least = np.maximum(needed, 2)
     uncertain = _uncertain(snapshot, share, rows, policy_group)
     # No conclusion for resources that only some NUMA nodes list or that are counted twice.
