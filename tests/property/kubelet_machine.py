@@ -18,7 +18,7 @@ from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.placement.assignment import Assignment, find_assignment
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.model.hint import NUMAHint
-from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC
+from webhook.model.names import NUMA_HINT, NUMA_SIGNATURE, NUMA_TOPOLOGY_SPEC
 from webhook.model.rules import Rules
 
 if TYPE_CHECKING:
@@ -106,7 +106,9 @@ class Machine:
                     self.cache.assume(place.assume(gated, 1e9))
                     mine = self.pods[gated.pod.name]
                     del mine["spec"]["schedulingGates"]
-                    mine["metadata"]["annotations"][NUMA_HINT] = place.hint.to_json()
+                    hint = place.hint.to_json()
+                    signature = self.cache.sign(gated.pod.uid, hint)
+                    mine["metadata"]["annotations"] |= {NUMA_HINT: hint, NUMA_SIGNATURE: signature}
                     self.tell(gated.pod.name)
 
     def bind(self) -> None:
@@ -165,10 +167,13 @@ class Machine:
                 return
 
     def overcommitted(self) -> list[int]:
-        """The NUMA nodes for which the hints of all live pods exceed the capacity."""
+        """The NUMA nodes for which the hints of all live pods exceed the capacity.
+
+        A Binding on its way replaces the hint of its pod: the guard may have found that the kubelet gives another one.
+        """
         held = [0] * len(self.free)
         for name, raw in self.pods.items():
-            hint = raw["metadata"]["annotations"].get(NUMA_HINT)
+            hint = (raw["metadata"]["annotations"] | self.allowed.get(name, {})).get(NUMA_HINT)
             if hint is not None and raw["status"]["phase"] in {"Pending", "Running"}:
                 for numa_id, _ in NUMAHint.parse(hint).numa_nodes:
                     held[numa_id] += self.cpus_of(name)

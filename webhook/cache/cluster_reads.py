@@ -50,7 +50,7 @@ class ClusterReads(PodAssumptions):
         """clock: seconds since the epoch; it is compared with the API server's timestamps on pods and NRTs."""
         self._ledger = Ledger()
         self._assumed_pods = AssumedPods(self._ledger, times)
-        super().__init__(self._assumed_pods)
+        super().__init__(self._assumed_pods, self._uid_of)
         self.topology_changed = Signal[[]]()
         """Emitted when a topology was added or changed."""
         self.hints_changed = Signal[[]]()
@@ -157,6 +157,11 @@ class ClusterReads(PodAssumptions):
         self._settled()
         return tuple(self._assumed_pods.hints.changes())
 
+    def hint_change(self, pod: str) -> HintChange | None:
+        """How the hint of the bound pod namespace/name must be changed now; None if it need not be."""
+        self._settled()
+        return self._assumed_pods.hints.change(pod)
+
     def hint_written(self, change: HintChange) -> None:
         """Record that the pod has this hint now."""
         self._assumed_pods.hints.written(change)
@@ -197,6 +202,10 @@ class ClusterReads(PodAssumptions):
     def unconfirmed_pods(self) -> Mapping[str, UnconfirmedPod]:
         """The managed pods that have a node, and whose condition `Placed` does not say so yet, by namespace/name."""
         return self._unconfirmed.by_key
+
+    def _uid_of(self, pod: str) -> str:
+        waiting = self._unbound.waiting.get(pod)
+        return self._assumed_pods.shown_uid(pod) if waiting is None else str(waiting["metadata"].get("uid", ""))
 
     def _settled(self) -> NodeArrays:
         """The current state. The ledger is updated to match: all reservations, and the replayed unhinted pods."""

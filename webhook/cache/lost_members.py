@@ -7,13 +7,14 @@ Known from what this replica has seen. The leader records it on the members that
 (see `controllers.lost_node_records`).
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Final
 
 from webhook.model.membership import AssignedMember
 
-# More gangs than lose a node at a time. The oldest are dropped.
+# More gangs than lose a node at a time. The oldest of the namespace with the most are dropped: pods of one tenant that
+# name no existing node must not displace the gangs of others.
 _MOST: Final = 1024
 
 
@@ -58,4 +59,10 @@ class LostMembers:
     def _put(self, group: str, nodes: frozenset[str]) -> None:
         self._nodes[group] = nodes
         if len(self._nodes) > _MOST:
-            self.forget(next(iter(self._nodes)))
+            counts = Counter(map(_namespace, self._nodes))
+            most = max(counts, key=counts.__getitem__)
+            self.forget(next(group for group in self._nodes if _namespace(group) == most))
+
+
+def _namespace(group: str) -> str:
+    return group.partition("/")[0]

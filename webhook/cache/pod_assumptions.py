@@ -7,6 +7,8 @@ The life cycle of an assumed pod (as in kube-scheduler):
        └─────> expire: no object showed it in time
 """
 
+from collections.abc import Callable
+
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.assumed.assumed_pods import AssumedPods
 from webhook.engine.assumed.known_placements import Known
@@ -18,16 +20,18 @@ from webhook.signal import Signal
 class PodAssumptions:
     """The assumed pods of a cluster. Pods are identified by namespace/name."""
 
-    def __init__(self, assumed_pods: AssumedPods) -> None:
+    def __init__(self, assumed_pods: AssumedPods, shown_uid: Callable[[str], str]) -> None:
+        """shown_uid: the uid of the pod of this name (namespace/name) that was shown last; empty if none is."""
         self.changed = Signal[[]]()
         """Emitted after each change that may affect a waiting pod."""
         self.bound_or_gone = Signal[[str]]()
         """Emitted with the pod (namespace/name) when an object shows that it is bound, has ended or was deleted."""
         self._assumed_pods = assumed_pods
+        self._shown_uid = shown_uid
 
     def assume(self, assumed_pod: AssumedPod) -> None:
         """Reserve the resources of an assumed pod."""
-        self._assumed_pods.assume(assumed_pod)
+        self._assumed_pods.assume(assumed_pod, self._shown_uid(assumed_pod.pod))
 
     def forget(self, assumed_pod: AssumedPod) -> None:
         """Free the resources of an assumed pod that will not use them."""

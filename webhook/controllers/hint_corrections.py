@@ -88,6 +88,8 @@ class HintCorrections:
             return False
         if raw is None or not _is_the_same(raw, change):
             return False  # the informer will report the change
+        if self._cache.hint_change(change.pod) != change:
+            return False  # something else is known by now: the next sweep writes that
         patch = correcting(raw, change.node, change.hint)
         if not patch:
             self._cache.hint_written(change)

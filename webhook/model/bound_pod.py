@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from webhook.model.errors import UserError
 from webhook.model.fields import mapping
-from webhook.model.membership import controller_uid, is_of_daemon_set
+from webhook.model.membership import controller_uid, is_of_apps, is_of_daemon_set
 from webhook.model.quoted import quoted
 from webhook.model.resident import ResidentPod
 from webhook.model.timestamps import epoch_seconds
@@ -65,7 +65,7 @@ class BoundPod:
             labels=_labels(metadata),
             workload=intern(controller_uid(metadata)) or record.uid or record.key,
             is_static=_MIRROR in annotations,
-            of_daemon_set=is_of_daemon_set(metadata),
+            of_daemon_set=is_of_daemon_set(metadata) and is_of_apps(metadata),
             deleting=record.deleting,
             gone_by=epoch_seconds(metadata.get("deletionTimestamp")),
             grace=_DEFAULT_GRACE_SECONDS if grace is None else grace,

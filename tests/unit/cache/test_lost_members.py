@@ -52,3 +52,13 @@ def test_the_number_of_gangs_is_bounded() -> None:
         lost.left(f"g{number}", AssignedMember("n", None))
     assert lost.nodes("g0") == set()
     assert lost.nodes("g1099") == {"n"}
+
+
+def test_the_gangs_of_one_tenant_do_not_displace_those_of_others() -> None:
+    lost = LostMembers(lambda _: False, lambda _: 0)
+    lost.restore(G, frozenset({"n0"}))
+    for number in range(2000):
+        lost.restore(named_group("flood", str(number)), frozenset({"nowhere"}))
+    assert lost.nodes(G) == {"n0"}
+    assert not lost.nodes(named_group("flood", "0"))
+    assert lost.nodes(named_group("flood", "1999"))

@@ -44,6 +44,9 @@ class Hinted(ClusterCache):
     def hint_changes(self) -> tuple[HintChange, ...]:
         return tuple(self.changes)
 
+    def hint_change(self, pod: str) -> HintChange | None:
+        return next((change for change in self.changes if change.pod == pod), None)
+
     def hint_written(self, change: HintChange) -> None:
         self.changes.remove(change)
 
@@ -173,3 +176,19 @@ async def test_changes_are_written_when_they_are_told() -> None:
         await asyncio.sleep(0.001)
     running.cancel()
     assert len(server.sent) == 1
+
+
+async def test_numa_nodes_that_became_uncertain_while_the_pod_was_read_are_not_written() -> None:
+    cache = Hinted(change(ON_1))
+
+    class Slow(Server):
+        async def read(self, key: str) -> dict[str, Any] | None:
+            cache.changes[:] = [change(None)]  # another pod has just ended there
+            return await super().read(key)
+
+    server = Slow(Outcome.WRITTEN, now=hinted(ON_0))
+    metrics = PlacementMetrics(CollectorRegistry(), "topology_webhook")
+    corrections = HintCorrections(cache, server, Told(), lambda: True, metrics, 2)
+    corrections.sweep()
+    await corrections.settle()
+    assert server.sent == []

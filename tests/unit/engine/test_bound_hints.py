@@ -252,6 +252,16 @@ def test_a_placed_pod_whose_binding_nobody_judged_has_no_hint_until_it_is_counte
     assert node.changes() == {"a": [1]}
 
 
+def test_and_it_puts_a_pod_in_doubt_whose_binding_is_on_its_way() -> None:
+    node = Node()
+    node.tell(replace(pod("a", 10, 1), node="", assigned_node="n"))
+    node.tell(assumed_pod(pod("b", 10), 0))
+    node.tell(pod("a", 10, 1), pod("b", 10, 0, at=11))  # the kubelet gives "a" NUMA node 0: it comes first
+    assert node.changes() == {"a": None, "b": None}
+    node.scan((10, 10), "a", "b")
+    assert node.changes() == {}, "either may be on either"
+
+
 def test_a_follower_goes_by_what_the_pod_shows() -> None:
     node = Node()
     node.tell(pod("a", 5, 1))

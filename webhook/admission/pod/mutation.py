@@ -9,7 +9,7 @@
    one patch, which is applied to the pod.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -67,9 +67,11 @@ def mutate_pod(
     management = management_of(asked.raw, cluster_snapshot, rules, namespace)
     if isinstance(management, Unmanaged):
         why, of_kueue = management.why, left_to_kueue_text(raw, rules, kueues_owner)
+        unread = _unread_switches(asked.raw, path) if why == NOT_ANNOTATED else ()
         if of_kueue:
             why = of_kueue if why == NOT_ANNOTATED else f"{why}; {of_kueue}"
-        return PodDecision(Verdict.ALLOW, f"unmanaged: {why}", raw, warnings=(*asked.warnings, *management.warnings))
+        warnings = (*asked.warnings, *management.warnings, *unread)
+        return PodDecision(Verdict.ALLOW, f"unmanaged: {why}", raw, warnings=warnings)
     annotations = asked.raw["metadata"].get("annotations") or {}
     try:
         spec, warnings = parse_numa_spec(annotations, f"{path}metadata.annotations")
@@ -103,6 +105,16 @@ def mutate_pod(
     patch = written(raw, decided, cluster_snapshot.topologies, marks)
     operations, warnings = tuple(patch.operations), (*warnings, *decided.warnings)
     return replace(decided, mutated=patch.document, operations=operations, warnings=warnings, marks=marks)
+
+
+def _unread_switches(raw: Mapping[str, Any], path: str) -> Iterator[str]:
+    """The faults of switches that a pod has without a request. A pod is not denied for them: it may be anybody's."""
+    annotations = (raw.get("metadata") or {}).get("annotations") or {}
+    for switch in (INHERIT, INJECT_ENV):
+        try:
+            is_on(annotations, switch, f"{path}metadata.annotations")
+        except UserError as error:
+            yield " ".join(map(str, error.faults))
 
 
 def _marked(raw: Mapping[str, Any], marks: Mapping[str, str]) -> Mapping[str, Any]:

@@ -24,6 +24,7 @@ from webhook.engine.assumed.node_facts import NodeFacts
 from webhook.engine.assumed.node_leeway import node_leeway
 from webhook.engine.assumed.node_reservations import NodeReservations
 from webhook.engine.assumed.pods_by_node import node_of
+from webhook.engine.assumed.predecessors import Predecessors
 from webhook.engine.assumed.rewritten_report import changes_nothing
 from webhook.engine.assumed.unhinted_replay import UnhintedReplay
 from webhook.engine.assumed.unreported import ReportingTimes, is_counted
@@ -48,6 +49,7 @@ class AssumedPods:
         """The replay of pods that were bound unhinted."""
         self._marked: set[str] = set()
         self._next_due = inf
+        self._predecessors = Predecessors()
 
     @property
     def hints(self) -> BoundHints:
@@ -63,7 +65,8 @@ class AssumedPods:
 
     def drop_pod(self, key: str, now: float = inf) -> None:
         """Remove a pod whose deletion was received at `now`."""
-        self.forget(key)
+        if not self._predecessors.forget(key):
+            self.forget(key)
         known = self._facts.pods.get(key)
         if known is not None:
             self._note_end(known, now)
@@ -104,17 +107,23 @@ class AssumedPods:
         self._marked |= changed
         return bool(changed)
 
-    def assume(self, assumed_pod: AssumedPod) -> None:
-        """Reserve what the pod was given. It replaces an earlier assumption for the same pod."""
+    def assume(self, assumed_pod: AssumedPod, shown: str = "") -> None:
+        """Reserve what the pod was given, in place of an earlier assumption. shown: the uid shown last for its name."""
         known = self._facts.assumed.get(assumed_pod.pod)
         if known is not None and not known.is_binding and replace(known, expires=assumed_pod.expires) == assumed_pod:
             # A patch that was queued or is sent again. The reservation stays as it is.
             self._facts.assumed.put(assumed_pod)
             return
         self._drop_assumed(assumed_pod.pod)
+        self._predecessors.note(assumed_pod.pod, assumed_pod.uid, shown)
         self.hints.assume(assumed_pod)
         self._facts.assumed.put(assumed_pod)
         self._reserve(assumed_pod)
+
+    def shown_uid(self, key: str) -> str:
+        """The uid of the pod of this name that is bound or assigned; empty if none is."""
+        known = self._facts.pods.get(key)
+        return "" if known is None else known.uid
 
     def assumed_by(self, key: str) -> AssumedPod | None:
         """What the pod was given and no object shows yet; None if there is nothing."""
@@ -204,7 +213,8 @@ class AssumedPods:
     def _put_pod(self, pod: ResidentPod, now: float) -> None:
         facts = self._facts
         known = facts.pods.get(pod.key)
-        self._compare_assumed(pod)
+        if not (is_predecessor := self._predecessors.seen(pod.key, pod.uid)):
+            self._compare_assumed(pod)
         if known is not None and known.uid != pod.uid:
             self._note_end(known, now)
         if pod.terminal:
@@ -217,7 +227,7 @@ class AssumedPods:
             is_binding = pod.node and facts.pods.get(pod.key) is None
             facts.pods.put(pod)
             self._marked.add(node)
-            if pod.node:
+            if pod.node and not is_predecessor:
                 self.hints.seen(pod, known, facts.reports.topology(node))
             if is_binding:
                 facts.order.bound(pod.key)
@@ -230,7 +240,9 @@ class AssumedPods:
         assumed_pod = self._facts.assumed.get(pod.key)
         if assumed_pod is None:
             return
-        shown = pod.reserved and pod.assigned_node == assumed_pod.node and dict(pod.hint or ()) == assumed_pod.numa
+        # A binding is shown by a bound pod only: an event from before it may arrive after the guard's answer.
+        is_assigned = pod.reserved and pod.assigned_node == assumed_pod.node
+        shown = is_assigned and not assumed_pod.is_binding and dict(pod.hint or ()) == assumed_pod.numa
         if pod.node or shown or pod.terminal or pod.uid != assumed_pod.uid:
             self._drop_assumed(pod.key)
 
@@ -238,6 +250,7 @@ class AssumedPods:
         """Remove the assumed pod. The ledger is updated when the nodes are settled."""
         assumed_pod = self._facts.assumed.pop(key)
         if assumed_pod is not None:
+            self._predecessors.forget(key)
             self._marked.add(assumed_pod.node)
             if (pod := self._facts.pods.get(key)) is not None:
                 self._marked.add(node_of(pod))
@@ -266,8 +279,8 @@ class AssumedPods:
                 self._reserve(assumed_pod)
 
     def _note_arrival(self, pod: ResidentPod) -> None:
-        """Handle a newly bound pod. If its NUMA nodes are unknown, those of the pods after it become uncertain."""
-        if pod.exclusive_resources and not self.hints.is_located(pod):
+        """Handle a newly bound pod. If its NUMA nodes are unknown, those of pods on their way become uncertain."""
+        if pod.exclusive_resources and self.hints.is_unknown(pod):
             for assumed_pod in self.binding_to(pod.node):
                 if self.hints.came_before(assumed_pod, self._facts.reports.topology(pod.node)):
                     self._reserve(assumed_pod)

@@ -3,7 +3,7 @@
 A kubelet gives a pod the first NUMA nodes with room when the pod arrives. Its choice is replayed at the binding. The
 result becomes uncertain if
 1. another pod ended while this one was on its way, or was rejected by its kubelet;
-2. a pod without a hint came first, so that its NUMA nodes are unknown;
+2. a pod came first whose NUMA nodes are unknown: without a hint, or with that of an assignment only (see 3);
 3. the pod was assigned before, and was then bound through another replica or without the webhook.
 The node's NodeResourceTopology settles it if only one placement is possible (see `reported_placement`).
 """
@@ -71,6 +71,13 @@ class BoundHints:
     def is_located(self, pod: ResidentPod) -> bool:
         """Whether the pod has a hint, or its NUMA nodes are known without one."""
         return self._known.is_located(pod)
+
+    def is_unknown(self, pod: ResidentPod) -> bool:
+        """Whether the NUMA nodes of a newly bound pod are unknown: it has no hint, or its binding was not reviewed."""
+        known = self._known.get(pod.key)
+        if known is not None and not known.ours and known.certainty is Certainty.UNCERTAIN:
+            return True
+        return not self.is_located(pod)
 
     def as_ended(self, pod: ResidentPod) -> ResidentPod:
         """The same for a pod that has ended. NUMA nodes that were uncertain are unknown."""
@@ -183,6 +190,10 @@ class BoundHints:
     def changes(self) -> Iterator[HintChange]:
         """The hints to write or remove, as of the last `AssumedPods.settle`."""
         return self._known.changes(self._pods)
+
+    def change(self, pod: str) -> HintChange | None:
+        """The same for one pod; None if its hint is as it should be."""
+        return self._known.change(pod, self._pods)
 
     @property
     def has_changes(self) -> bool:

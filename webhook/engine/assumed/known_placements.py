@@ -181,10 +181,14 @@ class KnownHints:
 
     def changes(self, pods: Mapping[str, ResidentPod]) -> Iterator[HintChange]:
         """The hints to write or remove. pods: the current ones, by key. Only bound pods have changes."""
-        for key in tuple(self._open):
-            known, pod = self._known[key], pods.get(key)
-            if pod is not None and pod.uid == known.uid and pod.node:
-                yield HintChange(key, known.uid, pod.node, known.wanted)
+        return filter(None, (self.change(key, pods) for key in tuple(self._open)))
+
+    def change(self, key: str, pods: Mapping[str, ResidentPod]) -> HintChange | None:
+        """The hint of one pod to write or remove; None if it is as it should be."""
+        known, pod = self._known.get(key), pods.get(key)
+        if key not in self._open or known is None or pod is None or pod.uid != known.uid or not pod.node:
+            return None
+        return HintChange(key, known.uid, pod.node, known.wanted)
 
     def written(self, change: HintChange) -> None:
         """Record that this change was written to the pod."""

@@ -283,6 +283,18 @@ async def test_a_binding_waits_for_the_pod_that_was_placed_on_the_numa_node_it_w
     assert numa_of(await out_of_order) == [1]
 
 
+async def test_a_pod_shown_as_it_was_before_its_binding_does_not_end_the_wait_of_the_next_one() -> None:
+    cluster_snapshot = OneNode(assigned("a", numa_id=0), assigned("b", numa_id=1))
+    cluster_snapshot.show_placed("b")
+    await cluster_snapshot.bind("a")
+    cluster_snapshot.show_placed("a")  # the watch was late: the guard had asked the API server
+    refused = await cluster_snapshot.bind("b", seconds=0.02)
+    assert isinstance(refused, Denied)
+    assert refused.message == (
+        "another pod was just bound to this node and is not visible yet; the kubelet admits pods in order of arrival"
+    )
+
+
 async def test_a_binding_that_has_waited_for_half_of_its_time_is_refused_and_says_for_whom() -> None:
     cluster_snapshot = OneNode(assigned("a", numa_id=0), assigned("b", numa_id=1))
     for name in ("a", "b"):

@@ -17,7 +17,7 @@ from webhook.admission.pod.decision import PodDecision, Verdict
 from webhook.admission.pod.mutation import mutate_pod
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.model.errors import UserError
-from webhook.model.names import MANAGED_FIELDS, NUMA_TOPOLOGY_SPEC, PLACEMENT, RESOURCE_SPEC
+from webhook.model.names import INHERIT, MANAGED_FIELDS, NUMA_TOPOLOGY_SPEC, PLACEMENT, RESOURCE_SPEC
 from webhook.model.options import Options
 from webhook.model.rules import Rules
 
@@ -378,6 +378,13 @@ def test_pods_that_are_not_ours_to_place_are_left_alone(raw: dict[str, Any], rea
     assert (mutation.verdict, mutation.operations, mutation.mutated) == (Verdict.ALLOW, (), raw)
     assert mutation.message.startswith(f"unmanaged: {reason}")
     assert mutation.nodes is None
+
+
+def test_a_switch_that_cannot_be_read_is_named_although_nothing_else_makes_the_pod_ours() -> None:
+    mutation = mutate_pod(pod(metadata={"annotations": {INHERIT: "True"}}), CLUSTER, Rules())
+    assert mutation.verdict is Verdict.ALLOW
+    (warning,) = mutation.warnings
+    assert warning.startswith(f'metadata.annotations[{INHERIT}]: "True" is not allowed here. Write "true" or "false".')
 
 
 def test_a_pod_without_a_requirement_takes_each_nodes_own_policy() -> None:
