@@ -3,6 +3,7 @@
 The leader is real, the API server a fake. Victims end in random order, and their exporters show that at once.
 """
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Mapping
@@ -10,11 +11,12 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from tests.builders.clusters import put
 from tests.property.preemptors import CPUS, Cluster, Placed, random_cluster
-from tests.unit.controllers.preemption.leader import PreemptingLeader, high
+from tests.unit.controllers.preemption.leader import SETTLE, PreemptingLeader, high
 from webhook.model.names import MIN_MEMBER, NUMA_HINT
 
 STEPS = 40
@@ -28,6 +30,8 @@ class Burst:
     cluster: Cluster
     leader: PreemptingLeader
     placed: dict[str, Placed] = field(default_factory=dict)
+    replaced: set[str] = field(default_factory=set)
+    """The victims whose room others have used since."""
 
     @classmethod
     def of(cls, seed: int) -> "Burst":
@@ -55,29 +59,44 @@ class Burst:
         leader.controller.preemptors._delays._clock = lambda: leader.now
         leader.api.has(*self.waiting())
         for _ in range(STEPS):
-            leader.now += 1.0
-            await leader.round()
-            self._end_some()
-            for key, raw in list(leader.api.pods.items()):
-                if key not in self.placed and not raw["spec"].get("nodeName"):
-                    self._bind(key, raw)
-            for name in self.cluster.nodes:
-                put(leader.cache, self.cluster.nrt(name, self.running()))
+            await self._step(1.0)
+        # A preemptor whose place went to one of a higher priority waits no longer than this for reports of its node.
+        for _ in range(STEPS):
+            await self._step(SETTLE / 4)
+
+    async def _step(self, seconds: float) -> None:
+        leader = self.leader
+        leader.now += seconds
+        await leader.round()
+        for key, raw in list(leader.api.pods.items()):
+            if key not in self.placed and not raw["spec"].get("nodeName"):
+                self._bind(key, raw)
+        self.replaced |= set(self._without_room())
+        self._end_some()
+        for name in self.cluster.nodes:
+            put(leader.cache, self.cluster.nrt(name, self.running()))
 
     def running(self) -> list[Placed]:
         return [pod for pod in (*self.cluster.pods, *self.placed.values()) if pod.key not in self.leader.ended]
 
-    def in_vain(self) -> list[str]:
-        """The victims that would have room where they ran. Gangs end whole."""
+    def in_vain(self) -> set[str]:
+        """The victims whose room was never used: they would have had room where they ran."""
+        return self._victims().keys() - self.replaced
+
+    def _victims(self) -> dict[str, Placed]:
+        return {pod.key: pod for pod in self.cluster.pods if pod.key in self.leader.ended and not pod.gang}
+
+    def _without_room(self) -> list[str]:
+        """Those without room now. A gang ends whole, whatever room that leaves: its members count as if they ran."""
         used: Counter[tuple[str, int | None]] = Counter()
-        for pod in self.running():
+        for pod in (*self.running(), *(pod for pod in self.cluster.pods if pod.gang and pod.key in self.leader.ended)):
             used[pod.node, pod.numa] += pod.cpus
-        ended = [pod for pod in self.cluster.pods if pod.key in self.leader.ended and not pod.gang]
-        return [pod.key for pod in ended if used[pod.node, pod.numa] + pod.cpus <= CPUS]
+        return [key for key, pod in self._victims().items() if used[pod.node, pod.numa] + pod.cpus > CPUS]
 
     def _end_some(self) -> None:
         api = self.leader.api
-        ending = [key for key in (*api.evicted, *api.deleted) if key in api.pods]
+        # The whole gang of a victim may end, on the nodes of another preemptor, too: then both end these pods.
+        ending = [key for key in dict.fromkeys((*api.evicted, *api.deleted)) if key in api.pods]
         self.random.shuffle(ending)
         for key in ending[: self.random.randint(0, len(ending))]:
             api.delete(key)
@@ -95,9 +114,12 @@ class Burst:
         self.leader.api.has({**raw, "spec": bound, "status": {"phase": "Running"}})
 
 
-@pytest.mark.parametrize("seed", range(24))
-async def test_every_preemptor_gets_its_place_and_no_pod_ends_in_vain(seed: int) -> None:
+@settings(max_examples=24, deadline=None)
+@given(seed=st.integers(0, 2**32))
+@example(seed=202)  # a pod of another NUMA node only helped a gang to stay
+@example(seed=343)  # a pod of higher priority waited for its turn
+def test_every_preemptor_gets_its_place_and_no_pod_ends_in_vain(seed: int) -> None:
     burst = Burst.of(seed)
-    await burst.run()
+    asyncio.run(burst.run())
     assert burst.leader.holds == {}
-    assert burst.in_vain() == []
+    assert burst.in_vain() == set()

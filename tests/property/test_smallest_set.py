@@ -11,6 +11,8 @@ from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.builders.clusters import put
 from tests.builders.nodes import node, nrt, resource, zone
@@ -144,7 +146,8 @@ def least(machine: Machine, raw: dict[str, Any], up_to: int) -> int | None:
     return None
 
 
-@pytest.mark.parametrize("seed", range(25))
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32))
 def test_the_set_is_enough_and_the_smallest(seed: int) -> None:
     random = Random(seed)  # noqa: S311 - reproducible, not secret
     machines = [random_machine(random, f"n{number}") for number in range(2)]
@@ -161,13 +164,15 @@ def test_the_set_is_enough_and_the_smallest(seed: int) -> None:
         assert len(found.pods) == min(sizes) == found.at_least
 
 
-@pytest.mark.parametrize("seed", range(15))
-def test_the_greedy_set_is_enough_and_none_of_it_can_stay(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_TRIALS", 0)
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_the_greedy_set_is_enough_and_none_of_it_can_stay(seed: int) -> None:
     random = Random(1_000 + seed)  # noqa: S311 - reproducible, not secret
     machines = [random_machine(random, f"n{number}") for number in range(2)]
     raw = waiting_pod(random)
-    found = found_in(cache_of(machines), raw)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module, "MOST_TRIALS", 0)
+        found = found_in(cache_of(machines), raw)
     if found is None or not found.pods:
         return
     (machine,) = (each for each in machines if each.name == found.node)

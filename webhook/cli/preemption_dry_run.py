@@ -9,7 +9,7 @@ from webhook.cli.offline_cluster import Cluster
 from webhook.cli.waiting_unit import lacks_members
 from webhook.controllers.preemption.preemptor import Preemptor
 from webhook.controllers.preemption.search import PreemptionSearch
-from webhook.engine.preemption.steps import result_of
+from webhook.steps import result_of
 from webhook.views.preemption import PreemptionView, Preempts, preemption_view
 
 

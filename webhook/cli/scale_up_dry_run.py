@@ -9,8 +9,8 @@ from webhook.controllers.autoscaling.answers import Asking, ScaleUpAnswers
 from webhook.controllers.autoscaling.provisioning_pod_sets import pod_sets_of, whole_gang, why_no_request
 from webhook.controllers.autoscaling.provisioning_texts import request_text
 from webhook.controllers.preemption.preemptor import Preemptor
-from webhook.engine.preemption.steps import result_of
 from webhook.model.rules import Rules
+from webhook.steps import result_of
 from webhook.views.scale_up import ScaleUpView
 
 # One question needs no age of answers.

@@ -14,13 +14,13 @@ from typing import Final
 
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.engine.preemption.candidates import Candidate, Candidates, RunningGang
-from webhook.engine.preemption.steps import Steps, result_of
 from webhook.model.bound_pod import BoundPod
 from webhook.model.errors import UserError
 from webhook.model.membership import AssignedMember
 from webhook.model.names import KAI_BATCH_MIN_MEMBER
 from webhook.model.resources import PODS
 from webhook.model.workload.common_fields import min_member
+from webhook.steps import Steps, result_of
 
 # A kubelet reports the end of a pod within seconds of its graceful period. A node counts as lost after 40 s.
 STUCK_SECONDS: Final = 60.0
@@ -118,9 +118,11 @@ class _Reader:
         )
 
     def _gang(self, name: str, members: Mapping[str, AssignedMember], pods: Mapping[str, Candidate]) -> RunningGang:
-        known = self._cache.bound_pods.by_key()
-        stay = frozenset(key for key in members if not ((pod := known.get(key)) and pod.deleting))
-        return RunningGang(stay, self._minimum(name, members), may_break=stay <= pods.keys())
+        known, nodes = self._cache.bound_pods.by_key(), self._cache.state.nodes
+        # A member on a node that does not exist runs nowhere, and protects no other.
+        gone = {key for key in members if (pod := known.get(key)) and (pod.deleting or pod.node not in nodes)}
+        stay = members.keys() - gone
+        return RunningGang(frozenset(stay), self._minimum(name, members), may_break=stay <= pods.keys())
 
     def _minimum(self, name: str, members: Mapping[str, AssignedMember]) -> int:
         """The pods that it needs. Where only its owners know the number, all of them."""

@@ -20,11 +20,10 @@ GANG = {
 }
 
 
-def owned(kind: str = "ReplicaSet", name: str = "web") -> dict[str, Any]:
+def owned(kind: str = "ReplicaSet", name: str = "web", version: str = "apps/v1") -> dict[str, Any]:
     """Metadata of a pod with a controller."""
-    return {
-        "ownerReferences": [{"apiVersion": "v1", "kind": kind, "name": name, "uid": f"u-{name}", "controller": True}]
-    }
+    owner = {"apiVersion": version, "kind": kind, "name": name, "uid": f"u-{name}", "controller": True}
+    return {"ownerReferences": [owner]}
 
 
 def running(name: str, node: str, numa: int, cpus: int, **how: Any) -> dict[str, Any]:
@@ -143,6 +142,7 @@ def test_a_pod_moves_only_if_it_has_another_place(tmp_path: Path) -> None:
         ({"metadata": {}}, "NoController"),
         ({"metadata": owned("Job")}, "NoController"),
         ({"metadata": owned("DaemonSet")}, None),
+        ({"metadata": owned("DaemonSet", version="apps.kruise.io/v1beta1")}, "DaemonSet"),
         ({"schedulerName": "another"}, "Unmanaged"),
         ({"priority": 2_000_000_000}, "SystemCritical"),
         ({"group": "g"}, "Gang"),

@@ -1,6 +1,7 @@
 """Room beside a preemptor for which pods end already: a single pod that fits there needs no victims of its own.
 
-1. The nodes of a hold are judged as they will be: without its victims and what else is being deleted there.
+1. The nodes of a hold are judged as they will be: without its victims and what else is being deleted there. Victims
+   that have ended count too, as long as the exporters have not shown that (see `unshown_room`).
 2. On them the node admits the preemptor's pods, then those that wait for room beside it already, then this one. If it
    admits all, this one waits for the same pods to end.
 3. Nothing is held for it. When the hold ends, the pod is placed like any other, or has a turn of its own.
@@ -10,14 +11,17 @@ A gang has victims of its own: its domain is chosen as a whole.
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.preemption.holds import Hold, RoomBeside
 from webhook.controllers.preemption.preemptor import Preemptor
+from webhook.controllers.preemption.unshown_room import unshown_room
 from webhook.controllers.preemption.waiting_preemptors import WaitingPreemptors
-from webhook.engine.freeing.smallest_set import fits_without_pods
+from webhook.engine.freeing.holdings import NodeHoldings
+from webhook.engine.freeing.smallest_set import HoldingsOn, fits_without_pods
 from webhook.engine.gang.admission_replay import replay
 from webhook.engine.gang.pod_class import PodClass
 from webhook.engine.preemption.freed_cluster import FreedCluster
@@ -44,7 +48,7 @@ def has_room_beside(preemptor: Preemptor, cache: ClusterCache, preemptors: Waiti
     queues = [queue for queue in queues if queue.node in index and able[index[queue.node]]]
     if not queues:
         return False
-    view = freed_view(cache, snapshot, queues, pod)
+    view = freed_view(cache, snapshot, queues, pod, with_unshown=True)
     classes = {pod.request_signature: PodClass.of(view, pod.pod, pod.intent)}
     for hold, node, ahead in queues:
         for one in ahead:
@@ -71,6 +75,8 @@ def queues_before(preemptor: Preemptor, cache: ClusterCache, preemptors: Waiting
     for hold in preemptors.holds:
         if hold.name == preemptor.name or hold.priority < preemptor.priority:
             continue
+        if not _is_known(hold, cache, preemptors):
+            continue  # what it needs is not known before it is tried again
         by_node: dict[str, list[GatedPod]] = defaultdict(list)
         for member in _left(hold.name, cache, preemptors):
             by_node[hold.places.get(member.key, "")].append(member)
@@ -82,14 +88,32 @@ def queues_before(preemptor: Preemptor, cache: ClusterCache, preemptors: Waiting
             yield Queue(hold, node, by_node[node])
 
 
+def _is_known(hold: Hold, cache: ClusterCache, preemptors: WaitingPreemptors) -> bool:
+    """Whether what the hold's members need is known: each has its place, or was found not to fit."""
+    current, gated = preemptors.current(hold.name), cache.gated_pods()
+    waiting = set() if current is None else {one.key for one in current.members}
+    return all(
+        key in waiting
+        or cache.assumed_node(key) is not None
+        or (raw := gated.get(key)) is None
+        or raw["metadata"].get("uid", "") != uid
+        for key, uid in hold.members.items()
+    )
+
+
 def _left(name: str, cache: ClusterCache, preemptors: WaitingPreemptors) -> list[GatedPod]:
     """The members of a preemptor that have no node yet: the snapshot counts the others."""
     current = preemptors.current(name)
     return [] if current is None else [one for one in current.members if cache.assumed_node(one.key) is None]
 
 
-def freed_view(cache: ClusterCache, snapshot: Snapshot, queues: Sequence[Queue], pod: GatedPod) -> Snapshot:
-    """The cluster when the victims of these holds, and what else is being deleted on their nodes, are gone."""
+def freed_view(
+    cache: ClusterCache, snapshot: Snapshot, queues: Sequence[Queue], pod: GatedPod, *, with_unshown: bool = False
+) -> Snapshot:
+    """The cluster when the victims of these holds, and what else is being deleted on their nodes, are gone.
+
+    with_unshown: whether what ended victims have left counts as free before the exporters have shown it.
+    """
     nodes = {node for _, node, _ in queues}
     victims = {key: uid for hold, _, _ in queues for key, uid in {**hold.earlier, **hold.victims}.items()}
     now = cache.current_time()
@@ -97,6 +121,23 @@ def freed_view(cache: ClusterCache, snapshot: Snapshot, queues: Sequence[Queue],
     for bound in cache.bound_pods.by_key().values():
         if bound.node in nodes and (victims.get(bound.key) == bound.uid or (bound.deleting and is_leaving(bound, now))):
             gone[bound.node].append(bound.key)
+    holdings: HoldingsOn = Holdings(cache).on
+    if with_unshown:
+        holdings = _with_unshown(cache, queues, holdings, gone)
     asking = [pod, *(one for _, _, ahead in queues for one in ahead)]
     names = {name for one in asking for name in named_resources(one.pod)}
-    return FreedCluster(snapshot, tuple(names), Holdings(cache).on).without(gone)
+    return FreedCluster(snapshot, tuple(names), holdings).without(gone)
+
+
+def _with_unshown(
+    cache: ClusterCache, queues: Sequence[Queue], holdings_on: HoldingsOn, gone: dict[str, list[str]]
+) -> HoldingsOn:
+    """The holdings with what ended victims left, which is added to `gone`."""
+    bound, topologies = cache.bound_pods.by_key(), cache.state.topologies
+    found = dict[str, NodeHoldings]()
+    for hold, node, _ in queues:
+        living = found.get(node) or holdings_on(node)
+        if (left := unshown_room(hold, topologies.get(node), living, bound)) is not None:
+            found[node] = replace(living, pods=(*living.pods, left))
+            gone[node].append(left.key)
+    return lambda node: found.get(node) or holdings_on(node)

@@ -22,8 +22,9 @@ import structlog
 from webhook.admission.binding.binding_pod import assigned_node
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.metric_recorder import ControllerMetrics, Preemption
-from webhook.controllers.placement.work_clock import WorkClock
+from webhook.controllers.placement.work_clock import WorkClock, rest_after
 from webhook.controllers.preemption.beside import has_room_beside
+from webhook.controllers.preemption.chosen_hold import asks_of, chosen_hold
 from webhook.controllers.preemption.holds import Hold, Phase
 from webhook.controllers.preemption.nominations import NominationSweep, without_hold
 from webhook.controllers.preemption.preemptor import Preemptor
@@ -31,18 +32,17 @@ from webhook.controllers.preemption.search import Found, PreemptionSearch
 from webhook.controllers.preemption.takeover import have_room
 from webhook.controllers.preemption.waiting_preemptors import WaitingPreemptors
 from webhook.controllers.preemption.wave import Wave, WaveOutcome, Waves
-from webhook.engine.preemption.steps import Steps
 from webhook.engine.preemption.victims import Victims
 from webhook.internal_errors import Where, contained
 from webhook.model.rules import Rules
+from webhook.steps import Steps
 
 log = structlog.get_logger(__name__)
 
 _PERIOD_SECONDS: Final = 0.5
-# A part of the placement controller's cycle, and its rest (see `fair_order`, `controller`).
+# A part of the placement controller's cycle (see `fair_order`).
 _PART_SECONDS: Final = 0.015
-_REST_PER_WORK: Final = 4.0
-# Searches between two checks of the holds.
+# Searches between two checks of the holds. No other begins once the next check is due: a search may take seconds.
 _PER_ROUND: Final = 64
 # Nodes in one line of the log.
 _MOST_NAMED: Final = 16
@@ -108,7 +108,7 @@ class PreemptionController:
                     self._drop(hold)
                 elif not hold.has_expired(now, self._cache.current_time(), self._settle, bound):
                     continue
-                elif hold.is_taken and hold.phase is Phase.FREED:
+                elif hold.phase is Phase.FREED and (hold.is_taken or self._asks_else(hold)):
                     # No kubelet and no exporter is at fault.
                     log.info("preemption.place_taken", preemptor=hold.name, nodes=sorted(hold.nodes))
                     self._drop(hold)
@@ -124,9 +124,10 @@ class PreemptionController:
 
     async def choose(self) -> None:
         """Phases 2 and 3, for those whose turn it is."""
+        due = monotonic() + _PERIOD_SECONDS
         for _ in range(_PER_ROUND):
             preemptor = self._preemptors.next()
-            if preemptor is None or not self._is_leader():
+            if preemptor is None or not self._is_leader() or monotonic() > due:
                 return
             # Until there is a result: an exception must not bring it back at once.
             self._preemptors.later(preemptor)
@@ -169,13 +170,12 @@ class PreemptionController:
         current = self._preemptors.current(preemptor.name)
         if current is None or len(uids) < len(victims.pods) or closed != self._preemptors.closed_for(current):
             return
-        earlier = {} if partial_hold is None else {**partial_hold.earlier, **partial_hold.victims}
-        hold = _hold(current, victims, uids, earlier)
+        hold = chosen_hold(current, victims, uids, partial_hold, self._cache)
         shared = frozenset(key for key in uids if len(found.candidates.pods[key].budgets) > 1)
         wave = Wave(current, hold, victims.violating, shared)
         if not self._still_holds(wave):
             return
-        if partial_hold is None and self._preemptors.in_vain.is_paused:
+        if partial_hold is None and self._preemptors.in_vain.is_paused_for(current.namespace):
             self._metrics.preemption(Preemption.PAUSED)
             self._preemptors.paused(current)
             self._holds.changed()
@@ -256,6 +256,11 @@ class PreemptionController:
         if found := without_hold(self._cache.gated_pods(), keys, self._holds):
             self._start(self._waves.clear(found))
 
+    def _asks_else(self, hold: Hold) -> bool:
+        """Whether the preemptor has changed since the place was chosen for it, or waits for something else now."""
+        current = self._preemptors.current(hold.name)
+        return current is None or (bool(hold.asks) and asks_of(current) != hold.asks)
+
     def _lacks_room(self, hold: Hold) -> bool:
         current = self._preemptors.current(hold.name)
         return current is not None and not have_room(current.members, hold.places, self._cache)
@@ -270,15 +275,6 @@ class PreemptionController:
         task.add_done_callback(self._tasks.discard)
 
 
-def _hold(preemptor: Preemptor, victims: Victims, uids: dict[str, str], earlier: dict[str, str]) -> Hold:
-    members = {one.key: one.pod.uid for one in preemptor.members}
-    by_name = {one.pod.name: one.key for one in preemptor.members}
-    places = {by_name[name]: node for name, node in victims.places if name in by_name}
-    if not victims.places:
-        places = dict.fromkeys(members, victims.nodes[0])
-    return Hold(preemptor.name, preemptor.priority, frozenset(victims.nodes), members, uids, places, earlier=earlier)
-
-
 async def _paced(steps: Steps[Found]) -> Found:
     """The result, with rests in between."""
     clock = WorkClock()
@@ -289,7 +285,7 @@ async def _paced(steps: Steps[Found]) -> Found:
             found: Found = end.value
             return found
         if (worked := clock.seconds()) >= _PART_SECONDS:
-            await asyncio.sleep(worked * _REST_PER_WORK)
+            await asyncio.sleep(rest_after(worked))
             clock = WorkClock()
 
 

@@ -16,12 +16,13 @@ and what was freed for it would be freed in vain.
 Pure: times are given, in seconds of one clock for ages, and in seconds since the epoch for pods' deletions.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 from typing import Final, NamedTuple
 
+from webhook.engine.freeing.holdings import HeldPod
 from webhook.model.bound_pod import BoundPod
 from webhook.views.preemption_candidates import LONGEST_GRACE_SECONDS, STUCK_SECONDS
 
@@ -81,6 +82,10 @@ class Hold:
     """Whether a preemptor of higher priority was placed on its nodes since."""
     beside: dict[str, RoomBeside] = field(default_factory=dict)
     """The single pods, by namespace/name, that will have room beside its members."""
+    held: Mapping[str, Sequence[HeldPod]] = field(default_factory=dict)
+    """Node -> what its victims held there when they were chosen; empty if another leader chose them."""
+    asks: Hashable = None
+    """What the preemptor asked for then; None if another leader chose the place."""
 
     @property
     def text(self) -> str:

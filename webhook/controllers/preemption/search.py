@@ -21,12 +21,12 @@ from webhook.engine.preemption.candidates import Candidates
 from webhook.engine.preemption.freed_cluster import FreedCluster
 from webhook.engine.preemption.gang import gang_victims
 from webhook.engine.preemption.single_pod import pod_victims
-from webhook.engine.preemption.steps import Steps
 from webhook.engine.preemption.victims import NoVictims, Victims
 from webhook.engine.request import named_resources
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.rules import Rules
+from webhook.steps import Steps
 from webhook.views.freeing import Holdings
 from webhook.views.preemption_candidates import is_leaving, may_end, read_candidates
 

@@ -63,11 +63,7 @@ def held_by_evictions(unit: GatedPod | GatedGang, cache: ClusterCache, now: floa
 
 def nominated_places(unit: GatedPod | GatedGang) -> Mapping[str, str]:
     """namespace/name -> node of the members that are nominated."""
-    return {one.key: node for one in members_of(unit) if (node := _nominated(one))}
-
-
-def _nominated(gated: GatedPod) -> str:
-    return str((gated.raw.get("status") or {}).get("nominatedNodeName") or "")
+    return {one.key: node for one in members_of(unit) if (node := one.nominated)}
 
 
 def have_room(members: tuple[GatedPod, ...], places: Mapping[str, str], cache: ClusterCache) -> bool:

@@ -57,6 +57,8 @@ class WaitingPreemptors:
         self._served: dict[str, int] = {}
         self._is_new_term = True
         self._unread = UnreadNominations()
+        self._in_turn: dict[str, tuple[int, str]] = {}
+        """Name -> priority and node of the pods that fit there, once other pods are bound."""
         self._nominated: dict[str, Mapping[str, str]] = {}
         """The nominations for which a place was held, by name: a hold that ended in vain does not come back."""
 
@@ -74,6 +76,7 @@ class WaitingPreemptors:
         self.holds.clear()
         self._waiting.clear()
         self._kind_of.clear()
+        self._in_turn.clear()
         self._nominated.clear()
         self._unread.clear()
         self._is_new_term = True
@@ -85,12 +88,14 @@ class WaitingPreemptors:
         units = tuple(units)
         self._take_over(units, now)
         self._hold_nominated(units, now)
-        if not self._waiting and not self.holds:
+        if not self._waiting and not self._in_turn and not self.holds:
             return
         names = {name_of(unit) for unit in units}
-        for name in self._waiting.keys() - names:
+        for name in (self._waiting.keys() | self._in_turn.keys()) - names:
             self.forget(name)
-        kinds = set(self._kind_of.values())
+        # After a hold in vain a kind is known for its delay, though none of it may wait for a moment.
+        put_off = (kind for kind in self._failures if self._delays.is_put_off(_after_vain(kind)))
+        kinds = {*self._kind_of.values(), *put_off}
         self._kinds = {kind: number for kind, number in self._kinds.items() if number in kinds}
         self._tried = {kind: at for kind, at in self._tried.items() if kind in kinds}
         self._delays.keep(kinds | names | {_after_vain(kind) for kind in kinds})
@@ -141,6 +146,7 @@ class WaitingPreemptors:
         if not self._is_enabled:
             return
         name = preemptor.name
+        self._in_turn.pop(name, None)
         known = self._waiting.get(name)
         if known is not None and known.unit is preemptor.unit and known.reserved == preemptor.reserved:
             return
@@ -157,6 +163,12 @@ class WaitingPreemptors:
         """It no longer waits, or not for room."""
         self._waiting.pop(name, None)
         self._kind_of.pop(name, None)
+        self._in_turn.pop(name, None)
+
+    def fits_on(self, gated: GatedPod, node: str) -> None:
+        """The pod gets its place there once other pods are bound."""
+        if self._is_enabled:
+            self._in_turn[name_of(gated)] = priority_of(gated), node
 
     def placed(self, unit: GatedPod | GatedGang, nodes: Iterable[str]) -> None:
         """It was placed there."""
@@ -174,10 +186,12 @@ class WaitingPreemptors:
     def closed_for(self, preemptor: Preemptor) -> frozenset[str]:
         """The nodes that are not chosen for it.
 
-        They are held for others, reserved for gangs, or a hold on them ended in vain. If pods end for it already, all
-        nodes but theirs.
+        They are held for others, reserved for gangs, or a hold on them ended in vain. Or a pod of higher priority takes
+        its place there soon: it may need the room that others would end for. If pods end for it already, all nodes but
+        theirs.
         """
         closed = self.closed_to(preemptor.unit) | preemptor.reserved | self.in_vain.closed
+        closed |= {node for priority, node in self._in_turn.values() if priority > preemptor.priority}
         hold = self.holds.get(preemptor.name)
         if hold is not None and hold.is_partial:
             closed |= self._cache.state.nodes.keys() - hold.nodes
@@ -238,7 +252,7 @@ class WaitingPreemptors:
         """Whether pods would end for the pod namespace/name if preemption were not paused."""
         if not self.in_vain.is_paused:
             self._paused = frozenset()
-        return key in self._paused
+        return key in self._paused and self.in_vain.is_paused_for(key.partition("/")[0])
 
     def _is_due(self, one: Preemptor) -> bool:
         kind = self._kind_of[one.name]

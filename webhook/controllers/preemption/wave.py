@@ -109,7 +109,7 @@ class Waves:
             return WaveOutcome.OUTDATED
         await self.nominate(wave.hold)
         victims = wave.hold.victims
-        tried = await self._each(wave, self._try, victims)
+        tried = await self._each(wave, self._try, victims, self._is_leader)
         if kept := tried.keys() - _with(tried, Outcome.WRITTEN, Outcome.GONE):
             self._refused(wave, tried, kept)
             return WaveOutcome.REFUSED
@@ -123,7 +123,7 @@ class Waves:
             violating=sorted(wave.violating),
         )
         self._tell_preemptor(wave)
-        ended = await self._each(wave, self._end, victims)
+        ended = await self._each(wave, self._end, victims, is_held)
         for _ in range(_RETRIES):
             postponed = _with(ended, Outcome.NOT_NOW)
             if not postponed or not _with(ended, Outcome.WRITTEN, Outcome.UNKNOWN):
@@ -132,13 +132,15 @@ class Waves:
             await self._sleep(min(max(asked, _RETRY_SECONDS), _LONGEST_RETRY_SECONDS))
             if not is_held():
                 break
-            ended |= await self._each(wave, self._end, {key: victims[key] for key in postponed})
+            ended |= await self._each(wave, self._end, {key: victims[key] for key in postponed}, is_held)
         for key in _with(ended, Outcome.WRITTEN, Outcome.UNKNOWN):
             self._metrics.preempted(violates=key in wave.violating)
         done = _with(ended, Outcome.WRITTEN, Outcome.GONE, Outcome.STALE, Outcome.UNKNOWN)
         kept = ended.keys() - done
         if not kept:
             return WaveOutcome.SENT
+        if not is_held():
+            return WaveOutcome.OUTDATED
         self._refused(wave, ended, kept)
         if not _with(ended, Outcome.WRITTEN, Outcome.UNKNOWN):
             return WaveOutcome.REFUSED
@@ -167,11 +169,15 @@ class Waves:
             log.warning("preemption.nomination_failed", pod=key, error=self._writes.error)
 
     async def _each(
-        self, wave: Wave, call: Callable[[Wave, str, str], Awaitable[_Answer]], victims: Mapping[str, str]
+        self,
+        wave: Wave,
+        call: Callable[[Wave, str, str], Awaitable[_Answer]],
+        victims: Mapping[str, str],
+        goes_on: Callable[[], bool],
     ) -> dict[str, _Answer]:
         async def one(key: str, uid: str) -> _Answer:
             async with self._slots:
-                return await call(wave, key, uid) if self._is_leader() else _Answer(Outcome.NOT_NOW, "no longer leader")
+                return await call(wave, key, uid) if goes_on() else _Answer(Outcome.NOT_NOW, "no longer needed")
 
         answers = await asyncio.gather(*(one(key, uid) for key, uid in victims.items()))
         return dict(zip(victims, answers, strict=True))

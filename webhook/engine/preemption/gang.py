@@ -31,12 +31,12 @@ from webhook.engine.gang.gang_spec import Gang
 from webhook.engine.gang.result import GangAssignment
 from webhook.engine.preemption.candidates import Candidate, Candidates, Cost
 from webhook.engine.preemption.freed_cluster import FreedCluster
-from webhook.engine.preemption.steps import Steps, result_of
 from webhook.engine.preemption.sum_bound import SumBound
 from webhook.engine.preemption.victims import NoVictims, Places, Victims, nodes_of_places
 from webhook.engine.request import named_resources
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
+from webhook.steps import Steps, result_of
 
 Assign = Callable[[Snapshot], GangAssignment]
 """The assignment of the gang in a view of the cluster."""
@@ -203,6 +203,8 @@ class _Search:
                 continue
             parts = [part for part in self._one_by_one(start) if other.key not in part]
             gone = yield from self._reprieve(pool, start, parts, closed)
+            if self._all.cost(gone, "") < cost:  # perhaps without the other pod, too: gangs stay several pods at once
+                gone = yield from self._reprieve(pool, gone, [frozenset({other.key})], closed)
             if self._all.cost(gone, "") < cost and (final := self._assign(self._view(gone, closed))).assigned:
                 cost = self._all.cost(gone, "")
                 best = _Found(cost, _places(final), best.domain)

@@ -29,13 +29,13 @@ from webhook.engine.freeing.trials import Trials
 from webhook.engine.preemption.candidates import Candidates, Cost
 from webhook.engine.preemption.node_bounds import NodeBound, node_bound
 from webhook.engine.preemption.spot import Spot, fit
-from webhook.engine.preemption.steps import Steps, result_of
 from webhook.engine.preemption.victims import NoVictims, Victims
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.intent import NUMAIntent
 from webhook.model.options import Options
 from webhook.model.pod import Pod
 from webhook.model.resources import PODS
+from webhook.steps import Steps, result_of
 
 # kube-scheduler tries 100 nodes or 10 %, whichever is more: 500 of 5,000. Here the most promising ones come first, so
 # that larger clusters need no more.

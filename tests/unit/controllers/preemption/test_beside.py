@@ -1,6 +1,9 @@
 """A pod that has room beside another preemptor ends no pods of its own."""
 
+from tests.property.preemptors import Placed
 from tests.unit.controllers.preemption.leader import PreemptingLeader, high, member, one_node, two_nodes
+from webhook.controllers.preemption.unshown_room import unshown_room
+from webhook.views.freeing import Holdings
 
 # n0 ── NUMA 0 [0 of 8: a, priority 0]  NUMA 1 [0 of 8: b, priority 10]
 
@@ -35,6 +38,44 @@ async def test_a_third_pod_without_room_there_has_a_victim_of_its_own_elsewhere(
     for _ in range(3):
         await leader.round()
     assert {"x0", "x1", "x2"} <= leader.nodes().keys()
+
+
+async def test_a_pod_that_comes_before_the_exporter_shows_that_the_victim_has_ended_waits_for_the_same_room() -> None:
+    leader = PreemptingLeader(one_node(), high("x", cpu=4))
+    await leader.round()
+    leader.end("default/a", shown=False)
+    leader.api.has(high("y", cpu=4, second=1), high("z", cpu=4, second=2))
+    await leader.round()
+    assert "there is room for both then" in leader.text("y")
+    assert "there is room for both then" not in leader.text("z"), "x and y take all that a left"
+    leader.show_nodes()
+    await leader.round()
+    await leader.round()
+    assert leader.nodes().keys() & {"x", "y", "z"} == {"x", "y"}
+    assert leader.api.evicted == ["default/a"]
+
+
+async def test_room_that_is_shown_counts_once() -> None:
+    leader = PreemptingLeader(one_node(), high("x", cpu=4))
+    await leader.round()
+    leader.end("default/a")
+    (hold,) = leader.controller.preemptors.holds
+    cache = leader.cache
+    topology, bound = cache.state.topologies["n0"], cache.bound_pods.by_key()
+    assert unshown_room(hold, topology, Holdings(cache).on("n0"), bound) is None
+
+
+async def test_a_namesake_of_a_victim_is_another_pod() -> None:
+    leader = PreemptingLeader(one_node(), high("x", cpu=4))
+    await leader.round()
+    leader.end("default/a", shown=False)
+    leader.api.has(Placed("a", "n0", cpus=3, priority=10, numa=0, fields={"uid": "another"}).raw())
+    (hold,) = leader.controller.preemptors.holds
+    cache = leader.cache
+    topology, bound = cache.state.topologies["n0"], cache.bound_pods.by_key()
+    left = unshown_room(hold, topology, Holdings(cache).on("n0"), bound)
+    assert left is not None
+    assert left.numa[0]["cpu"] == 5000, "of 8, it holds 3"
 
 
 async def test_a_pod_of_higher_priority_does_not_wait_for_one_of_lower_priority() -> None:

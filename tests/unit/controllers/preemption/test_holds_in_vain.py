@@ -1,10 +1,15 @@
 """Places that were freed in vain: how many more pods end before the leader stops."""
 
+from time import monotonic
+
+import pytest
+
 from tests.property.preemptors import Cluster, Placed
-from tests.unit.controllers.preemption.leader import PreemptingLeader, high
+from tests.unit.controllers.preemption.leader import PreemptingLeader, high, member
 from webhook.controllers.preemption.holds import Hold
 from webhook.controllers.preemption.holds_in_vain import MOST_IN_VAIN, HoldsInVain
 from webhook.model.bound_pod import BoundPod
+from webhook.model.names import NUMA_TOPOLOGY_SPEC
 from webhook.model.resident import ResidentPod
 
 LATE = 1e9
@@ -119,3 +124,68 @@ async def test_a_success_is_counted() -> None:
     assert leader.nodes()["high"]
     vain.failed(hold("n7"), 0.0)
     assert not vain.is_paused
+
+
+async def in_vain(leader: PreemptingLeader) -> int:
+    """Victims end, no exporter shows it, and the hold is over; the number of pods that were ended."""
+    await leader.round()
+    for key in tuple(leader.api.evicted):
+        leader.end(key, shown=False)
+    await leader.round()
+    leader.now += 200.0
+    await leader.round()
+    assert leader.holds == {}
+    return len(leader.api.evicted)
+
+
+@pytest.mark.parametrize("recreated", [False, True])
+async def test_a_pod_whose_place_was_freed_in_vain_ends_no_more_pods_by_being_recreated(*, recreated: bool) -> None:
+    leader = PreemptingLeader(many_nodes(6), high())
+    ended = await in_vain(leader)
+    assert ended == 1
+    if recreated:
+        leader.api.delete("default/high")
+        await leader.round()
+        leader.api.has(high(metadata={"uid": "another"}))
+    await leader.round()
+    assert len(leader.api.evicted) == ended
+
+
+@pytest.mark.parametrize("recreated", [False, True])
+async def test_nor_does_a_gang_of_which_a_member_is_recreated(*, recreated: bool) -> None:
+    leader = PreemptingLeader(many_nodes(6), member(0, 2), member(1, 2), high("hopeless", priority=-1))
+    ended = await in_vain(leader)
+    assert ended == 2
+    if recreated:
+        leader.api.delete("default/g-1")
+        await leader.round()
+        leader.api.has(member(1, 2, metadata={"uid": "another"}))
+    await leader.cycle()
+    leader.controller.preemptors._delays._clock = lambda: monotonic() + 10.0
+    await leader.round()
+    assert len(leader.api.evicted) == ended
+
+
+def test_what_one_namespace_does_in_vain_pauses_it_alone() -> None:
+    found = HoldsInVain(lambda _: None)
+    for number in range(MOST_IN_VAIN):
+        found.failed(hold(f"n{number}"), 0.0)
+    assert (found.is_paused_for("default"), found.is_paused_for("other")) == (True, False)
+    found.failed(Hold("pod x", 10, frozenset({"n9"}), {"other/p": "p"}, {}), 0.0)
+    assert found.is_paused_for("third"), "two tenants have the same fault"
+
+
+async def test_a_preemptor_that_asks_for_something_else_meanwhile_is_no_sign_of_a_fault() -> None:
+    leader = PreemptingLeader(many_nodes(3), high())
+    await leader.round()
+    (victim,) = leader.api.evicted
+    raw = leader.api.pods["default/high"]
+    leader.api.has({**raw, "metadata": {**raw["metadata"], "annotations": {NUMA_TOPOLOGY_SPEC: "unreadable"}}})
+    leader.end(victim, shown=False)
+    await leader.round()
+    leader.now += 200.0
+    await leader.round()
+    assert leader.holds == {}
+    in_vain = leader.controller.preemptors.in_vain
+    assert (in_vain.closed, in_vain.is_paused) == (frozenset(), False)
+    assert not in_vain._in_a_row

@@ -7,6 +7,7 @@ import pytest
 from tests.property.preemptors import Cluster, Placed
 from tests.unit.controllers.preemption.leader import PreemptingLeader, high, member, one_node
 from webhook.engine.preemption.victims import Victims
+from webhook.model.names import MIN_MEMBER, POD_GROUP_NAME
 
 YEAR = 31_536_000
 
@@ -55,13 +56,30 @@ async def test_a_pod_with_a_longer_graceful_period_than_a_place_is_held_for_is_s
     assert leader.api.evicted == [victim]
 
 
-@pytest.mark.parametrize(("kind", "victim"), [("ReplicaSet", "default/a"), ("DaemonSet", "default/b")])
-async def test_a_pod_that_comes_back_to_the_same_node_is_spared(kind: str, victim: str) -> None:
+@pytest.mark.parametrize(
+    ("version", "kind", "victim"),
+    [
+        ("apps/v1", "ReplicaSet", "default/a"),
+        ("apps/v1", "DaemonSet", "default/b"),
+        ("no.such.api/v1", "DaemonSet", "default/a"),
+    ],
+)
+async def test_a_pod_that_comes_back_to_the_same_node_is_spared(version: str, kind: str, victim: str) -> None:
     leader = PreemptingLeader(one_node(), high())
-    owner = {"apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": "o", "controller": True}
+    owner = {"apiVersion": version, "kind": kind, "name": "o", "uid": "o", "controller": True}
     change(leader, "default/a", metadata={"ownerReferences": [owner]})
     await leader.round()
     assert leader.api.evicted == [victim]
+
+
+async def test_a_member_on_a_node_that_does_not_exist_protects_no_other() -> None:
+    leader = PreemptingLeader(one_node(), high())
+    own = leader.api.pods["default/a"]["metadata"]["annotations"]
+    annotations = {**own, POD_GROUP_NAME: "g", MIN_MEMBER: "2"}
+    change(leader, "default/a", metadata={"annotations": annotations})
+    leader.api.has(Placed("ghost", "nowhere", 1, 0, numa=0, gang="g", minimum=2).raw())
+    await leader.round()
+    assert leader.api.evicted == ["default/a"]
 
 
 # n0 ── NUMA 0 [0 of 8: g-0, priority 0]  NUMA 1 [0 of 8: x, priority 200]
@@ -124,4 +142,4 @@ async def test_a_place_that_a_higher_priority_took_is_no_sign_of_a_fault() -> No
     await leader.round()
     assert leader.holds == {}
     in_vain = leader.controller.preemptors.in_vain
-    assert (in_vain.closed, in_vain._in_a_row) == (frozenset(), 0)
+    assert (in_vain.closed, in_vain._in_a_row) == (frozenset(), [])
