@@ -95,6 +95,7 @@ class GangRepair:
         group = gang.membership.group
         if not why:
             self._waiting.pop(group, None)
+            self._moving.pop(group, None)  # it is whole again: what a budget delayed is not needed any more
             self._cache.lost_members.forget(group)
             self._records.is_whole(group)
         elif self._cache.lost_members.nodes(group) or self._records.may_have(group):
@@ -236,7 +237,7 @@ class GangRepair:
     async def _evict(self, group: str, left: dict[str, str]) -> None:
         """Evict those that are left; a budget may delay some of them until a later sweep."""
         for key, uid in list(left.items()):
-            if not self._is_leader():
+            if not self._is_leader() or self._moving.get(group) is not left:
                 return
             outcome = await self._writes.evict(key, uid)
             if outcome in {Outcome.WRITTEN, Outcome.GONE, Outcome.STALE}:

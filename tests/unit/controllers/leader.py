@@ -129,6 +129,7 @@ class Leader:
         self,
         *objects: Mapping[str, Any],
         ungate_after: float = 0.0,
+        reserve_after: float = 0.0,
         preempting: ClusterCache | None = None,
         autoscaler: Autoscaler = "None",
     ) -> None:
@@ -144,6 +145,7 @@ class Leader:
             assume_ttl=60.0,
             concurrency=4,
             ungate_after=ungate_after,
+            reserve_after=reserve_after,
             preempts=preempting is not None,
             asks_autoscaler=autoscaler != "None",
         )

@@ -273,3 +273,25 @@ async def test_a_waiting_gang_is_read_for_a_record_only_once() -> None:
         await cluster.repair.sweep(40 * second)
     assert sorted(reads) == ["default/a", "default/b"]
     assert cluster.api.evicted == []
+
+
+async def test_a_gang_that_is_whole_again_before_a_budget_allows_its_move_loses_no_member() -> None:
+    cluster = await Cluster.running(*rack("r2", "n2", "n3"))
+    cluster.loses()
+    await cluster.cycle()
+    cluster.api.outcome = Outcome.NOT_NOW  # the budget changes between the dry run and the eviction
+    await cluster.repair.sweep(0)
+    cluster.api.outcome = Outcome.WRITTEN
+    cluster.api.evicted.clear()
+    assert cluster.waiting() == {"b2"}
+    # Its node comes back: the lost member is placed beside the running one, and runs.
+    put(
+        cluster.cache,
+        node(name="n1", cpus=16, labels={RACK: "r1"}),
+        *machine(name="n1", free=(8,), labels={RACK: "r1"}),
+    )
+    await cluster.cycle()
+    assert cluster.nodes()["b2"] == "n1"
+    assert cluster.waiting() == set()
+    await cluster.repair.sweep(2)
+    assert cluster.api.evicted == []

@@ -32,6 +32,7 @@ from webhook.model.rules import Rules
 
 # The cluster of test_soonest: of its racks rack-2 (n2, n3) holds most of a group that needs whole NUMA nodes.
 MEMBERS = 3
+LABELS = {"example.com/zone": "z", "example.com/rack": "rack-0"}
 
 
 class Cluster:

@@ -34,12 +34,12 @@ from webhook.controllers.preemption.preemptor import Preemptor
 from webhook.engine.arrays import Bools
 from webhook.engine.decide import decide
 from webhook.engine.gang.resolvable import assign_when_empty
-from webhook.engine.preemption.steps import Steps
 from webhook.engine.topology.tree import TopologyTree
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.node_group import GROUP_LABELS, Autoscaler, ProvisioningClass
 from webhook.model.resources import format_list
 from webhook.model.rules import Rules
+from webhook.steps import Steps
 
 _NAMES: Final[Mapping[Autoscaler, str]] = {"ClusterAutoscaler": "cluster-autoscaler", "Karpenter": "Karpenter"}
 # cluster-autoscaler looks at the cluster every 10 s (its flag --scan-interval), Karpenter collects pods for up to 10 s

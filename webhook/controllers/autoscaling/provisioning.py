@@ -148,7 +148,7 @@ class Provisioning:
             }
             self._cancel_unwanted(open_requests, needed, now)
             self._writer.discard_all_but(needed)
-            self._forget_all_but(needed, [unit for unit, _, _ in asked])
+            self._forget_all_but(needed, [unit for unit, _, _ in asked], now)
         await work.pause()  # what is written at once is told at once; nothing is waited for
         self._take_refusals(now)
         for one in made:
@@ -273,10 +273,10 @@ class Provisioning:
                 for request in open_requests[gang]:
                     self._writer.cancel(request, "its gang no longer waits for nodes", now)
 
-    def _forget_all_but(self, gangs: AbstractSet[str], asked: Iterable[Preemptor]) -> None:
+    def _forget_all_but(self, gangs: AbstractSet[str], asked: Iterable[Preemptor], now: float) -> None:
         names, namespaces = {unit.name for unit in asked}, {unit.namespace for unit in asked}
         self._shown &= gangs
-        self._waits.keep(gangs)
+        self._waits.keep(gangs, now)
         self._pod_sets = {name: entry for name, entry in self._pod_sets.items() if name in names}
         self._served = {name: at for name, at in self._served.items() if name in namespaces}
 

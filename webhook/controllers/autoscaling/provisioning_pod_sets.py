@@ -16,8 +16,8 @@ from webhook.controllers.autoscaling.provisioning_templates import selected_labe
 from webhook.controllers.autoscaling.provisioning_texts import consumed_text, too_many_text
 from webhook.controllers.placement.gang_search import GatedGang
 from webhook.controllers.preemption.preemptor import Preemptor
-from webhook.engine.preemption.steps import Steps
 from webhook.model.provisioning_request import MAX_POD_SETS, consumed_by
+from webhook.steps import Steps
 
 _DIGITS: Final = 20
 """Hexadecimal digits of a digest: 80 bits, so that no tenant finds two gangs with the same one."""

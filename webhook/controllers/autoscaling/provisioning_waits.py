@@ -38,6 +38,8 @@ class ProvisioningWaits:
         wait = self._waits.get(gang)
         return put_off_text(wait.why) if wait is not None and now < wait.until else ""
 
-    def keep(self, gangs: Container[str]) -> None:
-        """Forget all gangs but these."""
-        self._waits = {gang: wait for gang, wait in self._waits.items() if gang in gangs}
+    def keep(self, gangs: Container[str], now: float) -> None:
+        """Forget all gangs but these, and those whose wait was over so recently: their pods may be recreated."""
+        self._waits = {
+            gang: wait for gang, wait in self._waits.items() if gang in gangs or now < wait.until + wait.seconds
+        }

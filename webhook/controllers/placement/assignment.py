@@ -110,6 +110,8 @@ class NoAssignment:
     """Whether no existing node could take the pod even if it were empty: it is delegated to the scheduler."""
     reserved_nodes: frozenset[str] = frozenset()
     """The nodes that are reserved for its gang meanwhile."""
+    fits_on: str = ""
+    """The node that it fits on, if other pods must be bound there first; else empty."""
 
 
 # Usually one of the first is free; to name all of 5,000 nodes that fit takes some milliseconds.
@@ -195,7 +197,8 @@ def _others_first(node: str, assigned: AssignedNode) -> NoAssignment:
     count = len(tuple(assigned(node)))
     others = "another pod" if count == 1 else f"{count} other pods"
     text = f"it fits on {node}, but {others} must be bound there first: the kubelet admits pods in order of arrival"
-    return NoAssignment(frozenset({"others first"}), placement_text.waiting(text), WaitReason.OTHERS_FIRST)
+    kind = frozenset({"others first"})
+    return NoAssignment(kind, placement_text.waiting(text), WaitReason.OTHERS_FIRST, fits_on=node)
 
 
 def why_unassigned(decision: Decision, gated: GatedPod, rules: Rules, reserved_nodes: int) -> NoAssignment:

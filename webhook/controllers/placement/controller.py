@@ -11,8 +11,9 @@ Phases of a cycle:
 
 Life cycle: a term begins -> patches in flight from the last leader are fenced off (see `fence`) -> cycles until the
 term ends. While pods are gated, any change (a node, its NUMA nodes, a pod that ends or is created) triggers the next
-cycle; all changes during a cycle trigger one more. A cycle ends early if too many writes are in flight: the next one
-begins when some of them have ended, because a cycle costs time for each gated pod.
+cycle; all changes during a cycle trigger one more. No cycle runs while the assignments of all of them are being
+written. A cycle ends early if too many writes are in flight: the next one begins when some of them have ended, because
+a cycle costs time for each gated pod.
 
 A pod that waits for a rare resource does not block smaller ones. But the domain of a gang that has waited long is
 reserved, if that is enabled: later units get nothing there.
@@ -45,7 +46,7 @@ from webhook.controllers.placement.pod_attempt import PodAttempts
 from webhook.controllers.placement.ready_pods import ReadyPods
 from webhook.controllers.placement.retry_delays import RetryDelays
 from webhook.controllers.placement.ungate_unplaced import UnplacedUngater
-from webhook.controllers.placement.work_clock import WorkClock
+from webhook.controllers.placement.work_clock import WorkClock, rest_after
 from webhook.controllers.preemption.waiting_preemptors import WaitingPreemptors
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.controllers.timers import call_after
@@ -58,9 +59,6 @@ from webhook.signal import Signal
 
 # Combines changes that come together (a pod's end, its node's NRT): a cycle costs a decision per pod signature.
 _COALESCE_SECONDS: Final = 0.02
-# Seconds of rest per second of work. Reviews need the event loop: while every pod waits, cycles take at most a fifth of
-# its time.
-_REST_PER_WORK: Final = 4.0
 # Pods per cycle. Then the pods are sorted again: a new pod of high priority waits for at most this many.
 _PER_CYCLE: Final = 256
 _CLOCK_SECONDS: Final = 1.0
@@ -137,6 +135,7 @@ class PlacementController:
 
     def started(self, term: Term) -> None:
         """Start cycles for this term."""
+        self.lacking_room.ended_term()  # a cycle of the last term may have filled it again
         self._term = term
         self._failed.begin(())
         self._changed()
@@ -176,17 +175,25 @@ class PlacementController:
                     if self._leadership.seconds_until_settled() > 0 and not await self._fence(term):
                         continue
                     self._fenced = term
-                if self._is_idle and not self._cache.gated_pods():
-                    continue  # most changes are of pods that wait for nothing
+                if self._has_nothing_to_do():
+                    continue
                 in_vain = await self._cycle()
                 # No pause after the last pod: the next one would wait for its end.
                 self._is_idle = not self._cache.gated_pods()
                 if not self._is_idle:
-                    await asyncio.sleep(max(_COALESCE_SECONDS, in_vain * _REST_PER_WORK))
+                    await asyncio.sleep(max(_COALESCE_SECONDS, rest_after(in_vain)))
                     await self._pending.wait_for_room()
         except asyncio.CancelledError:
             self._pending.cancel()
             raise
+
+    def _has_nothing_to_do(self) -> bool:
+        """Whether no pod waits for a cycle. Most changes are of pods that wait for nothing."""
+        gated = self._cache.gated_pods()
+        if not gated:
+            return self._is_idle
+        # In a burst that is usual, and each end of a write and each binding is a change.
+        return gated.keys() <= self._pending.being_written
 
     async def _fence(self, term: Term) -> bool:
         """Fence off the last leader's patches in flight; False if the term ended before that was done."""
@@ -215,7 +222,7 @@ class PlacementController:
         """Phase 1."""
         self._metrics.cycle()
         self._cache.advance()
-        return Cycle(WorkClock(self.clock), self._cache.snapshot().nodes.version, self._changes)
+        return Cycle(WorkClock(self.clock), self._cache.snapshot().nodes.version, self._changes, self._term)
 
     async def _collect(self, cycle: Cycle) -> list[Unit]:
         """Phase 2; forgets what it remembers of pods and gangs that no longer wait."""
@@ -235,7 +242,7 @@ class PlacementController:
         later: list[Unit] = []
         in_vain = 0.0
         for unit in units:
-            if not self._may_write() or self._pending.full:
+            if cycle.term is not self._term or not self._may_write() or self._pending.full:
                 return []
             if cycle.assigned >= _PER_CYCLE:
                 self._wake.set()
@@ -263,6 +270,8 @@ class PlacementController:
                 assigned = self._pods.attempt(unit, cycle)
         except Exception as error:  # noqa: BLE001 # whatever it is, the other units continue
             self._failures.internal_error(unit, error, cycle)
+            if isinstance(unit, GatedGang):
+                self._gangs.keep_reserved(unit, cycle)
         cycle.assigned += assigned
         in_vain = 0.0 if assigned else cycle.work.seconds() - began
         cycle.seconds_in_vain += in_vain

@@ -8,6 +8,7 @@ from webhook.controllers.placement.fair_order import Unit
 from webhook.controllers.placement.gated_gang import GatedGang
 from webhook.controllers.placement.work_clock import WorkClock
 from webhook.engine.decide import Decision
+from webhook.kube.election import Term
 
 
 @dataclass(slots=True)
@@ -19,6 +20,8 @@ class Cycle:
     """The version of the nodes' snapshot when the cycle began."""
     changes: int
     """The number of changes in the cluster until the cycle began."""
+    term: Term | None = None
+    """The term in which the cycle began. It does not go on in the next one, in which no hold is known yet."""
     assigned: int = 0
     """Pods assigned so far."""
     seconds_in_vain: float = 0.0

@@ -33,9 +33,10 @@ async def fence(
 ) -> bool:
     """Fence all pods that are gated now; False if the term ended before that was done."""
     slots = asyncio.Semaphore(concurrency)
-    fenced = await asyncio.gather(*(_bump(key, writes, term, goes_on, slots) for key in tuple(gated())))
+    uids = {key: _uid(raw) for key, raw in gated().items()}
+    fenced = await asyncio.gather(*(_bump(key, writes, term, goes_on, slots) for key in uids))
     keys = {key for key in fenced if key is not None}
-    while goes_on() and any(_epoch(gated().get(key), term) != term for key in keys):  # noqa: ASYNC110 # many objects
+    while goes_on() and any(_epoch(gated().get(key), uids[key], term) != term for key in keys):  # noqa: ASYNC110 # many objects
         await asyncio.sleep(_POLL_SECONDS)
     log.info("placement.fenced", pods=len(keys), term=term)
     return goes_on()
@@ -59,8 +60,12 @@ async def _bump(
     return None
 
 
-def _epoch(raw: Mapping[str, Any] | None, term: str) -> str:
-    """The term in the pod's annotation; an ungated pod needs none and counts as fenced."""
-    if raw is None:
+def _uid(raw: Mapping[str, Any]) -> str:
+    return str(raw["metadata"].get("uid", ""))
+
+
+def _epoch(raw: Mapping[str, Any] | None, uid: str, term: str) -> str:
+    """The term in the pod's annotation; an ungated or another pod needs none and counts as fenced."""
+    if raw is None or _uid(raw) != uid:
         return term
     return str((raw["metadata"].get("annotations") or {}).get(EPOCH, ""))

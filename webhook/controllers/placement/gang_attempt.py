@@ -1,7 +1,7 @@
 """An attempt to assign a gang: all members that must start together at once, or none.
 
-1. Skip members that are pending (see `pending_pods`). If the gang failed before and nothing has changed since, it is
-   not tried again; the domain reserved for it stays reserved.
+1. Skip members that are pending (see `pending_pods`). If the gang failed before and nothing has changed since, or if a
+   member has changed since the cycle began, it is not tried; the domain reserved for it stays reserved.
 2. The members agree on a topology and a minimum (see `gang_agreement`). Those that do not agree report why. If they
    name a PodGroup that does not exist, a new gang waits a moment for it.
 3. The others are placed and assumed together (see `gated_gang`).
@@ -66,14 +66,15 @@ class GangAttempts:
         """Assign the waiting members of the gang; returns how many were assigned."""
         waiting = tuple(one for one in gang.members if not self._pending.has(one.key, one.pod.uid))
         if not waiting or self._failures.is_delayed(gang):
+            self.keep_reserved(gang, cycle)
             return 0
-        failed = self._failed.of(gang)
-        if failed is not None and failed.basis == cycle.basis_of(gang):
+        failed, gated = self._failed.of(gang), self._cache.gated_pods()
+        has_changed = any(gated.get(one.key) is not one.raw for one in waiting)
+        if failed is not None and (has_changed or failed.basis == cycle.basis_of(gang)):
             cycle.reserve(gang, failed.reserved_nodes)
             return 0
-        gated = self._cache.gated_pods()
-        if any(gated.get(one.key) is not one.raw for one in waiting):
-            return 0  # its change triggers another cycle
+        if has_changed:
+            return 0  # which triggers another cycle
         began = cycle.work.seconds()
         snapshot = self._cache.snapshot()
         agreed = agree(
@@ -119,6 +120,12 @@ class GangAttempts:
         for one, assignment, assumed_pod in found:
             self._pending.assign(one, assignment, assumed_pod)
         return len(found)
+
+    def keep_reserved(self, gang: GatedGang, cycle: Cycle) -> None:
+        """Keep what was reserved for a gang that is not tried now, unless all its waiting members are assumed."""
+        failed = self._failed.of(gang)
+        if failed is not None and any(self._cache.assumed_node(one.key) is None for one in gang.members):
+            cycle.reserve(gang, failed.reserved_nodes)
 
     def _may_get_a_pod_group(self, gang: GatedGang) -> bool:
         """Whether the gang is so new that the PodGroup which its pods name may be on its way."""

@@ -9,6 +9,7 @@
    a gang that owners define every pod set counts, so this is not tried.
 4. Member by member, in order of rank, the node is asked for the exact amounts (see `exact_hints`), and the member is
    assumed. If one of them does not fit after all, the others are forgotten.
+5. If the gang waits for room and has waited long, a domain is kept for it (see `kept_domain`).
 """
 
 import json
@@ -104,7 +105,11 @@ class GangAssigner:
         if not found.placement.assigned:
             there = len(gang.members) + len(assigned_members)
             return self._waits(gang, found, there, may_reserve=may_reserve)
-        return await self._assume(gang, found.placement, pause)
+        assumed = await self._assume(gang, found.placement, pause)
+        if isinstance(assumed, NoAssignment):  # its nodes have changed meanwhile: what is left of them is kept for it
+            kept = self._kept.of(gang, found, may_reserve=may_reserve)
+            return replace(assumed, reserved_nodes=kept.nodes)
+        return assumed
 
     def _waits(self, gang: GatedGang, found: GangSearch, there: int, *, may_reserve: bool) -> NoAssignment:
         """What is missing, and the nodes to reserve if the gang has waited long."""

@@ -1,6 +1,7 @@
 """Gated pods, each parsed once, with their order and the signature that makes two of them equal."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from time import time
@@ -12,7 +13,6 @@ from webhook.cache.delegated_pods import why_delegated
 from webhook.cache.unmanaged import why_unmanaged
 from webhook.controllers.placement.native_request import GroupBasis, marked_group
 from webhook.controllers.placement.retry_delays import RetryDelays
-from webhook.engine.preemption.steps import Steps
 from webhook.internal_errors import Where, internal_error
 from webhook.model.avoided_node import Avoided, AvoidedNode, avoided_by
 from webhook.model.errors import UserError
@@ -26,6 +26,7 @@ from webhook.model.pod import Owner, Pod
 from webhook.model.pod_signature import pod_signature
 from webhook.model.rules import Rules
 from webhook.model.timestamps import epoch_seconds
+from webhook.steps import Steps
 
 ASKS_FOR_NOTHING: Final = "neither it nor its owners ask for a placement"
 """Why a pod is ungated that has our gate and no request."""
@@ -102,6 +103,16 @@ class GatedPod:
         # Its own annotations may be left to Kueue, as long as its owner is Kueue's.
         own = self.raw["metadata"].get("annotations") or {}
         return owner_above(self.raw) if may_be_in_group(own) or may_be_in_group(self.pod.annotations) else None
+
+    @property
+    def is_done_once_written(self) -> bool:
+        """Whether no other pod waits for it, and no place is held for it, while its assignment is being written."""
+        return self.membership is None and not self.nominated
+
+    @property
+    def nominated(self) -> str:
+        """The node on which a place is held for it; empty if there is none."""
+        return str((self.raw.get("status") or {}).get("nominatedNodeName") or "")
 
     @property
     def in_group_of_its_top(self) -> bool:
@@ -223,9 +234,16 @@ class GatedPods:
                 again = partial(GatedPod.from_object, raw, known, group, reads_kueue=kueue)
                 self._read[key] = raw, self._contained(key, raw, again) or pod
 
-    def in_order(self) -> Iterable[GatedPod]:
-        """The pods to assign, sorted."""
-        pods = (pod for key, (_, pod) in self._read.items() if pod is not None and key not in self.faults)
+    def in_order(self, on_way: AbstractSet[str] = frozenset()) -> Iterable[GatedPod]:
+        """The pods to assign, sorted. on_way: pods by namespace/name whose assignment is being written.
+
+        Single pods among these are left out: in a burst they are most of all. The members of a gang know each other.
+        """
+        pods = (
+            pod
+            for key, (_, pod) in self._read.items()
+            if pod is not None and not (key in on_way and pod.is_done_once_written) and key not in self.faults
+        )
         return sorted(pods, key=lambda pod: pod.order)
 
     def _of(self, key: str, raw: Mapping[str, Any]) -> GatedPod | None:

@@ -2,7 +2,8 @@
 
 1. A gang that has not waited long enough is tried again once it has, though nothing else changes until then.
 2. Of each namespace one gang has a domain kept (see `cycle`).
-3. The domain is the one that can hold the gang soonest (see `backfill_reservation`).
+3. The domain is the one that can hold the gang soonest (see `backfill_reservation`). Of it, those nodes are kept that
+   could hold a pod of the gang at all.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.placement.gang_search import GangSearch, GatedGang
 from webhook.controllers.placement.gated_pods import seconds_waited
 from webhook.engine.freeing.holdings import HeldPod
-from webhook.engine.gang.backfill_reservation import earliest_domain, nodes_of
+from webhook.engine.gang.backfill_reservation import earliest_domain, usable_nodes
 from webhook.engine.gang.result import Path
 from webhook.engine.topology.tree import ROOT
 from webhook.views.freeing import Holdings
@@ -72,7 +73,8 @@ class KeptDomains:
         if domain is None:
             return NOTHING
         path, names = tree.path(domain), placement.snapshot.node_arrays.names
-        nodes = frozenset(names[node] for node in nodes_of(tree, domain).nonzero()[0].tolist())
+        usable = usable_nodes(placement.snapshot, tree, assembled.gang, domain)
+        nodes = frozenset(names[node] for node in usable.nonzero()[0].tolist())
         return Kept(path, nodes, f"{spoken_path(path)} is kept for it")
 
     def _wake_at(self, due: float) -> None:

@@ -8,6 +8,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -58,6 +59,11 @@ class PendingPods:
         self._assigning = WritesInFlight(concurrency, self._written, self._write_failed)
         self._ungating = WritesInFlight(max(1, concurrency // 4), self._written, self._write_failed)
         cache.bound_or_gone.subscribe(self._assigning.bound_or_gone)
+
+    @property
+    def being_written(self) -> AbstractSet[str]:
+        """The pods (namespace/name) whose assignment is being written, or waits for its turn; a live view."""
+        return self._assigning.keys
 
     @property
     def full(self) -> bool:

@@ -120,6 +120,8 @@ class PodAttempts:
             self._lacking_room.unfit(Preemptor(gated, reserved=cycle.reserved_nodes))
         elif found.reason != WaitReason.PENDING:
             self._lacking_room.forget(preemptor_name(gated))
+            if found.fits_on:
+                self._preemptors.fits_on(gated, found.fits_on)
 
     def _closed_to(self, gated: GatedPod) -> frozenset[str]:
         """The nodes that are held for others."""

@@ -5,7 +5,8 @@
 2. So it is with a PodGroup of Kubernetes itself (see `native_request`).
 3. A pod that is not managed, and one that requests nothing although its owners are known, is ungated.
 4. A pod that cannot be parsed waits and reports the fault.
-5. All others are ready, sorted by priority (highest first), then age (oldest first), then name.
+5. A single pod whose assignment is being written is left out.
+6. All others are ready, sorted by priority (highest first), then age (oldest first), then name.
 
 A fault with one pod affects only that pod.
 """
@@ -58,7 +59,7 @@ class ReadyPods:
                 if not self._pending.has(key, raw["metadata"].get("uid", "")) or why.startswith(INTERNAL):
                     self._failures.unreadable(key, raw, why)
         ready, avoided = [], self._cache.avoided.by_key()
-        for pod in self._pods.in_order():
+        for pod in self._pods.in_order(self._pending.being_written):
             with contained(Where.POD, pod=pod.key):
                 if self._is_ready(pod, cycle):
                     ready.append(pod.avoiding(avoided))

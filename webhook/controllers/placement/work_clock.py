@@ -7,6 +7,11 @@ from typing import Final, TypeVar
 
 Answer = TypeVar("Answer")
 
+# Seconds of rest per second of work in vain. Reviews need the event loop: while every pod waits, cycles take at most a
+# fifth of its time.
+_REST_PER_WORK: Final = 4.0
+# The work of a cycle is bounded, but for that of one unit, and what that costs must not hold up the others much longer.
+_LONGEST_REST: Final = 2.0
 # Of several short steps. After a pause the next decision has to read what other tasks have changed, which costs as much
 # as the decision. A review takes a few milliseconds anyway.
 _TURN_SECONDS: Final = 0.002
@@ -50,3 +55,8 @@ class WorkClock:
             return await answer
         finally:
             self._since = self._clock()
+
+
+def rest_after(in_vain: float) -> float:
+    """Seconds of rest. in_vain: seconds of work that led to nothing."""
+    return min(in_vain * _REST_PER_WORK, _LONGEST_REST)

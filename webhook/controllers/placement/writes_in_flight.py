@@ -9,6 +9,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Set as AbstractSet
 from time import monotonic
 from typing import Final
 
@@ -49,6 +50,11 @@ class WritesInFlight:
 
     def __contains__(self, key: str) -> bool:
         return key in self._keys
+
+    @property
+    def keys(self) -> AbstractSet[str]:
+        """The pods of all writes, queued or sent; a live view."""
+        return self._keys
 
     @property
     def full(self) -> bool:

@@ -1,10 +1,8 @@
 """Which pods behind the gate an autoscaler sees, when, and what they say."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from tests.builders.clusters import put
 from tests.builders.nodes import node, nrt
@@ -15,18 +13,12 @@ from tests.unit.controllers.site import TERM
 from webhook.admission.pod import schedulability
 from webhook.cache.delegated_pods import is_unschedulable, last_failure
 from webhook.controllers.autoscaling import answers
-from webhook.engine.preemption.steps import result_of
 from webhook.kube.pod_writes import Outcome
 from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, MIN_MEMBER
 from webhook.model.scale_up_mark import scheduled_condition
+from webhook.steps import result_of
 
 RACK = "example.com/rack"
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with capture_logs():
-        yield
 
 
 def member(name: str, group: str = "g", minimum: int = 2, **annotations: str) -> dict[str, Any]:

@@ -1,10 +1,8 @@
 """When pods are kept off nodes that they fit in sum alone, and that nothing is lost of what their users wrote."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from tests.builders.nodes import nrt
 from tests.builders.pods import gated
@@ -15,12 +13,6 @@ from webhook.model.names import MANAGED_FIELDS
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
 OTHER_POOL = {"key": "pool", "operator": "NotIn", "values": ["slow"]}
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with capture_logs():
-        yield
 
 
 def requiring(*expressions: dict[str, Any]) -> dict[str, Any]:

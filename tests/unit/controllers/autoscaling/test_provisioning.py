@@ -1,6 +1,5 @@
 """For which gangs a ProvisioningRequest is made, what it asks for, when it is cancelled, and what the pods say."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,12 +18,6 @@ from webhook.model.provisioning_request import GANG
 
 # n0 ── NUMA 0 [0 of 16 free]  NUMA 1 [0 of 16 free], in group blue
 FULL = pool_node("n0"), full("n0"), filler("n0")
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with capture_logs():
-        yield
 
 
 def member(name: str, group: str = "g", minimum: int = 2, **how: Any) -> dict[str, Any]:

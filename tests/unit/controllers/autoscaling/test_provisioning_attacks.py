@@ -1,11 +1,9 @@
 """What a tenant, an odd object or a slow API server can do to ProvisioningRequests: nothing to other gangs."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from tests.builders.pods import gated
 from tests.unit.controllers.autoscaling.asking import filler, full, pool_node
@@ -22,12 +20,6 @@ from webhook.model.provisioning_request import MAX_POD_SETS
 
 # n0 ── NUMA 0 [0 of 16 free]  NUMA 1 [0 of 16 free], in group blue
 FULL = pool_node("n0"), full("n0"), filler("n0")
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with capture_logs():
-        yield
 
 
 def gang(name: str = "g", count: int = 2, **how: Any) -> list[dict[str, Any]]:
@@ -215,3 +207,32 @@ async def test_a_gang_of_very_many_kinds_is_not_examined_and_says_so() -> None:
     await leader.settle()
     assert leader.marked() == set()
     assert "its pods are of 65 different kinds, and at most 64 are examined" in leader.text("m0")
+
+
+@pytest.mark.parametrize("recreated", [False, True])
+async def test_a_gang_that_is_put_off_stays_so_when_a_member_is_recreated(*, recreated: bool) -> None:
+    leader = RequestingLeader(*FULL, *gang())
+    await leader.requested()
+    leader.replies(("Failed", "True"))
+    await leader.after(1)
+    assert leader.objects.requests == {}
+    assert "is not asked for nodes now" in leader.text("g-0")
+    if recreated:
+        leader.api.delete("default/g-1")
+        await leader.after(1)
+        leader.has(*gang(metadata={"uid": "another"})[1:])
+    for _ in range(10):
+        await leader.after(1)
+    assert leader.objects.requests == {}, "11 of 60 seconds are over"
+
+
+async def test_pods_that_are_recreated_all_the_time_cause_ever_fewer_requests() -> None:
+    leader = RequestingLeader(*FULL, *gang())
+    await leader.requested()
+    for second in range(0, 600, 6):
+        leader.api.delete("default/g-1")
+        await leader.after(1)
+        leader.has(*gang(tolerations=[{"key": f"t{second}", "operator": "Exists"}]))
+        for _ in range(5):
+            await leader.after(1)
+    assert leader.objects.written.count("+ProvisioningRequest") <= 7

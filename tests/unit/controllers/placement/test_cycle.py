@@ -1,8 +1,10 @@
 """One cycle of the placement controller over the pods behind the gate."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,9 @@ from tests.builders.pods import gated
 from tests.unit.controllers.leader import Leader
 from webhook.controllers.placement import controller, pod_attempt
 from webhook.controllers.placement.assignment import find_assignment
+from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.internal_errors import Where, internal_error_counts
+from webhook.kube.pod_writes import Outcome
 from webhook.model.names import MIN_MEMBER
 
 # n0 ── NUMA 0 [8]      [free cpus]; a pod asks for 8
@@ -117,6 +121,16 @@ async def test_the_flood_of_a_namespace_does_not_starve_the_pod_of_another_one()
     assert len(leader.waiting()) == 200
 
 
+async def until_none_waits(leader: Leader, task: asyncio.Task[Any]) -> None:
+    """Let the leader run until all pods are placed, then end it."""
+    async with asyncio.timeout(60):
+        while leader.waiting():  # noqa: ASYNC110 # nothing to wait on
+            await asyncio.sleep(0)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
 async def test_changes_cost_no_cycle_while_no_pod_is_gated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller, "_COALESCE_SECONDS", 0.0)
     leader, begun = Leader(*ROOM_FOR_ONE), []
@@ -134,10 +148,44 @@ async def test_changes_cost_no_cycle_while_no_pod_is_gated(monkeypatch: pytest.M
             await asyncio.sleep(0)
     assert begun == [set()]
     leader.api.has(gated(name="a"))
-    async with asyncio.timeout(60):
-        while leader.waiting():  # noqa: ASYNC110 # nothing to wait on
-            await asyncio.sleep(0)
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    await until_none_waits(leader, task)
     assert begun[1] == {"a"}
+
+
+async def test_no_cycle_runs_while_all_placements_are_being_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    leader = Leader(*ROOM_FOR_TWO)
+    answered = asyncio.Event()
+    begun: list[set[str]] = []
+    units: list[list[str]] = []
+    cycle, patch = leader.controller._cycle, leader.api.patch
+    collected = leader.controller.lacking_room.collected
+
+    async def counted() -> float:
+        begun.append(leader.waiting())
+        return await cycle()
+
+    def noted(found: Sequence[GatedPod], now: float) -> None:
+        units.append([unit.pod.name for unit in found])
+        collected(found, now)
+
+    async def slow(key: str, operations: Sequence[dict[str, Any]]) -> Outcome:
+        await answered.wait()
+        return await patch(key, operations)
+
+    monkeypatch.setattr(controller, "_COALESCE_SECONDS", 0.0)
+    monkeypatch.setattr(leader.controller, "_cycle", counted)
+    monkeypatch.setattr(leader.controller.lacking_room, "collected", noted)
+    monkeypatch.setattr(leader.api, "patch", slow)
+    leader.api.has(gated(name="a"))
+    task = asyncio.create_task(leader.controller.run())
+    for number in range(1, 4):
+        await asyncio.sleep(0.01)
+        put(leader.cache, node(name=f"n{number}"))
+    assert begun == [{"a"}]
+    leader.api.has(gated(name="b"))
+    await asyncio.sleep(0.01)
+    assert begun == [{"a"}, {"a", "b"}], "another pod waits"
+    assert units == [["a"], ["b"]], "nothing is left to do for the first one"
+    answered.set()
+    await until_none_waits(leader, task)
+    assert leader.nodes() == {"a": "n0", "b": "n0"}

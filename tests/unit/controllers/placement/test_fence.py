@@ -126,3 +126,20 @@ async def test_a_cycle_of_a_replica_that_does_not_lead_places_nothing() -> None:
     leader.api.has(gated(name="a"))
     await leader.cycle()
     assert leader.api.patched == []
+
+
+@pytest.mark.parametrize("recreated", [False, True])
+async def test_it_does_not_wait_for_a_pod_that_was_deleted_and_created_again(*, recreated: bool) -> None:
+    leader = Leader(*ROOM_FOR_TWO)
+    leader.unsettled = 60.0
+    leader.api.has(gated(name="a"), gated(name="b"))
+    leader.api.shows = False
+    async with running(leader):
+        await until(lambda: sorted(leader.api.annotated) == ["default/a", "default/b"])
+        leader.api.delete("default/a")
+        if recreated:
+            leader.api.pods["default/a"] = gated(name="a", metadata={"uid": "another"})
+        leader.api.shows = True
+        leader.api.show()
+        await turns()
+        assert leader.api.patched

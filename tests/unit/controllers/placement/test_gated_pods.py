@@ -13,7 +13,6 @@ from webhook.controllers.placement.gated_gang import GatedGang, units_of
 from webhook.controllers.placement.gated_pods import GatedPod, GatedPods
 from webhook.controllers.placement.native_request import GroupBasis
 from webhook.controllers.placement.retry_delays import RetryDelays
-from webhook.engine.preemption.steps import result_of
 from webhook.model.names import (
     INHERIT,
     KAI_TOPOLOGY,
@@ -25,6 +24,7 @@ from webhook.model.names import (
 from webhook.model.owner_chain import OwnerChain
 from webhook.model.policy import Exclusive, NUMAPolicy
 from webhook.model.rules import Rules
+from webhook.steps import result_of
 
 
 def all_pods() -> GatedPods:
@@ -57,6 +57,15 @@ def test_higher_priority_comes_first_then_age_then_name() -> None:
     )
     result_of(pods.update(by_key(*raws)))
     assert names(pods) == ["high", "old", "b", "c"]
+
+
+def test_of_the_pods_being_written_only_those_are_left_out_for_which_no_other_waits() -> None:
+    pods = all_pods()
+    raws = by_key(gated(name="a"), gated(name="b"), gated(name="g-0", group="g"))
+    raws["default/held"] = {**gated(name="held"), "status": {"nominatedNodeName": "n0"}}
+    result_of(pods.update(raws))
+    on_way = {"default/a", "default/g-0", "default/held"}
+    assert [one.pod.name for one in pods.in_order(on_way)] == ["b", "g-0", "held"]
 
 
 def test_each_new_pod_is_parsed_in_a_step_of_its_own() -> None:

@@ -2,7 +2,9 @@
 
 import asyncio
 
-from webhook.controllers.placement.work_clock import WorkClock
+import pytest
+
+from webhook.controllers.placement.work_clock import WorkClock, rest_after
 
 
 async def test_waiting_does_not_count_as_work() -> None:
@@ -44,3 +46,8 @@ async def test_other_tasks_run_after_a_turn_of_work_and_not_before() -> None:
         "others after a second one",
         "others after a third one",
     ]
+
+
+@pytest.mark.parametrize(("in_vain", "rest"), [(0.0, 0.0), (0.03, 0.12), (60.0, 2.0)])
+def test_the_rest_after_work_in_vain_is_bounded(in_vain: float, rest: float) -> None:
+    assert rest_after(in_vain) == pytest.approx(rest)
