@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from tests.bench.measure import duration
 from tests.builders.nodes import node
 from tests.unit.controllers.placement.busy_cluster import Cluster
-from webhook.controllers.placement.controller import _REST_PER_WORK
+from webhook.controllers.placement.work_clock import rest_after
 
 SIZES = [(0, 5000, 8), (3000, 5000, 8)]
 """(waiting signatures, nodes, NUMA nodes of each)."""
@@ -53,7 +53,7 @@ async def _measure(shapes: int, nodes: int, zones: int) -> dict[str, Any]:
     made, cluster.decisions = cluster.decisions, 0
     # It comes just after a cycle has begun: that one, its rest, and then its own cycle.
     began = monotonic()
-    rest = 0.0 if shapes == 0 else (monotonic() - await _a_cycle(cluster)) * _REST_PER_WORK
+    rest = 0.0 if shapes == 0 else rest_after(monotonic() - await _a_cycle(cluster))
     cluster.create("others", "fits", "2", created=9)
     while "others/fits" in cluster.cache.gated_pods():
         await cluster.play()

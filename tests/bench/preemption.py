@@ -22,10 +22,10 @@ from tests.unit.controllers.preemption.leader import PreemptingLeader, high
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.preemption.search import PreemptionSearch
 from webhook.engine.decide import decide
-from webhook.engine.preemption.steps import result_of
 from webhook.engine.preemption.victims import Victims
 from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, MIN_MEMBER
 from webhook.model.rules import Rules
+from webhook.steps import result_of
 
 _RACK: Final = 32
 _GANG: Final = 64

@@ -1,9 +1,9 @@
-"""Gangs whose pods have as many preferences as allowed, for as many different nodes as allowed."""
+"""Gangs whose pods have as many preferences as allowed, or that many nodes seem to hold and reject."""
 
 from collections.abc import Iterator
 
 from tests.bench.worst_cluster import ASKS_FOR_A_RACK, Raw
-from tests.bench.worst_objects import SINGLE, Worst, expression, pod, preferred
+from tests.bench.worst_objects import RESTRICTED, SINGLE, Worst, container, expression, pod, preferred
 from webhook.model.limits import MAX_REQUIREMENTS, MAX_TERMS, MAX_VALUES
 from webhook.model.names import POD_GROUP_NAME
 
@@ -20,6 +20,11 @@ def gangs() -> Iterator[Worst]:
     yield Worst("gang of 512 pods that each prefer 15 requirements of their own", ("gang",), _gang(each))
     most = [_terms(MAX_TERMS, 1, 1, f"v{number}") for number in range(64)]
     yield Worst("gang of 64 pods that each prefer the most terms of their own", ("gang",), _gang(most))
+    wide = [container(f"a{number}", cpu="20", memory="8Gi") for number in range(2)]
+    narrow = [container(f"b{number}", cpu="1", memory="1Gi") for number in range(50)]
+    for containers in (wide, [*wide, *narrow]):
+        name = f"gang of one pod of {len(containers)} containers that restricted nodes reject one by one"
+        yield Worst(name, ("gang",), {"items": [_member(0, pod(ASKS_FOR_A_RACK | RESTRICTED, containers))]})
 
 
 def _terms(terms: int, requirements: int, values: int, last: str) -> list[Raw]:
@@ -38,10 +43,12 @@ def _terms(terms: int, requirements: int, values: int, last: str) -> list[Raw]:
 
 
 def _gang(preferences: list[list[Raw]]) -> Raw:
-    members = []
-    for number, terms in enumerate(preferences):
-        member = pod(ASKS_FOR_A_RACK | SINGLE | {POD_GROUP_NAME: "gang"}, affinity=preferred(*terms))
-        member["metadata"] |= {"name": f"p-{number}", "uid": f"u-{number}"}
-        member["spec"]["schedulingGates"] = [{"name": "topology-webhook.dev/placement"}]
-        members.append(member)
-    return {"items": members}
+    pods = [pod(ASKS_FOR_A_RACK | SINGLE, affinity=preferred(*terms)) for terms in preferences]
+    return {"items": [_member(number, raw) for number, raw in enumerate(pods)]}
+
+
+def _member(number: int, raw: Raw) -> Raw:
+    raw["metadata"] |= {"name": f"p-{number}", "uid": f"u-{number}"}
+    raw["metadata"]["annotations"] = {**raw["metadata"]["annotations"], POD_GROUP_NAME: "gang"}
+    raw["spec"]["schedulingGates"] = [{"name": "topology-webhook.dev/placement"}]
+    return raw

@@ -17,7 +17,6 @@ from webhook.controllers.placement.gated_gang import GatedGang, units_of
 from webhook.controllers.placement.gated_pods import GatedPod, GatedPods
 from webhook.controllers.placement.retry_delays import RetryDelays
 from webhook.engine.decide import Decision
-from webhook.engine.preemption.steps import result_of
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.admission_review import AdmissionRequest
 from webhook.model.errors import UserError
@@ -25,6 +24,7 @@ from webhook.model.owner_chain import owner_above, owner_chain_of
 from webhook.model.pod_group_manifest import pod_group
 from webhook.model.rules import Rules
 from webhook.model.topology import TopologySource
+from webhook.steps import result_of
 
 
 class Site:

@@ -7,6 +7,8 @@ import os
 import sys
 from time import monotonic
 
+import structlog
+
 import tests.conftest  # noqa: F401 - the properties' profile, before any is imported
 from tests.fuzz.outcome import Broken
 from tests.fuzz.run import NAMES, PROPERTIES, Tally, fuzz
@@ -32,6 +34,7 @@ def main() -> int:
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", "tests.fuzz", *sys.argv[1:], "--seed", str(seed)])  # noqa: S606
     logging.disable(logging.CRITICAL)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     _say(f"seed {seed}: {', '.join(options.only)} for {options.seconds:g} s (Ctrl-C ends it)")
     progress = Progress()
     searching = fuzz(

@@ -30,7 +30,7 @@ def is_typed(path: str, review: Any) -> bool:
 
 
 def must_be_denied(pod: Any) -> bool:
-    """Whether an annotation of the pod is not a JSON object, or names an unknown policy."""
+    """Whether an annotation of the pod is neither a JSON object nor null, or names an unknown policy."""
     try:
         metadata, spec = pod["metadata"], pod["spec"]
         annotations = metadata.get("annotations") or {}
@@ -48,6 +48,8 @@ def _is_wrong(text: str) -> bool:
         held = json.loads(text)
     except (ValueError, RecursionError):
         return True
+    if held is None:
+        return False  # to Go, which Koordinator is written in, this is an empty object
     if not isinstance(held, dict):
         return True
     policy = held.get("numaTopologyPolicy")

@@ -1,5 +1,6 @@
 """Inputs of the parts in turn until the time is up. The first failing input is shrunk and reported."""
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -51,7 +52,8 @@ async def fuzz(
                 if await _one(part, seed + number, tally):
                     break
             for found in _turn(tried, number, every=_EVERY if parts else 1):
-                _run(found, seed + number, tally)
+                # In a thread of its own: some run coroutines, which the loop of this thread would not let them.
+                await asyncio.to_thread(_run, found, seed + number, tally)
                 if tally.broken or monotonic() >= ends:
                     break
             number += 1

@@ -4,6 +4,7 @@ import asyncio
 import re
 import sys
 from collections.abc import Iterator
+from inspect import signature
 from random import Random
 from subprocess import run as run_program
 from time import monotonic
@@ -55,6 +56,12 @@ def test_a_fault_behind_a_webhook_is_found_and_its_seed_and_input_told(monkeypat
     part = PARTS[broken.part]()
     path, _ = part.draw(Random(broken.seed))  # noqa: S311
     assert path == "/validate/nodes"
+
+
+# An annotation that is null; a workload whose spec is a number.
+@pytest.mark.parametrize("seed", [21845, 243067])
+def test_a_review_that_broke_something_once_breaks_nothing(seed: int) -> None:
+    assert search("reviews", 1, seed).broken == []
 
 
 def test_a_pod_that_should_be_denied_and_is_not_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,6 +125,10 @@ def test_every_property_of_the_tree_is_one_of_them() -> None:
     assert len(found) > 50
     text = "".join(path.read_text() for path in TESTS.rglob("test_*.py"))
     assert len(found) == len(re.findall(r"^@given\(", text, re.MULTILINE))
+
+
+def test_a_property_draws_all_its_arguments_because_the_search_gives_it_none() -> None:
+    assert [name for name, one in properties().items() if signature(one.test).parameters] == []
 
 
 def test_all_parts_have_a_name() -> None:

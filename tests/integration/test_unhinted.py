@@ -100,9 +100,9 @@ def _runs(pods: Pods, name: str) -> bool:
 
 
 def _would_go_to(pods: Pods, node: str) -> bool:
-    """Whether such a pod fits on this node alone."""
+    """Whether such a pod fits on this node alone; False while the API server still calls the replica that ended."""
     tried = pods.plane.api.create(f"{pods.path}?dryRun=All", pod("any", cpu=9))
-    text = tried["metadata"]["annotations"][PLACEMENT]
+    text = tried["metadata"]["annotations"].get(PLACEMENT, "")
     return "1 of 2 nodes fits" in text and f"best {node} " in text
 
 

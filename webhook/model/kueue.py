@@ -21,7 +21,6 @@ from typing import Any, Final
 
 from webhook.model.errors import UserError, UserErrors
 from webhook.model.fields import whole_number
-from webhook.model.gates import gates_of
 from webhook.model.json_text import shortened
 from webhook.model.kueue_slices import layers_of
 from webhook.model.names import (
@@ -139,9 +138,15 @@ def why_kueues(raw: Mapping[str, Any]) -> str | None:
     for annotation in (KUEUE_QUEUE, KUEUE_WORKLOAD):
         if annotations.get(annotation):
             return f"annotation {annotation}"
-    if "schedulingGates" in (raw.get("spec") or {}):
-        return next((f"gate {gate}" for gate in gates_of(raw) if gate.startswith(KUEUE_DOMAIN)), None)
-    return None
+    return next((f"gate {gate}" for gate in _gates(raw.get("spec")) if gate.startswith(KUEUE_DOMAIN)), None)
+
+
+def _gates(spec: object) -> Iterator[str]:
+    """The names of the gates, if the object is a pod: the spec of a workload may be anything."""
+    gates = spec.get("schedulingGates") if isinstance(spec, Mapping) else None
+    for gate in gates if isinstance(gates, list) else ():
+        if isinstance(gate, Mapping) and isinstance(name := gate.get("name"), str):
+            yield name
 
 
 def asks_kueue(annotations: Mapping[str, Any]) -> bool:

@@ -148,6 +148,17 @@ def is_of_daemon_set(metadata: Mapping[str, Any]) -> bool:
     return any(owner.get("controller") and owner.get("kind") == "DaemonSet" for owner in owners)
 
 
+def is_of_apps(metadata: Mapping[str, Any]) -> bool:
+    """Whether an object's controller is of the API group `apps`.
+
+    The garbage collector deletes pods whose owner there does not exist. A tenant may invent owners of other groups.
+    """
+    owners = metadata.get("ownerReferences") or ()
+    return any(
+        owner.get("controller") and str(owner.get("apiVersion", "")).partition("/")[0] == "apps" for owner in owners
+    )
+
+
 def is_in_group(annotations: Mapping[str, str]) -> bool:
     """Whether a pod with these annotations is placed together with others."""
     return not GROUP_ANNOTATIONS.isdisjoint(annotations) or SCHEDULING_GROUP in annotations

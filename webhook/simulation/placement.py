@@ -12,7 +12,7 @@ import numpy as np
 
 from webhook.engine.decide import decide
 from webhook.engine.gang import assign_workload
-from webhook.engine.gang.backfill_reservation import earliest_domain, nodes_of
+from webhook.engine.gang.backfill_reservation import earliest_domain, usable_nodes
 from webhook.engine.gang.result import GangAssignment
 from webhook.engine.numa_fit import Allocation
 from webhook.engine.snapshot.snapshot import Snapshot
@@ -139,8 +139,8 @@ class WebhookPlacement(Placement):
             snapshot, tree = assignment.snapshot, assignment.tree
             domain = earliest_domain(snapshot, tree, assignment.gang, lasting_on=self._room.lasting_on)
             if domain is not None:
-                names = snapshot.node_arrays.names
-                kept.update(names[n] for n in nodes_of(tree, domain).nonzero()[0].tolist())
+                names, usable = snapshot.node_arrays.names, usable_nodes(snapshot, tree, assignment.gang, domain)
+                kept.update(names[n] for n in usable.nonzero()[0].tolist())
         return frozenset(kept)
 
     def _assign(self, gang: WantedGang, closed: frozenset[str]) -> tuple[GangAssignment, ...]:

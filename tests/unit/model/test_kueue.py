@@ -207,3 +207,8 @@ def test_what_stands_for_kueues_can_be_taken_back() -> None:
 )
 def test_what_kueue_manages_is_told_by_its_label_annotation_or_gate(raw: dict[str, Any], why: str | None) -> None:
     assert why_kueues(raw) == why
+
+
+@pytest.mark.parametrize("spec", [2, [], None, *({"schedulingGates": gates} for gates in (2, [2], [{"name": 2}]))])
+def test_a_spec_that_is_no_pods_shows_nothing(spec: Any) -> None:
+    assert why_kueues({"spec": spec}) is None
