@@ -126,11 +126,12 @@ def test_describe_shows_what_was_decided_and_why(cluster: ControlPlane, namespac
     node = node_of(cluster, "described", namespace)
     described = cluster.kubectl("describe", "pod", "described", "--namespace", namespace)
     _, _, placement = described.partition(f"{PLACEMENT}:")
-    lines = [line.strip() for line in placement.splitlines()[1:5]]
+    lines = [line.strip() for line in placement.splitlines()[1:6]]
     assert lines[0] == f"placed on {node}, NUMA {RIGHT[node]}"
     assert lines[1] == "SingleNUMANode: 2 of 6 nodes fit"
     assert lines[2].startswith("best node-b (score ")
     assert lines[3].endswith("1 no single NUMA node with 8 cpu, 16Gi memory")
+    assert lines[4] == f"node affinity added: required: {node}"
 
 
 @pytest.mark.usefixtures("placing")

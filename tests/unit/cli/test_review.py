@@ -39,9 +39,10 @@ def test_json_has_the_decision_the_reasons_and_the_mutated_object(review: Review
         "PolicyMismatch": 1,
         "NoSingleNUMANode": 1,
     }
-    assert entry["mutated"]["metadata"]["annotations"]["topology-webhook.dev/placement"].splitlines() == entry[
-        "message"
-    ].split("; ")
+    assert entry["mutated"]["metadata"]["annotations"]["topology-webhook.dev/placement"].splitlines() == [
+        *entry["message"].split("; "),
+        "node affinity added: required: node-b, node-c; preferred: node-b 97, node-c 95",
+    ]
     assert required_terms(entry["mutated"]) is not None
 
 

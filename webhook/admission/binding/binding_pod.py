@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from webhook.admission.pod.placement_text import FOR_A_NODE
+from webhook.admission.pod.placement_text import FOR_A_NODE, affinity_added
 from webhook.cache.delegated_pods import delegation_text, why_delegated
 from webhook.cache.unmanaged import why_unmanaged
 from webhook.engine.snapshot.single_node import as_chosen
@@ -37,6 +37,8 @@ class BindingPod:
     """Its assignment; None if it has none."""
     how_chosen: str | None
     """How its node was chosen, if its placement text says what it waits for; else None."""
+    affinity: str
+    """What was added to its node affinity, if `how_chosen` is told beside it."""
     placement: str
     """Its placement text."""
 
@@ -52,9 +54,11 @@ class BindingPod:
             except UserError as error:
                 unmanaged = f"unreadable: {error}"
         if pod is None:
-            return cls(raw, unmanaged, None, NO_INTENT, None, hint, None, placement)
+            return cls(raw, unmanaged, None, NO_INTENT, None, hint, None, "", placement)
         intent = _intent(pod)
-        return cls(raw, None, pod, intent, pod_signature(pod, intent), hint, _how_chosen(raw, hint), placement)
+        how_chosen = _how_chosen(raw, hint)
+        affinity = "" if how_chosen is None else affinity_added(raw)
+        return cls(raw, None, pod, intent, pod_signature(pod, intent), hint, how_chosen, affinity, placement)
 
 
 # A few kilobytes each. More reviews than an API server sends at a time.

@@ -75,6 +75,8 @@ class Given:
     """What was reserved for the pod when it was assigned, if that is still free; else None."""
     how_chosen: str | None = None
     """How its node was chosen, if its placement text says so; else None."""
+    affinity: str = ""
+    """What was added to the pod's node affinity, for a placement text with `how_chosen`."""
     chosen: bool = False
     """Whether we choose the NUMA nodes; otherwise the kubelet does."""
     hint_certainty: HintCertainty = CERTAIN
@@ -122,7 +124,7 @@ class Given:
     @property
     def _said(self) -> dict[str, str]:
         if self.how_chosen is not None:
-            return {PLACEMENT: annotated(f"{self.message}; {self.how_chosen}")}
+            return {PLACEMENT: annotated(f"{self.message}; {self.how_chosen}", self.affinity)}
         located = placement_text.located(self.placement, self.node, self._numa_ids)
         return {} if located is None or located == self.placement else {PLACEMENT: located}
 
@@ -167,6 +169,7 @@ def guard(
     own: dict[str, Any] = {
         "node": node,
         "how_chosen": binding_pod.how_chosen,
+        "affinity": binding_pod.affinity,
         "was_hinted": hint is not None and bool(hint.numa_nodes),
         "placement": binding_pod.placement,
     }
@@ -175,7 +178,9 @@ def guard(
     if found is None:
         how = _decided(pod, binding_pod, node, kubelet_admission, rules, assumed, unknowing=unknowing)
         if not isinstance(how, Recent):
-            return replace(how, how_chosen=own["how_chosen"]) if isinstance(how, Given) else how
+            return (
+                replace(how, how_chosen=own["how_chosen"], affinity=own["affinity"]) if isinstance(how, Given) else how
+            )
         found = how
         if recent is not None:
             recent.put(key, found)

@@ -32,7 +32,7 @@ from webhook.admission.pod.affinity_patch import (
 )
 from webhook.admission.pod.gate import set_gate
 from webhook.admission.pod.managed_fields import ManagedFields
-from webhook.admission.pod.placement_text import annotated
+from webhook.admission.pod.placement_text import affinity_added, annotated
 from webhook.admission.pod.reapply import kept_by_a_merge, select, terms_are_fixed
 from webhook.model.errors import UserError
 from webhook.model.hint import (
@@ -66,7 +66,8 @@ def assignment_patch(
     else:
         # The scheduler looks up a node by its name without filtering all nodes.
         _constrain(patch, Constraint(one_of([NodeRef(hint.node, None)])))
-    for name, value in {**_outputs(hint), PLACEMENT: annotated(text), **(annotations or {})}.items():
+    said = annotated(text, affinity_added(patch.document))
+    for name, value in {**_outputs(hint), PLACEMENT: said, **(annotations or {})}.items():
         patch.put(("metadata", "annotations", name), value)
     for name, value in (labels or {}).items():
         patch.put(("metadata", "labels", name), value)
@@ -90,7 +91,7 @@ def ungate_patch(
     if len(constraint.alternatives) > 1 and required_terms(raw) is not None:
         constraint = replace(constraint, alternatives=())
     _constrain(patch, constraint)
-    for name, value in {PLACEMENT: annotated(text), **(annotations or {})}.items():
+    for name, value in {PLACEMENT: annotated(text, affinity_added(patch.document)), **(annotations or {})}.items():
         patch.put(("metadata", "annotations", name), value)
     for name in without:
         if name in (raw["metadata"].get("annotations") or {}):
@@ -103,12 +104,15 @@ def narrow_patch(raw: Mapping[str, Any], constraint: Constraint) -> tuple[Operat
     """The patch that limits a pod that stays gated. constraint: of one alternative."""
     patch = Patch(raw)
     _constrain(patch, constraint)
+    before, after = affinity_added(raw), affinity_added(patch.document)
+    said = (raw["metadata"].get("annotations") or {}).get(PLACEMENT, "").removesuffix(annotated("", before))
+    patch.put(("metadata", "annotations", PLACEMENT), said + annotated("", after))
     return _at_version(raw, patch)
 
 
 def status_patch(raw: Mapping[str, Any], text: str, group: str | None = None) -> tuple[Operation, ...]:
     """The patch with the reason why the pod waits, and the name of its gang; empty if nothing changes."""
-    wanted = {PLACEMENT: annotated(text), **({POD_GROUP_NAME: group} if group else {})}
+    wanted = {PLACEMENT: annotated(text, affinity_added(raw)), **({POD_GROUP_NAME: group} if group else {})}
     if wanted.items() <= (raw["metadata"].get("annotations") or {}).items():
         return ()
     patch = Patch(raw)
@@ -120,7 +124,8 @@ def status_patch(raw: Mapping[str, Any], text: str, group: str | None = None) ->
 def forget_patch(raw: Mapping[str, Any], hint: NUMAHint, signature: str, text: str) -> tuple[Operation, ...]:
     """The patch that releases the reservation of an assigned pod. hint: its hint without the reservation."""
     patch = Patch(raw)
-    for name, value in {NUMA_HINT: hint.to_json(), NUMA_SIGNATURE: signature, PLACEMENT: annotated(text)}.items():
+    said = annotated(text, affinity_added(raw))
+    for name, value in {NUMA_HINT: hint.to_json(), NUMA_SIGNATURE: signature, PLACEMENT: said}.items():
         patch.put(("metadata", "annotations", name), value)
     if RESOURCE_STATUS in raw["metadata"]["annotations"]:
         patch.remove(("metadata", "annotations", RESOURCE_STATUS))

@@ -106,6 +106,22 @@ class ManagedFields:
             self.hostname or earlier.hostname,
         )
 
+    def added_to(self, pod: Mapping[str, Any]) -> Constraint:
+        """What the pod's node affinity has of these additions. Requirements of its user's terms are left out."""
+        terms, preferred = required_terms(pod) or (), node_affinity(pod).get(PREFERRED) or ()
+        if not self or max(len(terms), len(preferred)) > _MOST_TERMS:
+            return Constraint()
+        required, liked = {digest for one in self.alternatives for digest in one}, set(self.preferred)
+        alternatives = (
+            {where: [one for one in term.get(where) or () if _digest(one) in required] for where in _LISTS}
+            for term in terms
+            if term
+        )
+        return Constraint(
+            tuple(term for term in alternatives if not is_empty(term)) if required else (),
+            tuple(term for term in preferred if _digest(term) in liked) if liked else (),
+        )
+
     def __bool__(self) -> bool:
         return bool(self.alternatives or self.preferred or self.hostname)
 

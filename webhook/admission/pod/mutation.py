@@ -158,7 +158,8 @@ def written(
             _restore(patch, users, AFFINITY_PATH)
             constrain(patch, decided.constraint)
     set_gate(patch, wanted=decided.gated)
-    _annotate(patch, PLACEMENT, placement_text.annotated(_said(decided)))
+    affinity = placement_text.affinity_text(decided.constraint)
+    _annotate(patch, PLACEMENT, placement_text.annotated(_said(decided), affinity))
     _annotate(patch, MANAGED_FIELDS, decided.managed_fields.text() if decided.managed_fields else None)
     for mark in dict.fromkeys((*MARKS, *marks)):
         _annotate(patch, mark, marks.get(mark))

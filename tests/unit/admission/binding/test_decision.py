@@ -12,11 +12,20 @@ from tests.builders.pods import SINGLE, pod
 from tests.unit.admission.kubelet_admissions import kubelet_admission_at
 from webhook.admission.binding.binding_pod import BindingPod
 from webhook.admission.binding.decision import Given, Pass, Refusal, guard, into_binding
-from webhook.admission.patch import apply
+from webhook.admission.patch import Patch, apply
+from webhook.admission.pod.affinity_patch import Constraint, NodeRef, constrain, one_of
+from webhook.admission.pod.managed_fields import ManagedFields
 from webhook.cache.kubelet_admission import KubeletAdmission
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.model.hint import NUMANodeAmounts
-from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT, PLACEMENT_GATE, RESOURCE_STATUS
+from webhook.model.names import (
+    MANAGED_FIELDS,
+    NUMA_HINT,
+    NUMA_TOPOLOGY_SPEC,
+    PLACEMENT,
+    PLACEMENT_GATE,
+    RESOURCE_STATUS,
+)
 from webhook.model.rules import Rules
 
 GI = 2**30
@@ -227,6 +236,16 @@ def test_a_placed_pod_without_its_reservation_is_given_what_is_free_and_says_no_
     assert (verdict.numa_nodes[0][0], verdict.assumed) == (1, None)
     assert verdict.as_assumed() is None  # who does not know all that was given out since gives it nothing
     assert verdict.annotations[PLACEMENT] == "bound to n3, NUMA 1\nplaced there before"
+
+
+def test_the_text_of_a_pod_that_waited_keeps_the_affinity_that_was_added() -> None:
+    added = Constraint(one_of([NodeRef("n3", None)]))
+    patch = Patch(
+        pod(cpu="8", metadata={"annotations": {**UNRESERVED, MANAGED_FIELDS: ManagedFields.of(added, 0).text()}})
+    )
+    constrain(patch, added)
+    verdict = given(dict(patch.document), alone("n3", N3[0], nrt(node="n3", free=(4, 8))))
+    assert verdict.annotations[PLACEMENT].endswith("\nplaced there before\nnode affinity added: required: n3")
 
 
 def test_or_is_refused_what_others_have_by_then_with_the_reason() -> None:

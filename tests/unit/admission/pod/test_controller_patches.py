@@ -9,7 +9,13 @@ from tests.unit.admission.node_affinity import admits
 from tests.unit.admission.pod.patched import HINT, applied, gated
 from tests.unit.admission.strategies import pods
 from webhook.admission.pod.affinity_patch import Constraint, NodeRef, none_of, one_of, required_terms
-from webhook.admission.pod.controller_patches import assignment_patch, forget_patch, status_patch, ungate_patch
+from webhook.admission.pod.controller_patches import (
+    assignment_patch,
+    forget_patch,
+    narrow_patch,
+    status_patch,
+    ungate_patch,
+)
 from webhook.admission.pod.managed_fields import ManagedFields, without_ours
 from webhook.model.hint import NUMAHint
 from webhook.model.names import (
@@ -31,7 +37,8 @@ def test_a_place_is_one_node_and_its_numa_nodes_and_takes_the_gate_away() -> Non
     zones = '[{"node":1,"resources":{"cpu":"8","memory":"1Gi"}}]'
     assert annotations[NUMA_HINT] == f'{{"node":"b","numaNodeResources":{zones}}}'
     assert annotations[RESOURCE_STATUS] == f'{{"numaNodeResources":{zones}}}'
-    assert (annotations[PLACEMENT], annotations["example.com/rank"]) == ("placed on b, NUMA 1", "3")
+    assert annotations[PLACEMENT] == "placed on b, NUMA 1\nnode affinity added: required: b"
+    assert annotations["example.com/rank"] == "3"
 
 
 def test_a_pod_that_is_bound_to_no_numa_node_is_placed_on_its_node_all_the_same() -> None:
@@ -80,6 +87,28 @@ def test_a_released_pod_is_kept_off_nodes_by_as_many_terms_as_it_has() -> None:
     assert required_terms(applied(raw, ungate_patch(raw, several, "released"))) == required["nodeSelectorTerms"]
 
 
+def test_a_pod_that_is_kept_off_nodes_says_so_in_every_later_text() -> None:
+    told = applied(gated(), status_patch(gated(), "waiting: a; b"))
+    off = applied(told, narrow_patch(told, Constraint(none_of([NodeRef("c", "c")]))))
+    assert off["metadata"]["annotations"][PLACEMENT] == "waiting: a\nb\nnode affinity added: excluded: 1 node"
+    again = applied(off, narrow_patch(off, Constraint(none_of([NodeRef("d", "d")]))))
+    later = applied(again, status_patch(again, "waiting: c"))
+    assert later["metadata"]["annotations"][PLACEMENT] == "waiting: c\nnode affinity added: excluded: 2 nodes"
+    assert status_patch(later, "waiting: c") == ()
+    placed = applied(later, assignment_patch(later, HINT, "placed on b"))
+    assert placed["metadata"]["annotations"][PLACEMENT].endswith("added: required: b; excluded: 2 nodes")
+
+
+def test_a_node_that_is_pinned_by_node_selector_is_told_likewise() -> None:
+    expression = {"key": "x", "operator": "In", "values": ["y"]}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    raw = gated(pod(affinity=affinity))
+    placed = applied(raw, assignment_patch(raw, HINT, "placed on b", hostname="host-b"))
+    said = placed["metadata"]["annotations"][PLACEMENT]
+    assert said == "placed on b\nnode affinity added: required: host-b (in nodeSelector)"
+
+
 def test_what_the_pod_says_already_is_not_written_again() -> None:
     told = applied(gated(), status_patch(gated(), "waiting: a; b"))
     assert told["metadata"]["annotations"][PLACEMENT] == "waiting: a\nb"
@@ -103,5 +132,7 @@ def test_what_was_assumed_is_taken_back_and_the_pod_stays_held_to_its_node() -> 
         assert after["spec"] == assigned["spec"]
         annotations = after["metadata"]["annotations"]
         assert (annotations[NUMA_HINT], annotations[NUMA_SIGNATURE]) == ('{"node":"b","reserved":false}', "signed")
-        assert annotations[PLACEMENT] == "placed on b, where nothing is reserved for it any more"
+        assert annotations[PLACEMENT] == (
+            "placed on b, where nothing is reserved for it any more\nnode affinity added: required: b"
+        )
         assert RESOURCE_STATUS not in annotations

@@ -68,7 +68,9 @@ def test_a_pod_is_held_to_the_nodes_where_one_numa_node_holds_it() -> None:
 def test_the_placement_is_written_down_with_a_clause_a_line() -> None:
     raw = pod(cpu="8")
     mutation = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
-    assert _annotation(raw, mutation).splitlines() == mutation.message.split("; ")
+    *lines, last = _annotation(raw, mutation).splitlines()
+    assert lines == mutation.message.split("; ")
+    assert last == "node affinity added: required: b, c; preferred: b 94, c 93"
     assert mutation.message.startswith("SingleNUMANode: 2 of 5 nodes fit; best b (score ")
     assert mutation.message.endswith(
         "; excluded: 1 no NUMA topology known, 1 NUMA policy mismatch, 1 no single NUMA node with 8 cpu, 1Gi memory"
@@ -216,7 +218,8 @@ def test_a_pod_that_fits_nowhere_now_waits_for_the_nodes_that_could_take_it() ->
     mutation = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
     assert mutation.verdict is Verdict.WAIT
     assert _allowed_nodes(raw, mutation) == {"a", "b", "c"}
-    assert _annotation(raw, mutation).splitlines() == mutation.message.split("; ")
+    lines = _annotation(raw, mutation).splitlines()
+    assert lines == [*mutation.message.split("; "), "node affinity added: excluded: 2 nodes"]
     assert mutation.message.startswith(
         "SingleNUMANode: none of 5 nodes fits now; 3 nodes could take it once other pods leave; excluded: 3 no single "
     )
