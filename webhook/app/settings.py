@@ -176,8 +176,7 @@ class Settings(BaseSettings):
     """What happens if a gang lost a node and its domain has no room for the lost pods: `Pod` they wait, `Gang` the
     gang is evicted and moves to a domain that holds all of it, if there is one."""
     delete_rejected_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 0.0
-    """Time after which a managed pod with a controller is deleted if its kubelet rejected it because of NUMA nodes,
-    CPUs, memory or devices. 0: never."""
+    """Time after which a managed pod with a controller is deleted if its kubelet rejected it. 0: never."""
     scheduler_names: Annotated[Names, Field(min_length=1)] = ("default-scheduler",)
     """Only pods with one of these as `schedulerName` are managed. Add further profiles of your kube-scheduler, but
     no scheduler that places by NUMA nodes or gangs itself."""

@@ -83,7 +83,7 @@ class AvoidedNodes:
             return
         at = int(now) if pod.rejected_at is None else pod.rejected_at
         # A kubelet's clock may be ahead.
-        entry = AvoidedNode(pod.node, pod.rejection.reason.value, at, int(min(at, now) + self._seconds))
+        entry = AvoidedNode(pod.node, pod.rejection.reason, at, int(min(at, now) + self._seconds))
         if entry.until <= now or self._is_newer(pod.node, at):
             return
         entries = self._of.setdefault(pod.namespace, {})

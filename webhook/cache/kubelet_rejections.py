@@ -1,10 +1,7 @@
-"""Pods that their kubelets rejected because of NUMA nodes, CPUs, memory or devices: what the placement should prevent.
+"""Pods that their kubelets rejected: what the placement should prevent.
 
-A kubelet sets the phase Failed and one of two reasons, and never changes them again. A pod counts when it is seen to be
-rejected. One that comes with a list does not: an earlier process may have counted it.
-
-Source: kubernetes pkg/kubelet/cm/topologymanager (ErrorTopologyAffinity) and pkg/kubelet/lifecycle
-(UnexpectedAdmissionError).
+A kubelet sets the phase Failed and a reason, and never changes them again (webhook.model.rejected_pod). A pod counts
+when it is seen to be rejected. One that comes with a list does not: an earlier process may have counted it.
 """
 
 from collections.abc import Callable, Mapping

@@ -26,7 +26,7 @@ from webhook.cli.setting_flags import with_setting_flags
 from webhook.kube.api_errors import APIError, ClusterError
 from webhook.kube.resource import Resource
 from webhook.model.errors import UserError
-from webhook.model.rejected_pod import RejectionReason
+from webhook.model.rejected_pod import EVENT_REASONS
 from webhook.views.as_json import as_json
 from webhook.views.audit.auditor import Auditor
 
@@ -95,8 +95,8 @@ async def _listed(cluster: Cluster, auditor: Auditor, settings: Settings) -> Non
 
         await each(_PODS, "", auditor.add_pod)
         try:
-            for reason in RejectionReason:
-                await each(_EVENTS, f"reason={reason.value}", auditor.add_event)
+            for reason in EVENT_REASONS:
+                await each(_EVENTS, f"reason={reason}", auditor.add_event)
         except APIError as error:
             if error.status != 403:
                 raise

@@ -136,7 +136,14 @@ _NODE_AFFINITY = {
 }
 
 _CONDITIONS = [{"type": TEXT, "status": TEXT, "reason": TEXT, "lastTransitionTime": TEXT}]
-_CONTAINER_STATUS = {"name!": TEXT, "allocatedResources": QUANTITIES, "resources": _RESOURCES}
+_STATE: Schema = {"running": {}, "terminated": {}}
+_CONTAINER_STATUS = {
+    "name!": TEXT,
+    "allocatedResources": QUANTITIES,
+    "resources": _RESOURCES,
+    "state": _STATE,
+    "lastState": _STATE,
+}
 
 # A pod, or a pod template.
 POD: Schema = {

@@ -113,6 +113,7 @@ def _outcome_of(
     try:
         chain, basis = owner_chain if created.gated else None, group_basis(created.mutated, latest)
         gated = GatedPod.from_object(created.mutated, chain, basis, reads_kueue=rules.kueue_annotations)
+        gated = gated.avoiding(latest.avoided)
     except UserError as error:
         return Outcome(Verdict.WAIT, " ".join(map(str, error.faults)), created.warnings, True)
     if not created.gated:

@@ -29,7 +29,7 @@ class AvoidedNodeReports:
         """Take a node that the next pods avoid because of this one."""
         if not (pod.rejection.managed and self._is_leader()):
             return
-        self._metrics.node_avoided(node.reason)
+        self._metrics.node_avoided(pod.rejection.counted_as)
         log.info("node.avoided", node=node.node, pod=pod.key, reason=node.reason, until=utc(node.until))
         self._events.tell(_event(pod, node))
 

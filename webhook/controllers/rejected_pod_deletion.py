@@ -78,7 +78,7 @@ class RejectedPodDeletion:
         self._not_before[pod.uid] = now + _AGAIN_SECONDS
         outcome = await self._writes.delete_version(pod.key, pod.uid, pod.resource_version)
         if outcome is Outcome.WRITTEN:
-            log.info("pod.rejected_deleted", pod=pod.key, node=pod.node, reason=pod.rejection.reason.value)
+            log.info("pod.rejected_deleted", pod=pod.key, node=pod.node, reason=pod.rejection.reason)
             self._metrics.rejected_deleted()
         elif outcome is Outcome.STALE:
             del self._not_before[pod.uid]  # it has changed, and the watch shows it soon

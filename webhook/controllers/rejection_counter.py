@@ -30,7 +30,7 @@ class RejectionCounter:
     def saw(self, rejection: KubeletRejection) -> None:
         """Take a pod that was rejected just now."""
         if self._is_leader():
-            self._metrics.kubelet_rejected(rejection.reason, managed=rejection.managed)
+            self._metrics.kubelet_rejected(rejection.counted_as, managed=rejection.managed)
         else:
             self._remembered.append((self._clock(), rejection))
 
@@ -40,5 +40,5 @@ class RejectionCounter:
         since = term.alone_since if isfinite(term.alone_since) else term.since
         for seen, rejection in self._remembered:
             if seen >= since:
-                self._metrics.kubelet_rejected(rejection.reason, managed=rejection.managed)
+                self._metrics.kubelet_rejected(rejection.counted_as, managed=rejection.managed)
         self._remembered.clear()

@@ -7,9 +7,12 @@ from prometheus_client.registry import CollectorRegistry
 
 # A decision takes between a fifth of a millisecond and tens of milliseconds for a large gang.
 _DECISION_BUCKETS: Final = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0)
+# The values of `webhook.model.rejected_pod.RejectionReason`.
+_REJECTIONS: Final = (
+    *("TopologyAffinityError", "SMTAlignmentError", "EmptyPodSharedPoolError", "UnexpectedAdmissionError"),
+    *("OutOfcpu", "OutOfmemory", "OutOfephemeral-storage", "OutOfpods", "OutOfExtendedResources", "Other"),
+)
 # Creation times are whole seconds. A pod that waits for others to end may wait up to a day.
-# The kubelet's reasons.
-_REJECTIONS: Final = ("TopologyAffinityError", "UnexpectedAdmissionError")
 _WAIT_BUCKETS: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
 
 
@@ -80,7 +83,7 @@ class PlacementMetrics:
         )
         self.kubelet_rejections: Final = Counter(
             "kubelet_rejections",
-            "Pods that their kubelets rejected because of NUMA nodes, CPUs, memory or devices, by reason.",
+            "Pods that their kubelets rejected, by reason.",
             ["reason", "managed"],
             namespace=namespace,
             registry=registry,

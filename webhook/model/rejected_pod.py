@@ -1,9 +1,18 @@
-"""A pod that its kubelet rejected because of NUMA nodes, CPUs, memory or devices.
+"""A pod that its kubelet rejected, for whatever reason.
 
-Source: kubernetes pkg/kubelet/kubelet.go (rejectPod), pkg/kubelet/status/status_manager.go (startTime), and for the
-reasons pkg/kubelet/cm/topologymanager (ErrorTopologyAffinity), pkg/kubelet/lifecycle (UnexpectedAdmissionError).
+1. A rejected pod is bound, has the phase Failed and the kubelet's reason, and no container of it ever started.
+2. The reasons below are always a rejection: also for a pod that ran before its kubelet restarted and rejected it.
+3. What ends a pod that was admitted is no rejection: an eviction, a deadline, a node that shuts down or is lost. The
+   kubelet's own rejections during an eviction or a shutdown say so in their message.
+4. Any other reason is a rejection, too: newer kubelets, their distributions and their plugins have their own.
+
+Source: kubernetes pkg/kubelet/kubelet.go (rejectPod, admissionRejectionReasons), pkg/kubelet/status/status_manager.go
+(startTime), and for the reasons pkg/kubelet/cm/topologymanager (ErrorTopologyAffinity), pkg/kubelet/cm/cpumanager
+(ErrorSMTAlignment), pkg/kubelet/cm/admission/errors.go, pkg/kubelet/lifecycle (predicate.go, handlers.go),
+pkg/kubelet/{eviction,preemption,nodeshutdown,volumemanager}, pkg/controller/{nodelifecycle,podgc}.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,26 +28,64 @@ from webhook.model.timestamps import epoch_seconds
 _LONGEST_UID: Final = 64
 # A namespace, and the name of a PodGroup or what stands for one.
 _LONGEST_GROUP: Final = 512
+# How the kubelet's message begins.
+_REJECTED: Final = "Pod was rejected"
+# Reasons of pods that were admitted. DeadlineExceeded: activeDeadlineSeconds has passed.
+_ENDED: Final = frozenset({"Evicted", "Preempting", "Terminated", "Shutdown", "NodeLost", "DeadlineExceeded"})
+# A word, or OutOf and the name of a resource, which has up to 317 characters (a DNS domain, a slash and a name).
+_REASON: Final = re.compile(r"[A-Za-z][A-Za-z0-9./_-]{0,321}", re.ASCII)
+_OUT_OF: Final = "OutOf"
 
 
 class RejectionReason(StrEnum):
-    """The kubelet's reason."""
+    """The kubelet's reason, as it is counted: everybody who may write a status could make up any number of others."""
 
     TOPOLOGY_AFFINITY = "TopologyAffinityError"
     """The Topology Manager found no NUMA nodes that its policy allows."""
+    SMT_ALIGNMENT = "SMTAlignmentError"
+    """The CPU manager gives whole cores only (full-pcpus-only), and the request is none or too few are free."""
+    EMPTY_POD_SHARED_POOL = "EmptyPodSharedPoolError"
+    """Containers would share CPUs of the pod, and the others leave none (pod-level resources)."""
     UNEXPECTED_ADMISSION = "UnexpectedAdmissionError"
     """A manager failed to allocate, such as CPUs that are no longer free."""
+    OUT_OF_CPU = "OutOfcpu"
+    """Together the pods on the node request more than it has; likewise."""
+    OUT_OF_MEMORY = "OutOfmemory"
+    OUT_OF_STORAGE = "OutOfephemeral-storage"
+    OUT_OF_PODS = "OutOfpods"
+    OUT_OF_EXTENDED = "OutOfExtendedResources"
+    """OutOf and the name of any other resource."""
+    OTHER = "Other"
+    """Any other reason."""
+
+    @classmethod
+    def counting(cls, reason: str) -> "RejectionReason":
+        """The member that counts a kubelet's reason."""
+        if reason in _COUNTED:
+            return _COUNTED[reason]
+        return cls.OUT_OF_EXTENDED if reason.startswith(_OUT_OF) else cls.OTHER
 
 
-_REASONS: Final[Mapping[str, RejectionReason]] = {reason.value: reason for reason in RejectionReason}
+_COUNTED: Final[Mapping[str, RejectionReason]] = {reason.value: reason for reason in RejectionReason}
+
+EVENT_REASONS: Final = tuple(
+    reason.value for reason in RejectionReason if reason not in {RejectionReason.OUT_OF_EXTENDED, RejectionReason.OTHER}
+)
+"""The reasons of Events that are about nothing but a rejection."""
 
 
 @dataclass(frozen=True, slots=True)
 class KubeletRejection:
     """One rejection. managed: whether the service decides about the pod."""
 
-    reason: RejectionReason
+    reason: str
+    """As the kubelet wrote it."""
     managed: bool
+
+    @property
+    def counted_as(self) -> RejectionReason:
+        """The reason for a metric."""
+        return RejectionReason.counting(self.reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +113,37 @@ class RejectedPod:
         return f"{self.namespace}/{self.name}"
 
 
-def rejection_reason(raw: Mapping[str, Any]) -> RejectionReason | None:
+def rejection_reason(raw: Mapping[str, Any]) -> str | None:
     """Why a kubelet rejected the pod; None if none did."""
     status = raw.get("status") or {}
-    if status.get("phase") != "Failed":
-        return None
     reason = status.get("reason")
-    return _REASONS.get(reason) if isinstance(reason, str) else None
+    if status.get("phase") != "Failed" or not isinstance(reason, str) or not reason:
+        return None
+    if reason in _COUNTED and reason != RejectionReason.OTHER:
+        return reason
+    if not (raw.get("spec") or {}).get("nodeName") or _has_started(status):
+        return None
+    if reason in _ENDED and not str(status.get("message") or "").startswith(_REJECTED):
+        return None
+    return reason if _REASON.fullmatch(reason) else RejectionReason.OTHER.value
 
 
-def rejected_pod(raw: Mapping[str, Any], reason: RejectionReason, *, managed: bool) -> RejectedPod:
+def _has_started(status: Mapping[str, Any]) -> bool:
+    """Whether a container of the pod has ever run. One whose start is unknown has an id, or a restart."""
+    return any(
+        one.get("containerID")
+        or one.get("restartCount")
+        or any(
+            ((one.get(state) or {}).get(how) or {}).get("startedAt")
+            for state in ("state", "lastState")
+            for how in ("running", "terminated")
+        )
+        for kind in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+        for one in status.get(kind) or ()
+    )
+
+
+def rejected_pod(raw: Mapping[str, Any], reason: str, *, managed: bool) -> RejectedPod:
     """Read a pod object that a kubelet rejected."""
     metadata: Mapping[str, Any] = raw["metadata"]
     namespace = metadata.get("namespace", "")

@@ -22,14 +22,18 @@ class Cluster:
         self.cache.rejections.seen.subscribe(self._saw)
 
     def _saw(self, rejection: KubeletRejection) -> None:
-        self.seen.append((rejection.reason.value, rejection.managed))
+        self.seen.append((rejection.reason, rejection.managed))
 
     def has(self, uid: str = "u", annotations: dict[str, str] | None = None, **status: Any) -> None:
         raw = pod(metadata={"uid": uid, "annotations": annotations or {}}, nodeName="n0")
         self.cache.failed_pods.upsert("default/p", {**raw, "status": status})
 
 
-@pytest.mark.parametrize("reason", ["TopologyAffinityError", "UnexpectedAdmissionError"])
+REASONS = ["TopologyAffinityError", "UnexpectedAdmissionError", "SMTAlignmentError", "OutOfcpu", "OutOfexample.com/gpu"]
+REASONS += ["NodeAffinity", "PodOSNotSupported", "OfAKubeletToCome"]
+
+
+@pytest.mark.parametrize("reason", REASONS)
 @pytest.mark.parametrize(("annotations", "managed"), [(ASKS, True), ({}, False)])
 def test_a_pod_that_its_kubelet_rejects_counts_once(reason: str, annotations: dict[str, str], managed: bool) -> None:
     cluster = Cluster()
@@ -42,6 +46,19 @@ def test_a_pod_that_its_kubelet_rejects_counts_once(reason: str, annotations: di
     "status",
     [
         {"phase": "Failed", "reason": "Evicted"},
+        {
+            "phase": "Failed",
+            "reason": "Terminated",
+            "message": "Pod was terminated in response to a shutdown.",
+        },
+        {"phase": "Failed", "reason": "DeadlineExceeded"},
+        {"phase": "Failed", "reason": "Strange", "containerStatuses": [{"name": "c", "restartCount": 1}]},
+        {
+            "phase": "Failed",
+            "reason": "Strange",
+            "containerStatuses": [{"name": "c", "state": {"terminated": {"startedAt": "2030-01-01T00:00:00Z"}}}],
+        },
+        {"phase": "Failed", "reason": ""},
         {"phase": "Failed", "reason": ["TopologyAffinityError"]},
         {"phase": "Failed"},
         {"phase": "Running", "reason": "TopologyAffinityError"},
@@ -51,6 +68,37 @@ def test_a_pod_that_its_kubelet_rejects_counts_once(reason: str, annotations: di
 def test_a_pod_that_ends_for_another_reason_does_not_count(status: dict[str, Any]) -> None:
     cluster = Cluster()
     cluster.has(**status)
+    assert cluster.seen == []
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        ({"reason": "Evicted", "message": "Pod was rejected: The node had condition: [MemoryPressure]."}, "Evicted"),
+        (
+            {"reason": "UnexpectedAdmissionError", "containerStatuses": [{"restartCount": 1}]},
+            "UnexpectedAdmissionError",
+        ),
+        ({"reason": "a\nforged text"}, "Other"),
+        (
+            {
+                "reason": "SysctlForbidden",
+                "containerStatuses": [{"state": {"terminated": {"startedAt": None}}, "lastState": None}],
+            },
+            "SysctlForbidden",
+        ),
+    ],
+)
+def test_what_its_kubelet_never_started_was_rejected(status: dict[str, Any], reason: str) -> None:
+    cluster = Cluster()
+    cluster.has(phase="Failed", **status)
+    assert cluster.seen == [(reason, False)]
+
+
+def test_a_pod_without_a_node_was_rejected_by_no_kubelet() -> None:
+    cluster = Cluster()
+    status = {"phase": "Failed", "reason": "Strange"}
+    cluster.cache.failed_pods.upsert("default/p", {**pod(metadata={"uid": "u"}), "status": status})
     assert cluster.seen == []
 
 

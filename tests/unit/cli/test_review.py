@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.builders.pods import pod
+from tests.builders.clusters import machine
+from tests.builders.pods import bound, pod
+from tests.unit.cli.cluster_files import written
 from tests.unit.cli.conftest import CLUSTER, EXAMPLES, MISTAKES, Review
 from webhook.admission.pod.affinity_patch import required_terms
 
@@ -44,6 +46,26 @@ def test_json_has_the_decision_the_reasons_and_the_mutated_object(review: Review
         "node affinity added: required: node-b, node-c; preferred: node-b 97, node-c 95",
     ]
     assert required_terms(entry["mutated"]) is not None
+
+
+@pytest.mark.parametrize("reason", ["TopologyAffinityError", "SMTAlignmentError", "UnexpectedAdmissionError"])
+@pytest.mark.parametrize("namespace", [{}, {"namespace": "default"}])
+def test_message_nodes_and_mutated_pod_agree_on_a_node_that_rejected_a_pod_of_the_same_controller(
+    review: Review, tmp_path: Path, reason: str, namespace: dict[str, str]
+) -> None:
+    # n0 ── [16 16]   n1 ── [4 4]      [free cpus]
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1", "controller": True}
+    status = {"phase": "Failed", "reason": reason, "message": "Pod was rejected", "startTime": "2030-01-01T00:00:00Z"}
+    first = bound(name="first", node="n0", cpu=3, status=status, metadata={"ownerReferences": [owner]})
+    cluster = written(tmp_path, *machine(name="n0", free=(16, 16)), *machine(name="n1", free=(4, 4)), first)
+    second = pod(name="second", cpu=3, metadata={"ownerReferences": [owner], **namespace})
+    (tmp_path / "pod.json").write_text(json.dumps(second))
+    (entry,) = review("-f", tmp_path / "pod.json", "-o", "json", "--all-nodes", cluster=cluster).json
+    assert "1 of 2 nodes fits; best n1" in entry["message"]
+    assert f"1 avoided after a rejection (n0: {reason}" in entry["message"]
+    assert (entry["nodes"]["fit"], entry["nodes"]["excluded"]) == (1, {"RejectedBefore": 1})
+    assert [one["fits"] for one in entry["perNode"]] == [False, True]
+    assert "n0" not in json.dumps(entry["mutated"]["spec"])
 
 
 def test_json_tells_of_every_node_when_asked(review: Review) -> None:

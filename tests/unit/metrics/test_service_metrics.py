@@ -74,7 +74,7 @@ def test_every_reason_of_waiting_pods_and_of_rejections_is_documented_and_no_oth
     text = DOCS.read_text()
     for heading, reasons in {"Waiting pods": WaitReason, "Kubelet rejections": RejectionReason}.items():
         section = text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
-        assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)[1:] == [each.value for each in reasons]
+        assert re.findall(r"^\| `([\w-]+)` \|", section, re.MULTILINE)[1:] == [each.value for each in reasons]
 
 
 def test_rejections_start_at_zero() -> None:

@@ -8,14 +8,12 @@ the name of its controller and a random suffix.
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from webhook.model.manage import Manage
 from webhook.model.rejected_pod import RejectionReason, rejection_reason
 from webhook.views.audit.managed_pods import ManagedPods
 from webhook.views.audit.workload import Workload, workload_of
-
-_REASONS: Final = frozenset(reason.value for reason in RejectionReason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +50,14 @@ class Rejections:
                 self._by_controller[controller] = workload, self._managed.least_mode(raw)
         reason = rejection_reason(raw)
         if reason is not None:
-            self._pods[_uid(raw["metadata"])] = workload, reason.value, str(raw["spec"].get("nodeName") or "")
+            self._pods[_uid(raw["metadata"])] = workload, reason, str(raw["spec"].get("nodeName") or "")
             self._modes.setdefault(workload, self._managed.least_mode(raw))
 
     def add_event(self, raw: Mapping[str, Any]) -> None:
         """Take an Event; others than those of rejections are ignored."""
         about = _mapping(raw.get("involvedObject") or raw.get("regarding"))
         reason, source = str(raw.get("reason")), _mapping(raw.get("source") or raw.get("deprecatedSource"))
-        if reason not in _REASONS or about.get("kind") != "Pod":
+        if RejectionReason.counting(reason) is RejectionReason.OTHER or about.get("kind") != "Pod":
             return
         node = source.get("host") or raw.get("reportingInstance") or ""
         namespace, name = str(about.get("namespace", "")), str(about.get("name", ""))

@@ -4,6 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from tests.builders.clusters import cluster_cache
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import bound, container, plain
@@ -45,6 +47,14 @@ def test_rejected_pods_are_counted_once_by_the_workload_that_makes_them() -> Non
         ),
         RejectionView(Workload("team", "Pod", "gone-1"), 1, {"TopologyAffinityError": 1}, {"n2": 1}, None),
     )
+
+
+@pytest.mark.parametrize("reason", ["SMTAlignmentError", "OutOfcpu", "OutOfexample.com/gpu", "PodOSNotSupported"])
+def test_a_rejection_counts_whatever_its_reason(reason: str) -> None:
+    deleted = event("team", "web-5d4f9-b", "n0", "SMTAlignmentError")
+    found = audited(rejected(of_web("web-5d4f9-a"), "n0", reason), deleted)
+    (view,) = found.rejections
+    assert (view.pods, sum(view.reasons.values()), view.reasons[reason]) == (2, 2, 2 if reason[:3] == "SMT" else 1)
 
 
 def test_a_pod_over_numa_nodes_is_found_by_what_its_nodes_nrt_has_allocated() -> None:
