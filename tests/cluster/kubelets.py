@@ -53,6 +53,8 @@ class SimulatedMachine:
     cpu_manager: str = "static"
     """The CPU manager's policy, `static` or `none`, and its options, such as `full-pcpus-only`."""
     cpu_options: Mapping[str, str] = field(default_factory=dict)
+    memory_manager: str = "Static"
+    """The memory manager's policy, `Static` or `None`."""
     labels: Mapping[str, str] = field(default_factory=dict)
     max_pods: int = 110
 
@@ -73,7 +75,7 @@ class SimulatedMachine:
             "options": dict(self.options),
             "cpuPolicy": self.cpu_manager,
             "cpuOptions": dict(self.cpu_options),
-            "memoryPolicy": "Static",
+            "memoryPolicy": self.memory_manager,
             "reservedCPUs": self.reserved_cpus,
             "numa": [numa] * self.numa_nodes,
             "distances": [[NEAR if one == other else FAR for other in ids] for one in ids],

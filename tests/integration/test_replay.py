@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import json
 import subprocess
+from itertools import product
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.builders.nodes import node
 from tests.builders.pods import created
 from tests.cluster.replay import differences, replay
+from webhook.engine.decide import decide
+from webhook.engine.snapshot.cluster_state import ClusterState
+from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.model.intent import NO_INTENT
+from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology
+from webhook.model.pod import Pod
+from webhook.model.resident import ResidentPod
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+GPU = "example.com/gpu"
 RECORDINGS = Path(__file__).parents[1] / "conformance" / "golden" / "kubelet_admission.jsonl.gz"
 
 
@@ -85,6 +96,44 @@ def test_the_order_of_arrival_decides_whether_all_are_admitted(
     machine |= {"cpuPolicy": "static", "memoryPolicy": "Static"}
     pods = [guaranteed(f"p{number}", cpu, 1) for number, cpu in enumerate(cpus)]
     assert [answer["admit"] for answer in _verdicts(programs, machine, pods)] == admitted
+
+
+# A machine of two NUMA nodes with 8 CPUs and 16 GiB each, and of each kind of manager and policy; GPUs near the first
+# NUMA node, near both, or nowhere. Pods come until it is full: none that its kubelet admits is predicted to fail,
+# and under single-numa-node, which hides no state from it, none that it rejects to be admitted.
+@pytest.mark.parametrize("gpus", [(), (2, 0), (2, 2)])
+@pytest.mark.parametrize("scope", ["container", "pod"])
+@pytest.mark.parametrize("policy", ["none", "best-effort", "restricted", "single-numa-node"])
+def test_every_combination_of_managers_is_predicted_from_its_topology(
+    programs: Mapping[str, Path], policy: str, scope: str, gpus: tuple[int, ...]
+) -> None:
+    numa = {"cpus": 8, "memory": "16Gi"}
+    near = {f"{zone}-{number}": [zone] for zone, count in enumerate(gpus) for number in range(count)}
+    for cpu_policy, memory_policy in product(("none", "static"), ("None", "Static")):
+        machine = {"policy": policy, "scope": scope, "numa": [numa, numa], "distances": [[10, 20], [20, 10]]}
+        machine |= {"cpuPolicy": cpu_policy, "memoryPolicy": memory_policy, "devices": {GPU: near} if near else {}}
+        random = Random(f"{policy} {scope} {gpus} {cpu_policy} {memory_policy}")  # noqa: S311 - to be repeatable
+        pods = []
+        for number in range(12):
+            devices = {GPU: random.choice((1, 1, 2))} if near and random.random() < 0.4 else {}
+            raw = created(
+                name=f"p{number}", numa=None, cpu=random.choice((1, 2, 3, 5)), memory=random.choice(("1Gi", "9Gi")),
+                devices=devices,
+            )  # fmt: skip
+            pods.append(raw)
+        running: list[dict[str, Any]] = []
+        for raw, answer in zip(pods, _verdicts(programs, machine, pods), strict=True):
+            state = ClusterState()
+            for other in running:
+                state.upsert_pod(ResidentPod.from_object(other))
+            state.upsert_node(Node.from_object(node(name="n", cpus=64, devices={GPU: len(near)})))
+            state.upsert_topology(NodeTopology.from_object({**answer["nrtBefore"], "metadata": {"name": "n"}}))
+            decision = decide(Snapshot(state.node_arrays()), Pod.from_object(raw), NO_INTENT)
+            where = f"cpu {cpu_policy}, memory {memory_policy}, {raw['metadata']['name']}: {answer}"
+            assert decision.fits[0] or not answer["admit"], where
+            assert answer["admit"] or not decision.fits[0] or policy != "single-numa-node", where
+            if answer["admit"]:
+                running.append({**raw, "spec": {**raw["spec"], "nodeName": "n"}})
 
 
 def _verdicts(

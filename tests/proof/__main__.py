@@ -26,7 +26,7 @@ from tests.proof.beside import BESIDE_SCENARIOS
 from tests.proof.preempt import preempt
 from tests.proof.repair import repair
 from tests.proof.run import run
-from tests.proof.scenarios import SCENARIOS
+from tests.proof.scenarios import SCENARIOS, defaults
 from tests.proof.starve import starve
 from tests.proof.table import markdown, table, with_table
 from tests.proof.trace import default_folder, replayed
@@ -39,7 +39,10 @@ if TYPE_CHECKING:
     from tests.proof.scenario import Scenario
 
 LETTERS = dict(zip("abcdefg", [*SCENARIOS, "trace"], strict=True))
-WITHOUT_LETTER = {**BESIDE_SCENARIOS, "autoscale": autoscale, "preempt": preempt, "repair": repair, "starve": starve}
+WITHOUT_LETTER = {
+    **BESIDE_SCENARIOS,
+    **{function.__name__: function for function in (autoscale, defaults, preempt, repair, starve)},
+}
 """Run only when they are named."""
 
 

@@ -6,6 +6,7 @@ c  devices     GPU, NIC and CPUs of one NUMA node
 d  burst       500 pods at once, while each NodeResourceTopology is 10 seconds late
 e  gangs       whole groups in one rack, each pod in one NUMA node
 f  churn       jobs that come and go on machines that are 90 % full
+-  defaults    kubelets with default settings: nothing is aligned, and no NUMA node has anything to allocate
 """
 
 from __future__ import annotations
@@ -134,6 +135,22 @@ def churn(seed: int) -> Scenario:
         workloads.append(Workload(name, 1, [_amounts(random.choice(sizes))], kind=Kind.JOB, at=at, run_seconds=run))
         at += random.expovariate(rate)
     return Scenario("churn", machines, workloads, seconds, 15.0, lag=3.0)
+
+
+def defaults(seed: int) -> Scenario:
+    """Ten machines as a fresh kubelet runs them: no manager is static, and the exporter lists 0 CPUs as allocatable.
+
+    Each has two GPUs near NUMA node 0, which alone are listed there. All pods have room; none may be kept from it.
+    """
+    del seed  # nothing is random here but the order in which controllers and scheduler work
+    like = SimulatedMachine("", devices={GPU: (2, 0)}, policy="none", cpu_manager="none", memory_manager="None")
+    machines = [replace(like, name=f"node-{number:03}") for number in range(10)]
+    workloads = [
+        Workload("plain", 20, [_amounts(8)], policy=""),
+        Workload("asking", 10, [_amounts(4)], at=1.0),
+        Workload("gpu", 10, [_amounts(4, **{GPU: "1"})], at=2.0, policy=""),
+    ]
+    return Scenario("defaults", machines, workloads, 15.0, 8.0, settings={"manage": "All"})
 
 
 SCENARIOS: Mapping[str, Callable[[int], Scenario]] = {

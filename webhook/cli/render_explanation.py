@@ -124,6 +124,8 @@ def _facts(pod: PodStanding) -> Iterator[tuple[str, str]]:
         yield "gang", pod.gang + ("" if pod.rank is None else f", rank {pod.rank}")
     if pod.node:
         yield "node", pod.node + (f" in {_path(pod.domain)}" if pod.domain else "")
+    for each in pod.managers if pod.policy else ():
+        yield "kubelet", f"{each.manager} manager: {each.text}"
     if pod.numa_nodes:
         yield "NUMA", "; ".join(f"{share.id}: {amounts_text(share.amounts)}" for share in pod.numa_nodes)
     if pod.hint is not None and pod.hint.verdict is not HintVerdict.NO_HINT:

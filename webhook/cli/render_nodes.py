@@ -22,6 +22,7 @@ from webhook.views.nodes import (
 _NAME = 64
 _MANAGER = 32
 _TAINTS = 5
+_TEXT = 1_000
 
 
 def print_nodes(nodes: Sequence[NodeView], console: Console) -> None:
@@ -83,6 +84,8 @@ def print_details(details: NodeDetails, console: Console) -> None:
     source = {"Label": "by its label", "NodeResourceTopology": "by its NRT", "None": "none published"}
     print_line(Text(f"policy   {_policy(node)}, {source[node.policy_source]}; scope {node.scope}"), console)
     print_line(Text(f"NRT      {_report(node)}"), console)
+    for each in node.managers:
+        print_line(Text(f"{each.manager:8} manager: {shortened(each.text, _TEXT)}"), console)
     if node.taints:
         more = f" +{len(node.taints) - _TAINTS} more" if len(node.taints) > _TAINTS else ""
         taints = ", ".join(shortened(taint, 2 * _NAME) for taint in node.taints[:_TAINTS])

@@ -136,7 +136,11 @@ def _disagreement(snapshot: Snapshot, request: PodRequest, node: int) -> str:
     demand = Demand.of(request)
     for share in (demand.pod,) if node_arrays.scope[node] == Scope.POD else demand.containers:
         rows = zip(share.amounts, rows_of(snapshot, share, np.array([node])), strict=True)
-        widths = {demand.names[number]: int(row.narrowest()[0]) for number, row in rows if row.amount > 0}
+        widths = {
+            demand.names[number]: int(row.narrowest()[0])
+            for number, row in rows
+            if row.amount > 0 and node_arrays.listed[number, node]
+        }
         if len(set(widths.values())) > 1:
             first, *others = widths.items()
             needs = ", ".join(

@@ -88,6 +88,8 @@ class NodeCPUs:
     """CPUs that no pod gets: reserved in the kubelet or on the node, or kept for system pods."""
     given: tuple[tuple[str, frozenset[int]], ...] = ()
     """The CPUs that the kubelet gave to pods: (namespace/name, CPUs)."""
+    kubelet_policy: str = ""
+    """The kubelet's CPU manager policy; empty if it is not known."""
     full_cores_only: bool = False
     """The kubelet gives whole physical cores only (full-pcpus-only)."""
 
@@ -113,7 +115,8 @@ class NodeCPUs:
             reserved |= _cpus(system.get("cpuset"), KOORDLET_SYSTEM_QOS, problems)
         options = kubelet.get("options")
         full = isinstance(options, dict) and options.get("full-pcpus-only") == "true"
-        return cls(topology, reserved, _given(annotations, problems), full and kubelet.get("policy") == "static")
+        policy = next((known for known in ("static", "none") if known == kubelet.get("policy")), "")
+        return cls(topology, reserved, _given(annotations, problems), policy, full and policy == "static")
 
 
 def read_cpu_list(text: object) -> frozenset[int] | None:

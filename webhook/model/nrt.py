@@ -7,8 +7,8 @@ configuration wins), resource-topology-exporter, node-feature-discovery and koor
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, fields
 from enum import Enum
 from functools import lru_cache
 from operator import attrgetter
@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 from webhook.model import names
 from webhook.model.cpu_topology import NodeCPUs
 from webhook.model.fields import NO_FIELDS
+from webhook.model.managers import UNKNOWN_MANAGERS, Managers, infer, of_koordlet
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.problems import MAX_NODE_RESOURCES, MAX_ZONES, told
 from webhook.model.quantity import QuantityError
 from webhook.model.quoted import quoted
-from webhook.model.resources import CPU, amount
+from webhook.model.resources import CPU, NO_RESOURCES, amount
 from webhook.model.timestamps import epoch_seconds
 from webhook.model.topology_manager import (
     DEFAULT_MAX_NUMA_NODES,
@@ -72,6 +73,8 @@ class Zone:
     costs: Mapping[int, int]
     """Distance to each NUMA node by id, as in ACPI's SLIT (10 = local); unpublished distances are missing."""
     resources: Mapping[str, ZoneResource]
+    unmanaged: Mapping[str, int] = field(default_factory=lambda: NO_RESOURCES)
+    """Resource -> capacity of those that are listed here and that no manager of the kubelet allocates."""
 
 
 @record
@@ -90,6 +93,8 @@ class NodeTopology:
     prefer_closest: bool = False
     zones: tuple[Zone, ...] = ()
     """Ascending by id. Ids may have gaps, so a position in this tuple is not a NUMA id."""
+    managers: Managers = UNKNOWN_MANAGERS
+    """Which of the kubelet's managers are on; the zones list what these allocate."""
     fingerprint: str | None = None
     fingerprint_method: FingerprintMethod = FingerprintMethod.ALL
     publisher: Publisher = Publisher.SUBTRACTS
@@ -117,6 +122,10 @@ class NodeTopology:
         plugin = PluginConfig.read(policies, attributes)
         annotations: Mapping[str, str] = metadata.get("annotations") or NO_FIELDS
         written_at, written_by = _written(metadata.get("managedFields"))
+        publisher = _publisher(metadata.get("labels") or NO_FIELDS, annotations)
+        zones = _zones(raw, problems) if known is None else known.zones
+        cpus = NodeCPUs.read(annotations, problems)
+        managers = _managers(zones, publisher, cpus)
         return cls(
             node=metadata.get("name", ""),
             policy=config.policy,
@@ -125,13 +134,14 @@ class NodeTopology:
             plugin=None if plugin == (config.policy, config.scope) else plugin,
             max_numa_nodes=config.max_numa_nodes,
             prefer_closest=config.prefer_closest,
-            zones=_zones(raw, problems) if known is None else known.zones,
+            zones=tuple(_allocated(zone, managers) for zone in zones),
+            managers=managers,
             fingerprint=config.fingerprint or annotations.get(names.PODS_FINGERPRINT_ANNOTATION),
             fingerprint_method=config.fingerprint_method,
-            publisher=_publisher(metadata.get("labels") or NO_FIELDS, annotations),
+            publisher=publisher,
             written_at=written_at,
             written_by=written_by,
-            cpus=NodeCPUs.read(annotations, problems),
+            cpus=cpus,
             problems=told(problems),
         )
 
@@ -149,6 +159,29 @@ def _publisher(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Pub
     if labels.get(names.MANAGED_BY_LABEL) == names.MANAGED_BY_KOORDINATOR or names.KOORDLET_CPU_TOPOLOGY in annotations:
         return Publisher.TOTAL
     return Publisher.SUBTRACTS
+
+
+def _managers(zones: Sequence[Zone], publisher: Publisher, cpus: NodeCPUs | None) -> Managers:
+    if publisher is Publisher.TOTAL:
+        return of_koordlet("" if cpus is None else cpus.kubelet_policy)
+    return infer([_listed(zone) for zone in zones])
+
+
+def _listed(zone: Zone) -> Mapping[str, ZoneResource]:
+    """All resources of a NUMA node as published: nothing is allocatable of those without a manager."""
+    if not zone.unmanaged:
+        return zone.resources
+    return {**zone.resources, **{name: ZoneResource(capacity, 0, 0) for name, capacity in zone.unmanaged.items()}}
+
+
+def _allocated(zone: Zone, managers: Managers) -> Zone:
+    """The NUMA node with the resources that these managers allocate."""
+    listed = _listed(zone)
+    unmanaged = {name: amounts.capacity for name, amounts in listed.items() if not managers.align(name)}
+    if not unmanaged and not zone.unmanaged:
+        return zone
+    managed = {name: amounts for name, amounts in listed.items() if name not in unmanaged}
+    return Zone(zone.id, zone.name, zone.costs, managed, unmanaged)
 
 
 def _written(managed_fields: object) -> tuple[int | None, str]:
@@ -249,10 +282,10 @@ def _resources(zone: str, entry: Mapping[str, Any], problems: list[str]) -> Mapp
             problems.append(f"zone {quoted(zone)}: {quoted(name)} is ignored: too many, or too long")
             continue
         # The oldest form has no `available`, and other publishers beside koordlet may omit a field.
-        available = raw.get("available")
-        allocatable = raw.get("allocatable", available)
-        capacity = raw.get("capacity", allocatable)
-        allocatable = capacity if allocatable is None else allocatable
+        capacity, allocatable, available = (raw.get(key) for key in ("capacity", "allocatable", "available"))
+        if allocatable is None:
+            allocatable = available if capacity is None else capacity
+        capacity = allocatable if capacity is None else capacity
         available = allocatable if available is None else available
         try:
             resources[intern(name)] = _zone_resource(name, capacity, allocatable, available)

@@ -11,11 +11,12 @@ from webhook.engine.arrays import NO_ZONE, UNLISTED
 from webhook.engine.snapshot.ledger import Reservation
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.hint import NUMANodeAmounts
+from webhook.model.managers import Evidence, ManagerPolicy
 from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology, Publisher
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resident import ResidentPod
-from webhook.model.resources import PODS
+from webhook.model.resources import PODS, is_device
 
 # Nodes have up to 64 NUMA nodes, and cells are Python records: views of all nodes name few resources.
 _PUBLISHED = {Publisher.SUBTRACTS: "Free", Publisher.TOTAL: "Total"}
@@ -66,6 +67,20 @@ class TopologyReport:
 
 
 @dataclass(frozen=True, slots=True)
+class ManagerView:
+    """One of the kubelet's resource managers, as inferred from the NodeResourceTopology."""
+
+    manager: str
+    """`cpu`, `memory` (with huge pages), or `device`."""
+    policy: str
+    """`Static`: pods get resources of particular NUMA nodes; `None`: nothing of it is aligned; `Unknown`."""
+    evidence: str
+    """What shows it, for programs."""
+    text: str
+    """The same for people."""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeView:
     """A node."""
 
@@ -83,6 +98,8 @@ class NodeView:
     scope: str
     topology: TopologyReport | None
     """None: it has no NodeResourceTopology."""
+    managers: tuple[ManagerView, ...]
+    """Empty without a NodeResourceTopology."""
     pods: int
     """Bound to it and not ended."""
     amounts: tuple[NodeAmount, ...]
@@ -184,6 +201,7 @@ class _Rows:
             bool(topology and not topology.unknown_policy and node.policy_label not in {None, topology.policy}),
             Scope(int(self._arrays.scope[n])).kubelet,
             None if topology is None else _report(topology, self._now),
+            () if topology is None else manager_views(topology),
             len(self._cache.pods_on(name)),
             tuple(self._amounts(n)),
             tuple(
@@ -203,6 +221,18 @@ class _Rows:
             if (free := int(self._free[row][0][z, n])) != UNLISTED:
                 allocatable, capacity = self._arrays.zone_allocatable[row, z, n], self._arrays.capacity[row, z, n]
                 yield NUMANodeAmount(name, free, int(allocatable), int(capacity))
+
+
+def manager_views(topology: NodeTopology) -> tuple[ManagerView, ...]:
+    """The managers of a node's kubelet."""
+    found = [
+        ManagerView(one.resource, one.policy.value, one.evidence.value, one.sentence())
+        for one in (topology.managers.cpu, topology.managers.memory)
+    ]
+    near = sorted({name for zone in topology.zones for name in zone.resources if is_device(name)})
+    text = f"gives NUMA hints for {', '.join(near)}" if near else "no NUMA node lists a device"
+    evidence = Evidence.ALLOCATABLE if near else Evidence.NOT_LISTED
+    return (*found, ManagerView("device", ManagerPolicy.STATIC.value, evidence.value, text))
 
 
 def _policy_source(node: Node, topology: NodeTopology | None) -> str:

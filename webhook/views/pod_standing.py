@@ -16,7 +16,7 @@ from webhook.model.names import PLACEMENT
 from webhook.model.placed_condition import placed_condition
 from webhook.model.rules import Rules
 from webhook.views.hint_check import HintCheck, hint_check
-from webhook.views.nodes import NUMAShare
+from webhook.views.nodes import ManagerView, NUMAShare, manager_views
 
 Raw = Mapping[str, Any]
 Path = tuple[tuple[str, str], ...]
@@ -77,6 +77,8 @@ class PodStanding:
     """Its hint, or what is reserved for it until it is bound; None without one."""
     hint: HintCheck | None
     """Its hint beside the NRT; None if it is not bound."""
+    managers: tuple[ManagerView, ...]
+    """The resource managers of its node's kubelet; empty while it has no node, or the node no NRT."""
     placement: str
     """What the service wrote into it, in lines; empty without a decision."""
     placed: PlacedView | None
@@ -122,6 +124,7 @@ def pod_standing(
         domain_of(node),
         _numa_nodes(cache, key, reservation),
         hint_check(cache, key),
+        () if (topology := cache.state.topologies.get(node)) is None else manager_views(topology),
         annotations.get(PLACEMENT, ""),
         _placed(raw),
         (last_failure(raw) or "") if state is Standing.PENDING else "",

@@ -79,4 +79,8 @@ def _row(snapshot: Snapshot, row: int, amount: int, nodes: Nodes) -> Row:
     memory = is_memory(node_arrays.resources.names[row])
     # For the narrowest width, reserved CPUs count; memory reserved for the system does not.
     capacity = (node_arrays.zone_allocatable if memory else node_arrays.capacity)[row]
-    return Row(amount, amounts_at(capacity, nodes), amounts_at(snapshot.free(row), nodes), memory)
+    found = amounts_at(capacity, nodes)
+    listed = node_arrays.listed[row].take(nodes)
+    if not every(listed):
+        found = found * listed
+    return Row(amount, found, amounts_at(snapshot.free(row), nodes), memory)

@@ -1,7 +1,8 @@
 """The NUMA nodes of a pod where we choose them: the fewest that together hold all its requests.
 
 1. A set of NUMA nodes qualifies if each of them has some of every requested resource free, and all together have enough
-   of each. A resource that no NUMA node of a node lists is not aligned there.
+   of each. A resource that no NUMA node of a node lists is not aligned there; where that holds for all requests, the
+   pod is on no particular NUMA node.
 2. The narrowest sets first; single-numa-node allows one NUMA node only.
 3. Of equally narrow sets the one that is fullest afterwards, so that whole NUMA nodes stay free; then the lowest.
 4. If that would take too long, on machines of very many NUMA nodes, all usable ones are taken.

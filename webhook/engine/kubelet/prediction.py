@@ -114,10 +114,13 @@ class _Prediction:
             return np.zeros(n, dtype=np.uint8), np.zeros(n, dtype=np.int64)
         single = policy_group.policy is NUMAPolicy.SINGLE_NUMA_NODE
         mask = joint_sets(self._snapshot, share, policy_group.nodes, 1 if single else self._snapshot.node_arrays.z)
+        listed = self._snapshot.node_arrays.listed[list(share.amounts)].any(axis=0).take(policy_group.nodes)
+        if not every(listed):
+            mask *= listed
         if policy_group.policy is NUMAPolicy.BEST_EFFORT:
             return np.zeros(n, dtype=np.uint8), mask
         reason = np.uint8(Reason.NO_SINGLE_NUMA_NODE if single else Reason.NOT_ALIGNED)
-        return (mask == 0).astype(np.uint8) * reason, mask
+        return ((mask == 0) & listed).astype(np.uint8) * reason, mask
 
     def _put_off(self, policy_group: PolicyGroup, demand: Demand, rest: Nodes, reason: Bytes) -> Nodes:
         """Judge `rest`, indexes into a group whose policy never rejects, by totals; returns the undecided ones.

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from webhook.engine.arrays import UNLISTED, Amounts, Bools, all_nodes
 from webhook.engine.kubelet.bitmask import lowest
 from webhook.engine.numa_fit import Allocation, NUMAFit, by_numa_id
-from webhook.engine.plugin.pod_requests import Part, by_scope, parts
+from webhook.engine.plugin.pod_requests import Part, by_scope, parts, published
 from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.snapshot import Snapshot
@@ -136,7 +136,7 @@ class _Alignment:
     def _available(self, name: str) -> Amounts | None:
         """int64 [z, n] as published, None if nothing names the resource."""
         row = self._rows[name]
-        return None if row < 0 else self._snapshot.free(row)[:, self._at]
+        return None if row < 0 else published(self._snapshot, row)[:, self._at]
 
     def _enough(self, part: Part) -> Bools:
         """Which NUMA nodes (bool [z, n]) have enough of everything."""

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from webhook.engine.arrays import NO_ZONE, UNKNOWN_DISTANCE, UNLISTED, Amounts, Bools, Nodes, every
 from webhook.engine.kubelet.bitmask import lowest
-from webhook.engine.plugin.pod_requests import Part
+from webhook.engine.plugin.pod_requests import Part, published
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.snapshot import Snapshot
@@ -110,11 +110,11 @@ class _Search:
         node_arrays = snapshot.node_arrays
         everywhere = len(nodes) == node_arrays.n
         self._exists = (node_arrays.zone_ids if everywhere else node_arrays.zone_ids.take(nodes, axis=1)) != NO_ZONE
-        self._node_arrays, self._nodes = node_arrays, nodes
+        self._node_arrays, self._nodes, self._as_shipped = node_arrays, nodes, as_shipped
         self._left: dict[str, Amounts] = {}
         for name, row in zip(request.resources, request.rows, strict=True):
             if row >= 0:
-                self._left[name] = snapshot.free(row).take(nodes, axis=1)
+                self._left[name] = (published(snapshot, row) if as_shipped else snapshot.free(row)).take(nodes, axis=1)
                 if not as_shipped:
                     self._left[name][:, ~node_arrays.listed[row].take(nodes)] = _UNLIMITED
             else:
@@ -127,6 +127,8 @@ class _Search:
             row = self._node_arrays.resources.find(name)
             if row >= 0:
                 listed |= self._node_arrays.listed[row].take(self._nodes)
+                if self._as_shipped:
+                    listed |= (self._node_arrays.capacity[row] != UNLISTED).any(axis=0).take(self._nodes)
         return listed
 
     def find(self, part: Part) -> tuple[npt.NDArray[np.int64], Bools, Bools]:

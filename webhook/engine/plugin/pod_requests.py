@@ -8,9 +8,12 @@ Source: scheduler-plugins pkg/util/resource.go, pkg/noderesourcetopology/filter.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from webhook.engine.arrays import UNLISTED, Bools, Nodes, every
+import numpy as np
+
+from webhook.engine.arrays import UNLISTED, Amounts, Bools, Nodes, every
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.node_arrays import NodeArrays
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.pod import ContainerKind
 from webhook.model.policy import Scope
 
@@ -49,6 +52,14 @@ def by_scope(node_arrays: NodeArrays, included: Bools, nodes: Nodes) -> Iterator
         (where,) = (included & (scopes == scope)).take(nodes).nonzero()
         if len(where):
             yield scope, where
+
+
+def published(snapshot: Snapshot, row: int) -> Amounts:
+    """int64 [zone, node]: what is free, as published: the plugin does not infer a kubelet's managers."""
+    plane, node_arrays = snapshot.free(row), snapshot.node_arrays
+    if every(node_arrays.listed[row]):
+        return plane
+    return np.where(node_arrays.capacity[row] == UNLISTED, plane, np.maximum(plane, 0))
 
 
 def _together(request: PodRequest, containers: tuple[Part, ...]) -> Part:

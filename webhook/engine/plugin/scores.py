@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from webhook.engine.arrays import NO_ZONE, UNLISTED, Amounts, Bools, Bytes, Nodes, all_nodes
 from webhook.engine.plugin.least_numa_nodes import least_numa_nodes
-from webhook.engine.plugin.pod_requests import Part, by_scope, parts
+from webhook.engine.plugin.pod_requests import Part, by_scope, parts, published
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.pod import QoS
@@ -105,7 +105,7 @@ def _allocation_scores(
     def available(name: str) -> Amounts:
         if rows[name] < 0:
             return np.full((snapshot.node_arrays.z, len(nodes)), UNLISTED, dtype=np.int64)
-        plane = snapshot.free(rows[name])
+        plane = published(snapshot, rows[name])
         return plane if len(nodes) == n else plane.take(nodes, axis=1)
 
     asking = [part for part in sequence if part.amounts]

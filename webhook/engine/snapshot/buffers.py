@@ -200,6 +200,9 @@ class Buffer:
                     less = reserved.get(zone.id, 0) if name == CPU else 0
                     capacity[row][z] = amounts.capacity
                     allocatable[row][z] = max(amounts.allocatable - less, 0)
+            for name, amount in zone.unmanaged.items():
+                if (row := self.resources.find(name)) >= 0:
+                    capacity[row][z] = amount
         arrays["capacity"][:, :, n] = capacity
         arrays["zone_allocatable"][:, :, n] = allocatable
         ids = [zone.id for zone in zones]
@@ -208,7 +211,7 @@ class Buffer:
         distances[:] = UNKNOWN_DISTANCE
         distances[: len(ids), : len(ids)] = [[zone.costs.get(to, UNKNOWN_DISTANCE) for to in ids] for zone in zones]
         arrays["has_topology"][n] = bool(zones)
-        arrays["listed"][:, n] = [max(row) > UNLISTED for row in capacity]
+        arrays["listed"][:, n] = [max(row) > UNLISTED for row in allocatable]
         arrays["scope"][n] = kubelet.scope
         arrays["max_numa_nodes"][n] = kubelet.max_numa_nodes
         arrays["prefer_closest"][n] = kubelet.prefer_closest
@@ -254,7 +257,7 @@ class Buffer:
         zones = () if topology is None else topology.zones
         rows = self.resources
         names = {name for name in node.allocatable if name not in rows}
-        names.update(name for zone in zones for name in zone.resources if name not in rows)
+        names.update(name for zone in zones for name in (*zone.resources, *zone.unmanaged) if name not in rows)
         if not names:
             return {}
         total = topology is not None and topology.publisher is Publisher.TOTAL
@@ -269,7 +272,10 @@ class Buffer:
                 ]
             found[name] = RareAmounts(
                 tuple(free),
-                tuple(UNLISTED if one is None else one.capacity for one in published),
+                tuple(
+                    zone.unmanaged.get(name, UNLISTED) if one is None else one.capacity
+                    for zone, one in zip(zones, published, strict=True)
+                ),
                 tuple(UNLISTED if one is None else one.allocatable for one in published),
                 min(node.allocatable.get(name, UNLISTED), MAX_AMOUNT),
                 min(sums.requests.get(name, 0), MAX_AMOUNT),

@@ -290,6 +290,7 @@ def _zone_differs_in_free_only(old: Zone, new: Zone) -> bool:
     return (
         old.id == new.id
         and old.costs == new.costs
+        and old.unmanaged == new.unmanaged
         and old.resources.keys() == new.resources.keys()
         and all(old.resources[name][:2] == amounts[:2] for name, amounts in new.resources.items())
     )

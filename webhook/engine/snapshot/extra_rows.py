@@ -34,7 +34,7 @@ def with_rows(node_arrays: NodeArrays, names: Iterable[str]) -> NodeArrays:
                 requested[row, node] = amounts.requested
     more: dict[str, Any] = {
         **zones,
-        "listed": (zones["capacity"] > UNLISTED).any(axis=1),
+        "listed": (zones["zone_allocatable"] > UNLISTED).any(axis=1),
         "allocatable": allocatable,
         "requested": requested,
         "node_free": np.maximum(allocatable, 0) - requested,

@@ -34,7 +34,9 @@ class NodeArrays:
     available: Amounts
     """int64 [R, Z, N]: free in the NUMA node, as published; minus bound pods if the publisher gives totals."""
     capacity: Amounts
-    """int64 [R, Z, N]: capacity of the NUMA node."""
+    """int64 [R, Z, N]: capacity of the NUMA node, also of what no manager of its kubelet allocates; `available` and
+    `zone_allocatable` are then -1.
+    """
     zone_allocatable: Amounts
     """int64 [R, Z, N]: allocatable of the NUMA node (capacity without what is reserved for the system)."""
     zone_ids: Ids
@@ -72,7 +74,7 @@ class NodeArrays:
     (webhook.engine.snapshot.node_kind).
     """
     listed: Bools
-    """bool [R, N]: some NUMA node of the node lists the resource."""
+    """bool [R, N]: some NUMA node of the node lists the resource, and a manager of its kubelet allocates it."""
     single_residents: Counts
     """int32 [Z, N]: pods with policy SingleNUMANode on the NUMA node."""
     multi_residents: Counts

@@ -34,6 +34,6 @@ def kind_of(policy: NUMAPolicy | None, topology: NodeTopology) -> int:
         (topology.prefer_closest, CLOSEST),
         (len(topology.zones) > topology.max_numa_nodes, TOO_MANY),
         # NUMA nodes without a known resource do not say where a pod could be aligned.
-        (not any(zone.resources for zone in topology.zones), NO_TOPOLOGY),
+        (not any(zone.resources or zone.unmanaged for zone in topology.zones), NO_TOPOLOGY),
     )
     return (policy or NUMAPolicy.NONE) | sum(flag for holds, flag in flags if holds)

@@ -138,6 +138,9 @@ func (p *provider) GetCPUs(podUID, containerName string) []int64 {
 
 func (p *provider) GetAllocatableCPUs() []int64 {
 	return ask(p, func(a *Admission) []int64 {
+		if a.cpus == nil {
+			return nil // none can be given to a container alone
+		}
 		reserved, _ := a.machine.reserved() // NewAdmission read it already
 		return numbers(a.cpuTopology.CPUDetails.CPUs().Difference(reserved).List())
 	})

@@ -135,8 +135,16 @@ type zoneResource struct {
 	capacity, allocatable, available uint64
 }
 
+// zoneResources are what an exporter lists of a NUMA node: what the kubelet's pod resources API calls allocatable there,
+// and if that is nothing, the CPUs of the machine with 0 allocatable.
 func (a *Admission) zoneResources(id int, total bool) []zoneResource {
-	resources := append([]zoneResource{a.zoneCPUs(id)}, a.zoneMemory(id)...)
+	var resources []zoneResource
+	if a.cpus != nil || total {
+		resources = append(resources, a.zoneCPUs(id))
+	}
+	if a.memory != nil || total {
+		resources = append(resources, a.zoneMemory(id)...)
+	}
 	if total {
 		for i := range resources {
 			resources[i].allocatable = resources[i].capacity
@@ -149,6 +157,10 @@ func (a *Admission) zoneResources(id int, total bool) []zoneResource {
 			free := a.devices.freeNear(name)[id]
 			resources = append(resources, zoneResource{name, uint64(near), uint64(near), uint64(free)})
 		}
+	}
+	if len(resources) == 0 {
+		cpus := a.cpuTopology.CPUDetails.CPUsInNUMANodes(id)
+		return []zoneResource{{"cpu", uint64(cpus.Size()), 0, 0}}
 	}
 	return resources
 }
