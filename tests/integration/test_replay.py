@@ -110,8 +110,13 @@ def test_every_combination_of_managers_is_predicted_from_its_topology(
     numa = {"cpus": 8, "memory": "16Gi"}
     near = {f"{zone}-{number}": [zone] for zone, count in enumerate(gpus) for number in range(count)}
     for cpu_policy, memory_policy in product(("none", "static"), ("None", "Static")):
-        machine = {"policy": policy, "scope": scope, "numa": [numa, numa], "distances": [[10, 20], [20, 10]]}
-        machine |= {"cpuPolicy": cpu_policy, "memoryPolicy": memory_policy, "devices": {GPU: near} if near else {}}
+        machine: dict[str, Any] = {"policy": policy, "scope": scope, "numa": [numa, numa]}
+        machine |= {
+            "distances": [[10, 20], [20, 10]],
+            "cpuPolicy": cpu_policy,
+            "memoryPolicy": memory_policy,
+            "devices": {GPU: near} if near else {},
+        }
         random = Random(f"{policy} {scope} {gpus} {cpu_policy} {memory_policy}")  # noqa: S311 - to be repeatable
         pods = []
         for number in range(12):
