@@ -5,6 +5,7 @@ from typing import Final
 
 from webhook.engine.gang.result import GangAssignment, Path, Shortfall
 from webhook.engine.gang.unmet_levels import Missed
+from webhook.model.counted import counted
 from webhook.model.resources import PODS, format_amount
 
 _MOST_NAMED: Final = 5
@@ -24,7 +25,7 @@ def never_held(when_empty: GangAssignment) -> str:
     if short.part:
         no_place += f", {short.part}"
     if kind and not short.domain:
-        return f"{no_place}: no node is in any {kind}; needed: the label {short.level}"
+        return f"{no_place}: no node is in any {kind}; needed: {_labels(short)}"
     where = f"the best {kind}, {short.domain[-1][1]}," if short.domain else "the cluster"
     return f"{no_place}: {where} would hold {short.held}; needed: {_needed(short)}"
 
@@ -36,10 +37,16 @@ def _needed(short: Shortfall) -> str:
     if short.segments is not None:
         more, kind = short.segments.needed - short.segments.holds, short.segments.level.rpartition("/")[2]
         of_each = format_amount(short.resource, short.segments.size * short.amount)
-        return f"{of_each} {short.resource} in one {kind} for each of {more} more segment{'' if more == 1 else 's'}"
+        return f"{of_each} {short.resource} in one {kind} for each of {counted(more, 'more segment')}"
     if short.resource == PODS:
-        return f"room for {missing} more pod{'' if missing == 1 else 's'} there"
+        return f"room for {counted(missing, 'more pod')} there"
     return f"at least {format_amount(short.resource, missing)} more {short.resource} there"
+
+
+def _labels(short: Shortfall) -> str:
+    """The label that no node has; where each label is on some node, those that must be on one node."""
+    first, *others = short.missing
+    return f"the labels {', '.join(others)} and {first} on one node" if others else f"the label {first}"
 
 
 def missed_text(missed: Iterable[Missed]) -> str:
@@ -51,12 +58,15 @@ def _missed(one: Missed) -> str:
     kind = one.label.rpartition("/")[2]
     of = f" of {one.part}" if one.part else ""
     if one.segments:
-        return f"preferred {kind}{of} missed by {one.segments} of {one.of} segments"
-    names = [path[-1][1] if path else "none" for path in one.domains]
+        return f"preferred {kind}{of} missed by {one.segments} of {counted(one.of, 'segment')}"
+    names = [path[-1][1] for path in one.domains]
     if len(set(names)) < len(names):
-        names = ["/".join(value for _, value in path) or "none" for path in one.domains]
+        names = ["/".join(value for _, value in path) for path in one.domains]
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return f"preferred {kind}{of} missed: in {len(names)} {kind}s ({', '.join(names[:_MOST_NAMED])}{more})"
+    where = [f"in {counted(len(names), kind)} ({', '.join(names[:_MOST_NAMED])}{more})"] if names else []
+    if one.outside:
+        where.append(f"outside any {kind}")
+    return f"preferred {kind}{of} missed: {' and '.join(where)}"
 
 
 def gang_domains_text(placement: GangAssignment) -> str:

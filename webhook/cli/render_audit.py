@@ -8,6 +8,8 @@ from rich.text import Text
 
 from webhook.cli.printable import printable, shortened
 from webhook.cli.text_table import Cell, print_line, print_table
+from webhook.model.counted import counted
+from webhook.views.audit.actions import repeated_text
 from webhook.views.audit.auditor import AuditView
 from webhook.views.audit.node_findings import NodesView
 
@@ -82,7 +84,7 @@ def print_audit(view: AuditView, console: Console) -> None:
 def _print_nodes(nodes: NodesView, console: Console) -> None:
     _title("Nodes", console)
     policies = ", ".join(f"{policy} {count}" for policy, count in nodes.policies.items())
-    print_line(Text(f"{nodes.total} nodes, by NUMA policy: {policies or 'none is known'}"), console)
+    print_line(Text(f"{counted(nodes.total, 'node')}, by NUMA policy: {policies or 'none is known'}"), console)
     for what, names in (
         ("without a NodeResourceTopology", nodes.without_topology),
         (
@@ -90,11 +92,16 @@ def _print_nodes(nodes: NodesView, console: Console) -> None:
             [f"{one.node} ({one.label}, {one.published})" for one in nodes.disagreeing],
         ),
         ("policy cannot be read", [f"{one.node} ({one.policy})" for one in nodes.unreadable]),
+        *((f"without the label {one.level} of Topology {one.topology}", one.lacking) for one in nodes.levels),
+        *(
+            (f"{one.level} of Topology {one.topology} in several domains", list(map(repeated_text, one.repeated)))
+            for one in nodes.levels
+        ),
     ):
         if names:
             shown = ", ".join(shortened(name, _POLICY) for name in names[:_ROWS])
             more = f", and {len(names) - _ROWS} more" if len(names) > _ROWS else ""
-            print_line(Text(f"{what}: {len(names)}: {shown}{more}"), console)
+            print_line(Text(f"{shortened(what, _POLICY)}: {len(names)}: {shown}{more}"), console)
     print_line(Text(), console)
 
 

@@ -89,6 +89,7 @@ def group_object(group: WorkloadAssignment) -> dict[str, Any]:
                 "part": missed.part,
                 "level": missed.label,
                 "domains": [list(map(list, path)) for path in missed.domains],
+                "outside": missed.outside,
                 "segments": missed.segments,
             }
             for missed in group.missed()

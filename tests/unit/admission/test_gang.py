@@ -123,7 +123,35 @@ def test_of_a_level_that_no_node_has_the_label_is_named() -> None:
         Snapshot(whole_nodes(places=racks(n0="zone-a/"), free={"n0": {GPU: 4}}).node_arrays()), {"network": TOPOLOGY}
     )
     judgement = judge_gangs(job(2, RACK), cluster_snapshot, TopologyTrees(), Rules())
-    assert judgement.message.endswith("no node is in any rack; needed: the label example.com/rack")
+    assert judgement.message == (
+        "group train has no place now: no node is in any rack: none has the label example.com/rack; not even an empty "
+        "cluster has a place for it: no node is in any rack; needed: the label example.com/rack"
+    )
+
+
+@pytest.mark.parametrize(
+    ("places", "lacking", "needed"),
+    [
+        (
+            {"n0": "/rack-1", "n1": "/rack-2"},
+            "none has the label example.com/zone;",
+            "the label example.com/zone",
+        ),
+        (
+            {"n0": "zone-a/", "n1": "/rack-2"},
+            "none has the label example.com/rack beside example.com/zone;",
+            "the labels example.com/zone and example.com/rack on one node",
+        ),
+    ],
+)
+def test_of_a_rack_that_no_node_is_in_the_label_is_named_that_is_missing(
+    places: dict[str, str], lacking: str, needed: str
+) -> None:
+    nodes = whole_nodes(places=racks(**places), free={name: {GPU: 4} for name in places}).node_arrays()
+    cluster_snapshot = ClusterSnapshot(Snapshot(nodes), {"network": TOPOLOGY})
+    judgement = judge_gangs(job(2, RACK), cluster_snapshot, TopologyTrees(), Rules())
+    assert f"has no place now: no node is in any rack: {lacking}" in judgement.message
+    assert judgement.message.endswith(f"no node is in any rack; needed: {needed}")
 
 
 def test_what_finds_no_room_beyond_the_minimum_is_counted() -> None:

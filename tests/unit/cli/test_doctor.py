@@ -17,6 +17,7 @@ from certs.authority import Authority
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import GATES, created
 from tests.builders.times import SECOND, stamp, written
+from tests.builders.topologies import topology
 from webhook.cli.app import app
 from webhook.cli.diagnosis.checks import NAMES
 from webhook.cli.diagnosis.configurations import judge_configuration, judge_protection
@@ -24,6 +25,7 @@ from webhook.cli.diagnosis.finding import Finding, Level, some
 from webhook.cli.diagnosis.nodes import (
     Fleet,
     judge_exporters,
+    judge_levels,
     judge_policies,
     judge_waiting,
     take_pod,
@@ -43,6 +45,7 @@ from webhook.model.names import (
 )
 from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology
+from webhook.model.topology import Topology
 from webhook.version import VERSION
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -263,6 +266,21 @@ def test_policies_that_disagree_or_cannot_be_read_are_named() -> None:
     assert disagree.text.endswith("a (label RESTRICTED, topology SINGLE_NUMA_NODE)")
     (unknown,) = judge_policies(fleet("a", published=("a",), policy="Other"))
     assert unknown.text.startswith("policies that cannot be read: a (")
+
+
+def labelled(name: str, **labels: str) -> Node:
+    return Node.from_object(node(name=name, labels=labels))
+
+
+def test_levels_of_topologies_whose_label_nodes_lack_are_named() -> None:
+    of = Topology.from_object(topology(name="dc", labels=("hall", "rack")))
+    assert judge_levels(fleet("a"), ())[0].text == "0 Topologies: every node is in a domain at each level"
+    some_lack, none_has = judge_levels(Fleet({"a": labelled("a", hall="h"), "b": labelled("b")}), [of])
+    assert (some_lack.level, some_lack.text) == (WARN, "1 of 2 nodes lack the label hall of Topology dc: b")
+    assert (none_has.level, none_has.text) == (WARN, "no node has the label rack of Topology dc")
+    nodes = {"a": labelled("a", hall="h1", rack="r"), "b": labelled("b", hall="h2", rack="r")}
+    (repeated,) = judge_levels(Fleet(nodes), [of])
+    assert (repeated.level, repeated.text) == (WARN, "rack of Topology dc in several domains: r (h1, h2)")
 
 
 def test_gated_pods_fail_only_if_nothing_places_them() -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from webhook.cli.diagnosis.configurations import configurations, protection
 from webhook.cli.diagnosis.finding import Finding, Level, fail, warn
-from webhook.cli.diagnosis.nodes import judge_exporters, judge_policies, judge_waiting, read_fleet
+from webhook.cli.diagnosis.nodes import judge_exporters, judge_policies, judge_waiting, levels, read_fleet
 from webhook.cli.diagnosis.release import Release
 from webhook.cli.diagnosis.replicas import leader, replicas, versions
 from webhook.cli.diagnosis.rights import account_rights, clocks
@@ -29,7 +29,7 @@ _FIRST: Final[tuple[tuple[str, Check], ...]] = (
     ("bad-pod", bad_pod),
     ("clocks", clocks),
 )
-_OF_THE_FLEET: Final = ("exporters", "policies", "gates")
+_OF_THE_FLEET: Final = ("exporters", "policies", "topologies", "gates")
 NAMES: Final = (*(name for name, _ in _FIRST), *_OF_THE_FLEET)
 # Without these nothing ungates a pod.
 _PLACING: Final = frozenset({"leader", "webhooks"})
@@ -50,7 +50,12 @@ async def diagnose(release: Release) -> AsyncIterator[tuple[str, Finding]]:
             yield name, _broken_off(error)
         return
     now = datetime.now(UTC).timestamp()
-    judged = (judge_exporters(fleet, now), judge_policies(fleet), judge_waiting(fleet, now, placed=placed))
+    judged = (
+        judge_exporters(fleet, now),
+        judge_policies(fleet),
+        await _contained(lambda release: levels(release, fleet), release),
+        judge_waiting(fleet, now, placed=placed),
+    )
     for name, findings in zip(_OF_THE_FLEET, judged, strict=True):
         for finding in findings:
             yield name, finding

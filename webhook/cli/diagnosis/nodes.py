@@ -1,6 +1,6 @@
 """The nodes, what exporters publish of them, and the pods that wait."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -8,8 +8,9 @@ from webhook.cli.diagnosis.finding import Finding, fail, ok, some, warn
 from webhook.cli.diagnosis.release import Release
 from webhook.engine.snapshot.node_policy import unknown_policy
 from webhook.kube.api_errors import mapping_or_empty
-from webhook.kube.discovery import NODE_RESOURCE_TOPOLOGIES, locate
+from webhook.kube.discovery import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGIES, locate
 from webhook.kube.resource import Raw, Resource
+from webhook.model.counted import counted
 from webhook.model.errors import UserError
 from webhook.model.gates import has_gate
 from webhook.model.node import Node
@@ -17,6 +18,9 @@ from webhook.model.nrt import NodeTopology, Publisher
 from webhook.model.policy import NUMAPolicy
 from webhook.model.resident import ResidentPod
 from webhook.model.timestamps import epoch_seconds
+from webhook.model.topology import Topology
+from webhook.views.audit.actions import repeated_text
+from webhook.views.audit.node_findings import level_views
 
 # Two periods of an exporter, as settings.nrtAgeSeconds.
 _FRESH_SECONDS: Final = 120
@@ -80,7 +84,8 @@ def judge_exporters(fleet: Fleet, now: float) -> list[Finding]:
     if missing := sorted(fleet.nodes.keys() - set(published)):
         found.append(
             warn(
-                f"{len(missing)} of {len(fleet.nodes)} nodes publish no NUMA nodes: {some(missing)}",
+                f"{len(missing)} of {counted(len(fleet.nodes), 'node publishes', 'nodes publish')} no NUMA nodes: "
+                f"{some(missing)}",
                 f"pods with a strict policy avoid them. If they should not, {_EXPORTERS}",
             )
         )
@@ -93,7 +98,9 @@ def judge_exporters(fleet: Fleet, now: float) -> list[Finding]:
         )
     if gone := sorted(fleet.topologies.keys() - fleet.nodes.keys()):
         found.append(warn(f"of nodes that do not exist: {some(gone)}", "delete these noderesourcetopologies"))
-    return found or [ok(f"{len(published)} of {len(fleet.nodes)} nodes publish their NUMA nodes")]
+    return found or [
+        ok(f"{len(published)} of {counted(len(fleet.nodes), 'node publishes its', 'nodes publish their')} NUMA nodes")
+    ]
 
 
 def _stale(fleet: Fleet, now: float) -> Sequence[str]:
@@ -130,15 +137,50 @@ def judge_policies(fleet: Fleet) -> list[Finding]:
                 "the label wins: remove it, or correct the kubelet's configuration",
             )
         )
-    return found or [ok(f"{len(fleet.nodes)} nodes: all policies are readable, and no two sources disagree")]
+    return found or [ok(f"{counted(len(fleet.nodes), 'node')}: all policies are readable, and no two sources disagree")]
+
+
+async def levels(release: Release, fleet: Fleet) -> list[Finding]:
+    """Whether the nodes have the labels of the Topologies' levels."""
+    topologies = []
+    for wanted in (KAI_TOPOLOGIES, KUEUE_TOPOLOGIES):
+        served = await locate(release.client, wanted)
+        if served is not None:
+            async for raw in release.items(served):
+                try:
+                    topologies.append(Topology.from_object(raw))
+                except UserError as error:  # the service leaves it out as well
+                    return [warn(f"a Topology cannot be read: {error}", "correct or delete it")]
+    return judge_levels(fleet, topologies)
+
+
+def judge_levels(fleet: Fleet, topologies: Collection[Topology]) -> list[Finding]:
+    """Whether each node has a domain at each level, and each domain a name of its own."""
+    found = []
+    for view in level_views(fleet.nodes, topologies):
+        level = f"{view.level} of Topology {view.topology}"
+        if view.lacking:
+            text = f"no node has the label {level}"
+            if len(view.lacking) < len(fleet.nodes):
+                count = f"{len(view.lacking)} of {counted(len(fleet.nodes), 'node')}"
+                text = f"{count} lack the label {level}: {some(view.lacking)}"
+            cure = "label the nodes: without it a node is in no domain of this level or of a finer one"
+            found.append(warn(text, cure))
+        if view.repeated:
+            cure = "they count as different domains. If one is meant, correct the labels"
+            found.append(warn(f"{level} in several domains: {some(list(map(repeated_text, view.repeated)))}", cure))
+    return found or [
+        ok(f"{counted(len(topologies), 'Topology', 'Topologies')}: every node is in a domain at each level")
+    ]
 
 
 def judge_waiting(fleet: Fleet, now: float, *, placed: bool) -> list[Finding]:
     """placed: whether anything ungates pods, that is a leader and the webhook configurations."""
     if not fleet.waiting:
         return [ok("no pod is gated")]
-    pods = "1 pod is" if len(fleet.waiting) == 1 else f"{len(fleet.waiting)} pods are"
-    text = f"{pods} gated, the oldest for {_span(now - min(fleet.waiting))}"
+    text = (
+        f"{counted(len(fleet.waiting), 'pod is', 'pods are')} gated, the oldest for {_span(now - min(fleet.waiting))}"
+    )
     if placed:
         return [ok(text)]
     return [

@@ -6,7 +6,7 @@ The records also cover a gang that another replica assigned. Members with the sa
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from webhook.controllers.placement.recorded_domains import path_down_to
+from webhook.controllers.placement.recorded_domains import is_outside, path_down_to
 from webhook.engine.gang.unmet_levels import Missed
 from webhook.model.errors import UserError
 from webhook.model.fields import whole_number
@@ -55,13 +55,14 @@ def _missed(members: Sequence[AssignedMember], topology: Topology, level: str, s
         labels = topology.node_labels[: topology.level(level) + 1]
     except UserError:
         return None
-    paths: dict[int, set[Path]] = {}
+    paths: dict[int, set[Path | None]] = {}
     for member in members:
-        if (path := path_down_to(member, labels)) is not None:
+        path = path_down_to(member, labels)
+        if path is not None or is_outside(member, topology.node_labels, labels):
             paths.setdefault(member.rank // size if size and member.rank is not None else 0, set()).add(path)
-    split = [domains for domains in paths.values() if len(domains) > 1]
-    if not split:
+    missed = [domains for domains in paths.values() if len(domains) > 1 or None in domains]
+    if not missed:
         return None
     if size:
-        return Missed("", labels[-1], segments=len(split), of=len(paths))
-    return Missed("", labels[-1], tuple(sorted(split[0])))
+        return Missed("", labels[-1], segments=len(missed), of=len(paths))
+    return Missed("", labels[-1], tuple(sorted(filter(None, missed[0]))), outside=None in missed[0])

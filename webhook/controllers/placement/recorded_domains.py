@@ -4,7 +4,7 @@ The records also cover a gang that another replica assigned. A pod that was boun
 any text.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -22,6 +22,12 @@ def path_down_to(member: AssignedMember, labels: Sequence[str]) -> Path | None:
     """The recorded path along these labels; None if the placement did not record all of them."""
     values = _values(member.domain)
     return tuple((label, str(values[label])) for label in labels) if values.keys() >= set(labels) else None
+
+
+def is_outside(member: AssignedMember, known: Collection[str], labels: Sequence[str]) -> bool:
+    """Whether we placed the member, in a topology with the known labels, on a node that lacks some of these labels."""
+    recorded = _values(member.domain).keys()
+    return member.assigned and recorded <= set(known) and not recorded >= set(labels)
 
 
 def common_domain(members: Iterable[AssignedMember]) -> Path:

@@ -32,6 +32,9 @@ class Shortfall:
     """Segments that it does not hold; None if the pods are short one by one."""
     part: str = ""
     """The part and its topology, if the gang has parts in several topologies."""
+    missing: tuple[str, ...] = ()
+    """If no node is in a domain of the level: the label that no node has; or each label down to the level is on some
+    node, but no node has all of these, the finest first."""
 
     @property
     def held(self) -> str:
@@ -43,7 +46,12 @@ class Shortfall:
 
     def __str__(self) -> str:
         kind = self.level.rpartition("/")[2]
-        name = f"{kind} {self.domain[-1][1]}" if self.domain else f"no {kind}" if kind else "the cluster"
+        if self.missing:
+            lacking = f"none has the label {self.missing[0]}"
+            lacking += f" beside {' and '.join(self.missing[1:])}" if self.missing[1:] else ""
+            text = f"no node is in any {kind}: {lacking}"
+            return f"{self.part}: {text}" if self.part else text
+        name = f"{kind} {self.domain[-1][1]}" if self.domain else "the cluster"
         text = f"{name} holds {self.held}" + (f": {self.resource}" if self.resource else "")
         return f"{self.part}: {text}" if self.part else text
 
@@ -172,6 +180,7 @@ class GangAssignment:
                     "resource": short.resource,
                     "segments": None if short.segments is None else asdict(short.segments),
                     **({"part": short.part} if short.part else {}),
+                    **({"missingLabels": list(short.missing)} if short.missing else {}),
                 }
                 for short in self.why
             ],

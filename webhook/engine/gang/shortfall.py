@@ -27,6 +27,7 @@ from webhook.engine.gang.segments_held import SegmentsShort, pods_in_segments, s
 from webhook.engine.gang.slices import PodSlice, SlicedGang, pods_by_class
 from webhook.engine.koordinator import policy_fit
 from webhook.engine.reason import Reason
+from webhook.engine.snapshot.label_columns import ABSENT
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
 from webhook.model.resources import PODS
@@ -52,7 +53,7 @@ def _at(snapshot: Snapshot, tree: TopologyTree, sliced: SlicedGang, caps: Caps, 
     needed = sum(pod_slice.minimum for pod_slice in pod_slices)
     label = "" if level == ROOT else tree.topology.levels[level - 1].node_label
     if not tree.real(level).any():
-        return Shortfall(label, (), 0, needed, "")
+        return Shortfall(label, (), 0, needed, "", missing=_missing_labels(snapshot, tree, level))
     best = Domain(level, _best_domain(snapshot, tree, sliced, caps, level))
     remaining = Remaining(snapshot, tree, caps)
     holds, short, missing, segments = 0, pod_slices[0], -1, None
@@ -65,6 +66,14 @@ def _at(snapshot: Snapshot, tree: TopologyTree, sliced: SlicedGang, caps: Caps, 
     resource = _short_resource(snapshot, tree, best, short.pod_class)
     amount = _amount(short.pod_class, resource) if resource else 0
     return Shortfall(label, tree.path(best), min(holds, needed - 1), needed, resource, amount, segments)
+
+
+def _missing_labels(snapshot: Snapshot, tree: TopologyTree, level: int) -> tuple[str, ...]:
+    """The coarsest label that keeps all nodes out of the level; with the coarser ones if some nodes have it."""
+    at = next(upper for upper in range(1, level + 1) if not tree.real(upper).any())
+    labels = tree.topology.node_labels[:at]
+    codes, _ = snapshot.node_arrays.labels.column(labels[-1])
+    return labels[:-2:-1] if (codes == ABSENT).all() else labels[::-1]
 
 
 def _best_domain(snapshot: Snapshot, tree: TopologyTree, sliced: SlicedGang, caps: Caps, level: int) -> int:

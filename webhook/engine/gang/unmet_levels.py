@@ -1,4 +1,4 @@
-"""Preferred levels that an assigned gang misses: its pods, or those of a segment, are in several domains there.
+"""Preferred levels that an assigned gang misses: its pods, or those of a segment, are in several domains or in none.
 
 Required levels always hold. Preferred levels may be missed, and are reported here: for the gang, its subgroups, and
 the segments of each pod set. Running members count where they are.
@@ -24,9 +24,11 @@ class Missed:
     label: str
     """Node label of the level."""
     domains: tuple[Path, ...] = ()
-    """Where the pods are instead, in tree order; empty for segments."""
+    """The domains of the level in which the pods are, in tree order; empty for segments."""
+    outside: bool = False
+    """Whether pods are on nodes without the label, which are in no domain of the level."""
     segments: int = 0
-    """Number of segments in several domains."""
+    """Number of segments in several domains, or outside any."""
     of: int = 0
     """Number of segments."""
 
@@ -52,9 +54,10 @@ class _Reader:
         if level is not None:
             nodes = [self._nodes(podset) for podset in gang.all_sets()]
             domains = np.unique(self._domains(level, np.concatenate(nodes))) if nodes else np.array([])
-            if len(domains) > 1:
-                paths = tuple(self._tree.path(Domain(level, number)) for number in domains.tolist())
-                yield Missed(name, self._label(level), paths)
+            real = self._tree.real(level)[domains.astype(np.int64)]
+            if len(domains) > 1 or not real.all():
+                paths = tuple(self._tree.path(Domain(level, number)) for number in domains[real].tolist())
+                yield Missed(name, self._label(level), paths, outside=not real.all())
         for podset in gang.sets:
             yield from self._of_segments(podset)
         for subgroup in gang.subgroups:
@@ -67,8 +70,9 @@ class _Reader:
         segments = self._ranks(podset) // podset.segments.size
         pairs = np.unique(np.stack([segments, self._domains(level, self._nodes(podset))]), axis=1)
         numbers, domains = np.unique(pairs[0], return_counts=True)
-        if split := int(np.count_nonzero(domains > 1)):
-            yield Missed(podset.name, self._label(level), segments=split, of=len(numbers))
+        outside = pairs[0][~self._tree.real(level)[pairs[1]]]
+        if missed := len(np.union1d(numbers[domains > 1], outside)):
+            yield Missed(podset.name, self._label(level), segments=missed, of=len(numbers))
 
     def _nodes(self, podset: PodSet) -> Amounts:
         """int64 [pod]: the nodes (n) of the pod set's running or assigned pods."""

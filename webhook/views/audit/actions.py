@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from webhook.model.counted import counted
 from webhook.model.manage import Manage
 from webhook.model.quoted import quoted
-from webhook.views.audit.node_findings import NodesView
+from webhook.views.audit.node_findings import NodesView, RepeatedName
 from webhook.views.audit.rejections import RejectionView
 from webhook.views.audit.spanning_pods import SpanningPodView
 from webhook.views.audit.split_gangs import SplitGangView
@@ -36,19 +37,37 @@ def actions(
 def _about_nodes(nodes: NodesView) -> Iterator[str]:
     if nodes.without_topology:
         yield (
-            f"Run an exporter of NodeResourceTopologies on {_count(nodes.without_topology, 'node')}: "
+            f"Run an exporter of NodeResourceTopologies on {counted(len(nodes.without_topology), 'node')}: "
             f"{_names(nodes.without_topology)}. Pods with a strict policy are not placed there."
         )
     if nodes.unreadable:
         yield (
-            f"Correct the unreadable NUMA policy of {_count(nodes.unreadable, 'node')}: "
+            f"Correct the unreadable NUMA policy of {counted(len(nodes.unreadable), 'node')}: "
             f"{_names([one.node for one in nodes.unreadable])}."
         )
     if nodes.disagreeing:
         yield (
             "Make the label node.koordinator.sh/numa-topology-policy agree with the kubelet's policy on "
-            f"{_count(nodes.disagreeing, 'node')}: {_names([one.node for one in nodes.disagreeing])}."
+            f"{counted(len(nodes.disagreeing), 'node')}: {_names([one.node for one in nodes.disagreeing])}."
         )
+    for level in nodes.levels:
+        if level.lacking:
+            yield (
+                f"Label {counted(len(level.lacking), 'node')} with {_names([level.level])} (Topology "
+                f"{_names([level.topology])}): {_names(level.lacking)}. Without it a node is in no domain of this "
+                "level or of a finer one."
+            )
+        if level.repeated:
+            yield (
+                f"Check the values of the label {_names([level.level])} that occur in several domains above (Topology "
+                f"{_names([level.topology])}): {_names([repeated_text(one) for one in level.repeated])}. They count as "
+                "different domains."
+            )
+
+
+def repeated_text(one: RepeatedName) -> str:
+    """`rack-1 (block-a, block-b)`."""
+    return f"{one.name} ({_names(one.above)})"
 
 
 def _about_spanning(spanning: Sequence[SpanningPodView]) -> Iterator[str]:
@@ -56,7 +75,7 @@ def _about_spanning(spanning: Sequence[SpanningPodView]) -> Iterator[str]:
         on = sorted({one.node for one in spanning})
         yield (
             f"Set topologyManagerPolicy to restricted or single-numa-node in the kubelet's configuration of "
-            f"{_count(on, 'node')}, where pods span NUMA nodes although one could hold them: {_names(on)}."
+            f"{counted(len(on), 'node')}, where pods span NUMA nodes although one could hold them: {_names(on)}."
         )
 
 
@@ -70,11 +89,11 @@ def _about_rejections(rejections: Sequence[RejectionView]) -> Iterator[str]:
     if aligned:
         yield (
             f"Set settings.manage=Aligned, or annotate the pod templates with a numaTopologyPolicy, for "
-            f"{_count(aligned, 'workload')} whose pods kubelets reject: {_workloads(aligned)}."
+            f"{counted(len(aligned), 'workload')} whose pods kubelets reject: {_workloads(aligned)}."
         )
     if other:
         yield (
-            f"Annotate the pod templates of {_count(other, 'workload')} whose pods kubelets reject, and which "
+            f"Annotate the pod templates of {counted(len(other), 'workload')} whose pods kubelets reject, and which "
             f"settings.manage=Aligned does not cover: {_workloads(other)}."
         )
 
@@ -83,7 +102,7 @@ def _about_gangs(gangs: Sequence[SplitGangView]) -> Iterator[str]:
     if gangs:
         names = list(dict.fromkeys(f"{one.namespace}/{one.name}" for one in gangs))
         yield (
-            f"Annotate {_count(names, 'gang')} whose pods run in several domains with kai.scheduler/topology and "
+            f"Annotate {counted(len(names), 'gang')} whose pods run in several domains with kai.scheduler/topology and "
             f"kai.scheduler/topology-preferred-placement or -required-placement: {_names(names)}."
         )
 
@@ -96,7 +115,3 @@ def _names(names: Sequence[str]) -> str:
     shown = [name if name.isprintable() else quoted(name) for name in names[:_NAMED]]
     more = [f"and {len(names) - _NAMED} more"] if len(names) > _NAMED else []
     return ", ".join([*shown, *more])
-
-
-def _count(things: Sequence[object], noun: str) -> str:
-    return f"{len(things)} {noun}" if len(things) == 1 else f"{len(things)} {noun}s"

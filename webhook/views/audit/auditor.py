@@ -34,6 +34,7 @@ class Auditor:
     def __init__(self, cache: ClusterCache, rules: Rules) -> None:
         self._state = cache.state
         snapshot = cache.snapshot()
+        self._topologies = snapshot.topologies
         self._managed = ManagedPods(snapshot, rules)
         self._rejections = Rejections(self._managed)
         self._gangs = SplitGangs(snapshot, cache.state.nodes)
@@ -59,6 +60,6 @@ class Auditor:
         rejections = self._rejections.views()
         spanning = spanning_pods(self._state.pods.values(), topologies)
         gangs = self._gangs.views()
-        found = nodes_view(nodes, topologies)
+        found = nodes_view(nodes, topologies, self._topologies.values())
         steps = actions(rejections, spanning, gangs, found)
         return AuditView(rejections, spanning, gangs, found, self._managed.views(), steps)

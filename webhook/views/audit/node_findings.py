@@ -1,12 +1,13 @@
-"""What nodes publish: their NUMA policies, and the nodes that placement knows too little of."""
+"""What nodes publish: NUMA policies, labels of topologies, and the nodes that placement knows too little of."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from webhook.engine.snapshot.node_policy import policy_of, unknown_policy
 from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology
+from webhook.model.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,27 @@ class UnreadableNode:
 
 
 @dataclass(frozen=True, slots=True)
+class RepeatedName:
+    """A value of a level's label in several domains above: these are different domains, or a label is wrong."""
+
+    name: str
+    above: tuple[str, ...]
+    """The domains above, as the values of their levels joined by `/`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LevelView:
+    """A level of a Topology whose label nodes lack, or whose names are repeated."""
+
+    topology: str
+    level: str
+    """The node label."""
+    lacking: tuple[str, ...]
+    """The nodes without the label."""
+    repeated: tuple[RepeatedName, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NodesView:
     """The nodes of a cluster."""
 
@@ -40,10 +62,13 @@ class NodesView:
     """Nodes without a NodeResourceTopology that lists NUMA nodes."""
     disagreeing: tuple[DisagreeingNode, ...]
     unreadable: tuple[UnreadableNode, ...]
+    levels: tuple[LevelView, ...]
 
 
-def nodes_view(nodes: Mapping[str, Node], topologies: Mapping[str, NodeTopology]) -> NodesView:
-    """The findings on these nodes and their NRTs."""
+def nodes_view(
+    nodes: Mapping[str, Node], topologies: Mapping[str, NodeTopology], named: Iterable[Topology]
+) -> NodesView:
+    """The findings on these nodes and their NRTs. named: the Topologies, whose levels are labels of nodes."""
     policies: Counter[str] = Counter()
     without, disagreeing, unreadable = [], [], []
     for name in sorted(nodes):
@@ -59,4 +84,33 @@ def nodes_view(nodes: Mapping[str, Node], topologies: Mapping[str, NodeTopology]
         label = node.policy_label
         if label is not None and not topology.unknown_policy and label != topology.policy:
             disagreeing.append(DisagreeingNode(name, label.kubelet, topology.policy.kubelet))
-    return NodesView(len(nodes), dict(sorted(policies.items())), tuple(without), tuple(disagreeing), tuple(unreadable))
+    return NodesView(
+        len(nodes),
+        dict(sorted(policies.items())),
+        tuple(without),
+        tuple(disagreeing),
+        tuple(unreadable),
+        level_views(nodes, named),
+    )
+
+
+def level_views(nodes: Mapping[str, Node], topologies: Iterable[Topology]) -> tuple[LevelView, ...]:
+    """The findings on the levels of these topologies, by name of the topology, coarse to fine."""
+    found = []
+    for topology in sorted(topologies, key=lambda each: each.name):
+        for depth, label in enumerate(topology.node_labels):
+            lacking = tuple(name for name in sorted(nodes) if not nodes[name].labels.get(label))
+            view = LevelView(topology.name, label, lacking, _repeated(nodes, topology.node_labels[: depth + 1]))
+            if view.lacking or view.repeated:
+                found.append(view)
+    return tuple(found)
+
+
+def _repeated(nodes: Mapping[str, Node], labels: tuple[str, ...]) -> tuple[RepeatedName, ...]:
+    """The values of the last label that stand below several values of the labels above."""
+    above: dict[str, set[str]] = {}
+    for node in nodes.values():
+        path = [node.labels.get(label, "") for label in labels]
+        if all(path):
+            above.setdefault(path[-1], set()).add("/".join(path[:-1]))
+    return tuple(RepeatedName(name, tuple(sorted(ups))) for name, ups in sorted(above.items()) if len(ups) > 1)

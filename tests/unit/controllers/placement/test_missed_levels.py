@@ -68,6 +68,19 @@ def test_members_whose_domain_is_not_recorded_do_not_count() -> None:
         assert told(recorded, AssignedMember("n", 1, PREFERS, domain, "uid")) == ""
 
 
+@pytest.mark.parametrize("domain", ["", '{"example.com/zone": "z"}'])
+def test_members_that_we_placed_outside_any_rack_miss_it(domain: str) -> None:
+    outside = AssignedMember("n", 1, PREFERS, domain, "uid", True)
+    assert told(outside) == "preferred rack missed: outside any rack"
+    assert told(*seats("r1"), outside) == "preferred rack missed: in 1 rack (r1) and outside any rack"
+    wishes = ((KAI_SEGMENT_PREFERRED_PLACEMENT, "rack"), (KAI_SEGMENT_SIZE, "2"), (KAI_TOPOLOGY, "dc"))
+    assert told(AssignedMember("n", 1, wishes, domain, "uid", True)) == "preferred rack missed by 1 of 1 segment"
+
+
+def test_a_record_of_another_topology_says_nothing() -> None:
+    assert told(AssignedMember("n", 1, PREFERS, '{"example.com/row": "x"}', "uid", True)) == ""
+
+
 def test_segments_are_counted_by_rank() -> None:
     wishes = ((KAI_SEGMENT_PREFERRED_PLACEMENT, "rack"), (KAI_SEGMENT_SIZE, "2"), (KAI_TOPOLOGY, "dc"))
     members = tuple(seats("r1", "r1", "r1", "r2", "r2", "r2", wishes=wishes))

@@ -102,7 +102,7 @@ def test_a_level_that_no_node_has_holds_nothing() -> None:
         whole_nodes(places=unlabelled, free={"n0": {GPU: 4}}),
         group(podset(name="w", of=gpus(), count=2), constraint=Constraint(RACK)),
     )
-    assert list(map(str, answer.why)) == ["no rack holds 0 of 2 pods"]
+    assert list(map(str, answer.why)) == ["no node is in any rack: none has the label example.com/rack"]
 
 
 def test_a_cluster_without_nodes_holds_nothing() -> None:

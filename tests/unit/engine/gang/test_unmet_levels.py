@@ -64,7 +64,17 @@ def test_nodes_without_the_label_are_in_no_domain_of_it() -> None:
     cluster = whole_nodes(places=racks(n0="zone-a/rack-1", n1="zone-a/"), free={"n0": {GPU: 1}, "n1": {GPU: 1}})
     answer = assigned(cluster, group(workers(2), constraint=BY_RACK))
     (found,) = missed_levels(answer)
-    assert [path[-1][1] for path in found.domains] == ["rack-1", "zone-a"]
+    assert ([path[-1][1] for path in found.domains], found.outside) == (["rack-1"], True)
+
+
+def test_a_gang_on_one_node_outside_any_rack_misses_the_rack_that_it_prefers() -> None:
+    # n0 lacks the rack, n1 the zone above its rack: neither is in a rack.
+    for place in ("zone-a/", "/rack-1"):
+        cluster = whole_nodes(places=racks(n0=place), free={"n0": {GPU: 4}})
+        (found,) = missed_levels(assigned(cluster, group(workers(2), constraint=BY_RACK)))
+        assert (found.label, found.domains, found.outside) == (RACK_LABEL, (), True)
+        (segments,) = missed_levels(assigned(cluster, group(workers(4, Segments(2, BY_RACK)))))
+        assert (segments.label, segments.segments, segments.of) == (RACK_LABEL, 2, 2)
 
 
 def test_a_part_misses_its_own_level() -> None:

@@ -12,6 +12,7 @@
 | a pod over NUMA nodes that one could hold     | span on n1: 16 CPUs                                       |
 | a gang over racks                            | train: 4 pods of 8 CPUs; n0 alone has 32 - 16 + 16 for it  |
 | nodes that placement knows too little of     | n2, n3, n4                                                |
+| labels of a Topology                         | n2, n3, n4 have no hall; rack-1 is in hall-a and hall-b    |
 """
 
 from typing import Any
@@ -21,13 +22,16 @@ from tests.builders.pods import bound, container, plain
 from tests.builders.topologies import topology
 from webhook.model.names import KOORDINATOR_NODE_POLICY_LABEL as POLICY
 
-RACK = "example.com/rack"
+RACK, HALL = "example.com/rack", "example.com/hall"
 REJECTED = "TopologyAffinityError"
 
 
-def machine(name: str, rack: str, free: tuple[int, ...] = (), label: str = "", **how: Any) -> list[dict[str, Any]]:
+def machine(
+    name: str, rack: str, free: tuple[int, ...] = (), label: str = "", hall: str = "", **how: Any
+) -> list[dict[str, Any]]:
     """A node of 32 CPUs and, if it has NUMA nodes, its NRT."""
-    itself = node(name=name, cpus=32, labels={RACK: rack, **({POLICY: label} if label else {})})
+    labels = {RACK: rack, POLICY: label, HALL: hall}
+    itself = node(name=name, cpus=32, labels={key: value for key, value in labels.items() if value})
     return [itself, nrt(node=name, free=free, **how)] if free else [itself]
 
 
@@ -61,8 +65,9 @@ def cluster() -> list[dict[str, Any]]:
     """The objects."""
     return [
         topology(name="network", labels=(RACK,)),
-        *machine("n0", "rack-1", (8, 8)),
-        *machine("n1", "rack-1", (8, 8), policy="best-effort"),
+        topology(name="site", labels=(HALL, RACK)),
+        *machine("n0", "rack-1", (8, 8), hall="hall-a"),
+        *machine("n1", "rack-1", (8, 8), hall="hall-b", policy="best-effort"),
         *machine("n2", "rack-2", (0, 16), label="SingleNUMANode", policy="best-effort"),
         *machine("n3", "rack-2"),
         *machine("n4", "rack-2", (16, 16), label="Strange"),

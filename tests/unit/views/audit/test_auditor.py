@@ -9,13 +9,13 @@ import pytest
 from tests.builders.clusters import cluster_cache
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import bound, container, plain
-from tests.unit.views.audit.faults import RACK, cluster, event, of_web, rejected
+from tests.unit.views.audit.faults import HALL, RACK, cluster, event, of_web, rejected
 from webhook.model.manage import Manage
 from webhook.model.names import HOSTNAME_LABEL, NUMA_HINT
 from webhook.model.rules import Rules
 from webhook.views.audit.auditor import Auditor, AuditView
 from webhook.views.audit.managed_pods import ManageView
-from webhook.views.audit.node_findings import DisagreeingNode
+from webhook.views.audit.node_findings import DisagreeingNode, LevelView, RepeatedName
 from webhook.views.audit.rejections import RejectionView
 from webhook.views.audit.spanning_pods import ShownBy, SpanningPodView
 from webhook.views.audit.split_gangs import SplitGangView
@@ -76,6 +76,13 @@ def test_nodes_are_found_that_placement_knows_too_little_of() -> None:
     assert "Strange" in nodes.unreadable[0].policy
 
 
+def test_levels_are_found_whose_label_nodes_lack_and_whose_names_are_repeated() -> None:
+    assert audited(*cluster()).nodes.levels == (
+        LevelView("site", HALL, ("n2", "n3", "n4"), ()),
+        LevelView("site", RACK, (), (RepeatedName("rack-1", ("hall-a", "hall-b")),)),
+    )
+
+
 def test_each_value_of_manage_counts_the_pods_that_it_would_cover() -> None:
     assert audited(*cluster()).manage == (
         ManageView(Manage.ANNOTATED, 4, 1),
@@ -98,6 +105,8 @@ def test_what_to_do_is_said_in_order() -> None:
         "Run an exporter of NodeResourceTopologies on 1 node: n3.",
         "Correct the unreadable NUMA policy of 1 node: n4.",
         "Make the label node.koordinator.sh/numa-topology-policy agree with the kubelet's policy on 1 node: n2.",
+        "Label 3 nodes with example.com/hall (Topology site): n2, n3, n4.",
+        "Check the values of the label example.com/rack that occur in several domains above (Topology site): rack-1",
         "Set topologyManagerPolicy to restricted or single-numa-node in the kubelet's configuration of 1 node",
         "Set settings.manage=Aligned, or annotate the pod templates with a numaTopologyPolicy, for 1 workload",
         "Annotate 1 gang whose pods run in several domains with kai.scheduler/topology",
