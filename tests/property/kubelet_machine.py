@@ -17,8 +17,8 @@ from webhook.admission.binding.guard import assumed_pod_of
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.placement.assignment import Assignment, find_assignment
 from webhook.controllers.placement.gated_pods import GatedPod
-from webhook.model.hint import NUMAHint
-from webhook.model.names import NUMA_HINT, NUMA_SIGNATURE, NUMA_TOPOLOGY_SPEC
+from webhook.model.hint import NUMAHint, resource_status_to_json
+from webhook.model.names import NUMA_HINT, NUMA_SIGNATURE, NUMA_TOPOLOGY_SPEC, RESOURCE_STATUS
 from webhook.model.rules import Rules
 
 if TYPE_CHECKING:
@@ -108,7 +108,12 @@ class Machine:
                     del mine["spec"]["schedulingGates"]
                     hint = place.hint.to_json()
                     signature = self.cache.sign(gated.pod.uid, hint)
-                    mine["metadata"]["annotations"] |= {NUMA_HINT: hint, NUMA_SIGNATURE: signature}
+                    status = resource_status_to_json(place.hint.numa_nodes)
+                    mine["metadata"]["annotations"] |= {
+                        NUMA_HINT: hint,
+                        NUMA_SIGNATURE: signature,
+                        RESOURCE_STATUS: status,
+                    }
                     self.tell(gated.pod.name)
 
     def bind(self) -> None:

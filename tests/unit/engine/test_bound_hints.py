@@ -262,6 +262,19 @@ def test_and_it_puts_a_pod_in_doubt_whose_binding_is_on_its_way() -> None:
     assert node.changes() == {}, "either may be on either"
 
 
+def test_room_that_another_pod_leaves_does_not_narrow_down_where_it_may_be() -> None:
+    node = Node()
+    node.scan((0, 0, 0))
+    node.bind("first", 5, 0)
+    for name, numa_id in (("a", 1), ("b", 2)):
+        node.tell(replace(pod(name, 5, numa_id), node="", assigned_node="n"))
+        node.tell(pod(name, 5, numa_id, started=False))
+    assert node.changes() == {"a": None, "b": None}
+    node.end(pod("first", 5, 0), at=12)
+    node.scan((0, 5, 5), "a", "b")
+    assert node.changes() == {}, "either may be on either"
+
+
 def test_a_follower_goes_by_what_the_pod_shows() -> None:
     node = Node()
     node.tell(pod("a", 5, 1))

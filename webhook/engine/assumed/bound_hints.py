@@ -118,7 +118,9 @@ class BoundHints:
             if assumed_pod.numa
         ]
         found = displaced(came, self._room_of(ended, topology), topology)
-        return frozenset(pod for pod, numa_ids in found.items() if self._may_be(pod, numa_ids))
+        return frozenset(
+            pod for pod, numa_ids in found.items() if not self._is_anywhere(pod) and self._may_be(pod, numa_ids)
+        )
 
     def came_before(self, assumed_pod: AssumedPod, topology: NodeTopology | None) -> bool:
         """Record that a pod with unknown NUMA nodes may have come before this one. True if this adds alternatives."""
@@ -226,6 +228,10 @@ class BoundHints:
         """Whether the pod has other NUMA nodes than its replay said; False if the replay was uncertain."""
         known = self._known.get(pod)
         return known is not None and known.certainty is Certainty.REPLAYED and known.numa != numa
+
+    def _is_anywhere(self, pod: str) -> bool:
+        """Whether the pod is uncertain and has no alternatives: these would narrow down where it may be."""
+        return self.certainty(pod) is Certainty.UNCERTAIN and pod not in self._alternatives
 
     def _may_be(self, pod: str, numa_ids: Iterable[int]) -> bool:
         news = self._alternatives.also(pod, numa_ids)
