@@ -11,11 +11,12 @@ import pytest
 
 from tests.cluster.api import ApiError
 from tests.cluster.audit import overcommitted
-from tests.cluster.gated import Pods
-from tests.cluster.nodes import TOPOLOGIES, Machine
+from tests.cluster.gated import Pods, pod, scheduler_paused
+from tests.cluster.nodes import TOPOLOGIES, Machine, machines
 from tests.cluster.stubborn import until
 from tests.cluster.terms import overlapping, terms
 from tests.cluster.two_replicas import QUICK, Cluster, two_replicas
+from tests.cluster.webhook_process import NAMESPACE, QUICK_LEASE, local_webhook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -109,6 +110,28 @@ def test_a_binding_that_never_lands_is_given_back(cluster: Cluster) -> None:
             lambda: "can no longer hold this pod" in refusal_in_the_end(cluster, next(names)),
         )
     check_that_two_are_bound(cluster)
+
+
+def test_placed_pods_keep_their_room_when_the_key_of_the_hints_is_lost_with_all_replicas(
+    control_plane: ControlPlane, pods: Pods, known: Callable[..., None]
+) -> None:
+    values = {"settings": {"gate": "Always", **QUICK_LEASE}, "webhook": {"bindFailurePolicy": "Fail"}}
+    with local_webhook(control_plane, replicas=2, values=values) as webhook:
+        known(*machines(8, 2, prefix="key"))  # each with room for 4 pods of 8 CPUs
+        with scheduler_paused(control_plane):
+            for number in range(16):
+                pods.create(pod(f"old-{number:02}"))
+            control_plane.wait_for("the first to be placed", lambda: not pods.gated())
+            for replica in webhook.replicas:
+                replica.process.kill()
+            control_plane.api.delete(f"/api/v1/namespaces/{NAMESPACE}/secrets/topology-webhook-hint-key")
+            for replica in webhook.replicas:
+                replica.start_again()
+            for number in range(16):
+                pods.create(pod(f"new-{number:02}"))
+            control_plane.wait_for("the others to be placed", lambda: not pods.gated())
+        control_plane.wait_for("all to be bound", lambda: len(pods.bound()) == 32)
+        assert overcommitted(control_plane, pods.all().values()) == {}
 
 
 def refusal_in_the_end(cluster: Cluster, name: str) -> str:

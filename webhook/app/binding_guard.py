@@ -19,7 +19,7 @@ def pod_by_get(client: Client, cache: ClusterCache) -> Fetch:
     async def fetch(namespace: str, name: str) -> Mapping[str, Any] | None:
         try:
             raw = await client.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
-            return cache.as_managed(cache.hint_key.believed(raw))
+            return cache.as_managed(cache.believed(raw))
         except APIError as error:
             if error.status == 404:
                 return None

@@ -17,6 +17,7 @@ from webhook.cache.management import as_managed
 from webhook.cache.missing_hint import HintBackfill
 from webhook.cache.native_pod_groups import NativePodGroups
 from webhook.cache.pod_assumptions import PodAssumptions
+from webhook.cache.pod_info import believed
 from webhook.cache.topologies import Topologies
 from webhook.cache.unbound_pods import UnboundPods
 from webhook.cache.unconfirmed_pods import UnconfirmedPod, UnconfirmedPods
@@ -111,6 +112,10 @@ class ClusterReads(PodAssumptions):
     def sign(self, uid: str, hint: str) -> str:
         """The signature that proves to every replica that we gave this hint to the pod with this uid."""
         return self._hint_key.sign(uid, hint)
+
+    def believed(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The pod, with its hint only as far as that counts."""
+        return believed(raw, self._rules, self._hint_key)
 
     def snapshot(self) -> ClusterSnapshot:
         """The cluster for one decision. Later changes of the cluster do not affect it."""

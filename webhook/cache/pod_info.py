@@ -4,12 +4,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from webhook.cache.delegated_pods import why_delegated
 from webhook.cache.unmanaged import is_annotated, why_unmanaged
 from webhook.model.bound_pod import BoundPod
-from webhook.model.gates import waits_for_us_alone
+from webhook.model.errors import UserError
+from webhook.model.gates import is_gated, waits_for_us_alone
+from webhook.model.hint import NUMAHint
 from webhook.model.hint_key import HintKey
 from webhook.model.membership import AssignedMember, membership_of, unasked_membership_of
-from webhook.model.names import PLACEMENT
+from webhook.model.names import HOSTNAME_LABEL, NUMA_HINT, PLACEMENT
 from webhook.model.placed_condition import placed_condition
 from webhook.model.resident import ResidentPod
 from webhook.model.rules import Rules
@@ -55,7 +58,7 @@ class PodInfo:
         is_missed: whether the pod is managed although no replica saw its creation.
         read_bound: reads what preemption has to know of a pod with a node.
         """
-        raw = key.believed(raw)
+        raw = believed(raw, rules, key)
         record = ResidentPod.from_object(raw)
         missed = is_missed is not None and is_missed(raw, record)
         if record.node or record.terminal:
@@ -67,6 +70,38 @@ class PodInfo:
             return cls(record, dict(raw), *_member(raw, record), _unconfirmed(raw, record, rules))
         metadata = raw["metadata"]
         return cls(record, {"metadata": {"name": metadata["name"], "uid": metadata.get("uid", "")}, "spec": {}})
+
+
+def believed(raw: Mapping[str, Any], rules: Rules, key: HintKey) -> Mapping[str, Any]:
+    """The pod, with its hint only as far as that counts. The argument is not modified.
+
+    The key may be lost while placed pods are not bound yet. Nothing can unpin them, so without their room on the node
+    other pods would be placed there. So the hint of an ungated pod that can go to its node alone still names the node,
+    but no NUMA nodes. It reserves what the pod requests, until the scheduler finds that it cannot bind the pod.
+    """
+    known = key.believed(raw)
+    if known is raw or is_gated(raw) or why_unmanaged(raw, rules) or why_delegated(raw):
+        return known
+    metadata = raw["metadata"]
+    try:
+        hint = NUMAHint.parse(metadata["annotations"][NUMA_HINT])
+    except UserError:
+        return known
+    if not _is_pinned(raw["spec"], hint.node):
+        return known
+    kept = hint if not hint.reserved else NUMAHint.without_numa_nodes(hint.node)
+    annotations = {**metadata["annotations"], NUMA_HINT: kept.to_json()}
+    return {**raw, "metadata": {**metadata, "annotations": annotations}}
+
+
+def _is_pinned(spec: Mapping[str, Any], node: str) -> bool:
+    """Whether the pod can go to this node alone, pinned as a placed pod is (see `admission.pod.reapply`)."""
+    if (spec.get("nodeSelector") or {}).get(HOSTNAME_LABEL) == node:
+        return True
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    terms = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or ()
+    named = {"key": "metadata.name", "operator": "In", "values": [node]}
+    return bool(terms) and all(named in (term.get("matchFields") or ()) for term in terms)
 
 
 def _member(raw: Mapping[str, Any], record: ResidentPod) -> tuple[AssignedMember | None, str, bool]:

@@ -44,7 +44,7 @@ class ResidentPod:
     exclusive: Exclusive | None
     hint: NUMANodeAmounts | None
     """Its NUMA nodes on this node, or on `assigned_node`, from its annotation, limited to the pod's own requests. A
-    user who can write the annotation gains nothing beyond the requests.
+    user who can write the annotation gains nothing beyond the requests. None: they are not known.
     """
     exclusive_resources: bool
     """Whether the kubelet's managers may give it exclusive resources: CPUs, NUMA memory, devices."""
@@ -104,7 +104,9 @@ class ResidentPod:
         intent = _intent_of(annotations)
         placement = None if node else _placement(annotations, raw)
         terminal = status.get("phase") in TERMINAL_PHASES
-        hint = _hint(annotations, node) if placement is None else placement.numa_nodes
+        hint = _hint(annotations, node)
+        if placement is not None:
+            hint = placement.numa_nodes if placement.certain else None
         most_nodes = len(containers) if intent.policy is NUMAPolicy.SINGLE_NUMA_NODE else None
         return cls(
             key=f"{metadata.get('namespace', '')}/{metadata['name']}",

@@ -82,7 +82,7 @@ class Given:
     hint_certainty: HintCertainty = CERTAIN
     """How certain it is that the kubelet chooses these NUMA nodes."""
     was_hinted: bool = False
-    """Whether the pod has a hint that names NUMA nodes. A Binding can overwrite a hint but not remove it."""
+    """Whether the pod has a hint that names NUMA nodes, or did. A Binding can overwrite a hint but not remove it."""
     placement: str = ""
     """The pod's current placement text."""
     signature: Hashable = None
@@ -162,7 +162,7 @@ def guard(
     if assumed is None and hint is not None:
         if hint.node != node:
             return Refusal(f"this pod was placed on node {hint.node}, not on {node}", "AssignedElsewhere")
-        assumed = hint.numa_nodes if hint.reserved else None
+        assumed = hint.numa_nodes if hint.reserved and hint.certain else None
     if kubelet_admission is None:
         return _on_unknown_node(node, intent)
     unknowing = _was_assigned_unknowing(hint, intent)
@@ -170,7 +170,7 @@ def guard(
         "node": node,
         "how_chosen": binding_pod.how_chosen,
         "affinity": binding_pod.affinity,
-        "was_hinted": hint is not None and bool(hint.numa_nodes),
+        "was_hinted": hint is not None and (bool(hint.numa_nodes) or not hint.certain),
         "placement": binding_pod.placement,
     }
     key = None if recent is None else (kubelet_admission.key, binding_pod.signature, unknowing, repr(assumed))
@@ -184,7 +184,8 @@ def guard(
         found = how
         if recent is not None:
             recent.put(key, found)
-    if found.held and (first := _holders(kubelet_admission, found.given.numa_nodes)):
+    knows_own = hint is None or hint.certain
+    if found.held and (first := _holders(kubelet_admission, found.given.numa_nodes, with_unknown=knows_own)):
         message = f"{', '.join(sorted(first))} was placed before on the NUMA nodes of {node} that this pod would get"
         return Refusal(message, "BindingInProgress", first)
     return replace(found.given, **own)
@@ -254,17 +255,24 @@ def _on_unknown_node(node: str, intent: NUMAIntent) -> Refusal | Pass:
     return Pass(f"nothing is known of node {node}")
 
 
-def _holders(kubelet_admission: KubeletAdmission, numa_nodes: NUMANodeAmounts) -> frozenset[str]:
+def _holders(kubelet_admission: KubeletAdmission, numa_nodes: NUMANodeAmounts, *, with_unknown: bool) -> frozenset[str]:
     """The pods whose hints hold some of these NUMA nodes.
 
     A pod that is delegated to the scheduler has no hint, so it blocks no other pod: it may get another node.
+    with_unknown: also those whose hints name their node alone, which hold room on each NUMA node. They do not wait for
+    each other.
     """
     wanted = {numa_id for numa_id, _ in numa_nodes}
     return frozenset(
         assigned.assumed.pod
         for assigned in kubelet_admission.assigned
-        if not wanted.isdisjoint(assigned.assumed.numa) and (assigned_node(assigned.raw) or has_gate(assigned.raw))
+        if not wanted.isdisjoint(assigned.assumed.numa) and _holds(assigned.raw, with_unknown=with_unknown)
     )
+
+
+def _holds(raw: Mapping[str, Any], *, with_unknown: bool) -> bool:
+    hint = assigned_node(raw)
+    return has_gate(raw) or (hint is not None and (hint.certain or with_unknown))
 
 
 def _refusal(node: str, decision: Decision) -> Refusal:

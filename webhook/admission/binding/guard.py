@@ -175,7 +175,8 @@ class BindingGuard:
         if in_progress and leader_state is not LeaderState.ALL:
             return _wait(in_progress)
         hint = pod.hint
-        if leader_state is not LeaderState.ALL and (hint is None or hint.node != node or not hint.reserved):
+        is_reserved = hint is not None and hint.node == node and hint.reserved and hint.certain
+        if leader_state is not LeaderState.ALL and not is_reserved:
             if leader_state is LeaderState.NONE:
                 raise NotNowError("this replica is not the leader, and only the leader reserves NUMA nodes")
             return _refused(_NOT_LEADER) if leader_state is LeaderState.ELSEWHERE else _refused(_LEADER_CHANGED)

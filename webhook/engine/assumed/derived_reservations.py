@@ -2,7 +2,7 @@
 
 - An assigned pod (its hint names a node, our gate is gone) that is not bound yet: everything that it requests, unless
   its hint says that nothing is reserved any more because the scheduler could not bind it
-  (`controllers.unbindable_pods`).
+  (`controllers.unbindable_pods`). If only its node is known, on every NUMA node (see `cache.pod_info`).
 - A bound pod: what its node's NRT does not show, by `unreported`.
 - Pods that have ended: what the NRT still shows as taken by them is given back.
 - A managed pod that was bound unhinted: what its replay says, until the NRT reports it.
@@ -15,6 +15,7 @@ from webhook.engine.assumed.credible_hints import credible
 from webhook.engine.assumed.due_times import DueTimes
 from webhook.engine.assumed.node_facts import NodeFacts
 from webhook.engine.assumed.node_reservations import NodeReservations
+from webhook.engine.assumed.possible_placements import most_given_to
 from webhook.engine.assumed.unreported import (
     NOTHING,
     NOWHERE,
@@ -56,7 +57,8 @@ class DerivedReservations:
         yield from facts.held.on(node, topology)
         for pod in pods:
             if pod.assigned_node and pod.reserved:
-                yield Reservation.of(pod.key, node, held(pod), pod.requests, policy=pod.policy)
+                numa = _anywhere(pod, topology) if pod.hint is None else held(pod)
+                yield Reservation.of(pod.key, node, numa, pod.requests, policy=pod.policy)
 
     def of_unhinted(self, node: str) -> Iterator[Reservation]:
         """The reservations of the node's unreported pods by their replay."""
@@ -124,3 +126,8 @@ class DerivedReservations:
         if until > now:
             self._due.put_earlier(node, until)
         return until <= now
+
+
+def _anywhere(pod: ResidentPod, topology: NodeTopology | None) -> NumaAmounts:
+    amounts = {} if topology is None else most_given_to(pod, topology)
+    return {zone.id: amounts for zone in topology.zones} if topology is not None and amounts else {}
