@@ -8,6 +8,10 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from tests.capabilities import HEADER, capabilities, selected
+
 HERE = Path(__file__).parent
 
 BUILT = ("unit", "property")
@@ -65,3 +69,23 @@ def test_objects_come_from_the_builders() -> None:
         for name in private_builders(path)
     ]
     assert wrong == []
+
+
+def test_every_capability_is_proved_by_tests_that_exist() -> None:
+    wrong = []
+    for test in selected():
+        file, _, case = test.partition("::")
+        path = HERE.parent / file
+        functions = {each.name for each in ast.walk(ast.parse(path.read_text())) if isinstance(each, ast.FunctionDef)}
+        if case and case.partition("[")[0] not in functions:
+            wrong.append(test)
+    assert wrong == []
+
+
+def test_a_capability_without_a_test_is_an_error() -> None:
+    table = f"{HEADER}\n|---|---|\n| a | `integration/test_a.py`, `test_b.py::test_b[x y]` |\n"
+    assert capabilities(f"{table}\ntext\n") == {"a": ["tests/integration/test_a.py", "tests/test_b.py::test_b[x y]"]}
+    with pytest.raises(ValueError, match="no test proves: c"):
+        capabilities(f"{table}| c | someday |\n")
+    with pytest.raises(ValueError, match="no table"):
+        capabilities("text")

@@ -32,9 +32,10 @@ def main() -> int:
         if options.command == "build":
             programs = find_assets(tell, kubernetes=options.kubernetes)
             tell(f"control plane: {programs['kube-apiserver'].parent}")
-            tell(f"promtool: {find_promtool(tell)}")
-            tell(f"krew: {find_krew(tell)}")
-            tell(f"cert-manager: {find_cert_manager(tell).program}")
+            if options.all:
+                tell(f"promtool: {find_promtool(tell)}")
+                tell(f"krew: {find_krew(tell)}")
+                tell(f"cert-manager: {find_cert_manager(tell).program}")
         elif options.command == "versions":
             print("\n".join(versions()))  # noqa: T201 - the answer
         elif options.command == "lock":
@@ -74,6 +75,7 @@ def parser() -> argparse.ArgumentParser:
     build_parser = commands.add_parser(
         "build", help="build what the control plane needs, once into the user's cache folder"
     )
+    build_parser.add_argument("--all", action="store_true", help="also promtool, krew and cert-manager")
     commands.add_parser("versions", help="print the Kubernetes versions that it can be built for, the oldest first")
     lock_parser = commands.add_parser("lock", help="pin a release of Kubernetes in tests/cluster/kubernetes")
     lock_parser.add_argument("version", type=_release, metavar="vX.Y.Z", help="the release")

@@ -138,5 +138,3 @@ CATALOGUE: Final = {
         KOORDLET,
     )
 }
-SHORT_ROUND: Final = (JOBSET, NFD)
-"""What `make test` runs. `make neighbours` runs all."""

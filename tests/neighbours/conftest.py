@@ -1,6 +1,6 @@
 """Components of other projects for the tests in this folder, each built before the first test that needs it.
 
-`make test` runs a short round: one operator and one publisher. `make neighbours` runs all.
+Their tests are `long`: a build takes minutes. `make neighbours` and `make test-long` run them.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ def needed(item: pytest.Item) -> list[Neighbour]:
     return [CATALOGUE[name] for marker in item.iter_markers("neighbour") for name in marker.args]
 
 
-def runs(item: pytest.Item) -> bool:
-    """Whether this round runs a test."""
-    everything = bool(os.environ.get("TOPOLOGY_WEBHOOK_TEST_NEIGHBOURS"))
-    return everything or all(marker.kwargs.get("short_round") for marker in item.iter_markers("neighbour"))
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark before pytest applies `-m`."""
+    for item in items:
+        if needed(item):
+            item.add_marker("long")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if not runs(item):
-        pytest.skip("a component of another project: `make neighbours` runs it")
     for each in needed(item):
         if each.header and each.header.missing:
             pytest.skip(f"{each.name} needs {each.header.path}: `apt-get install {each.header.package}`")
@@ -40,14 +40,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Find or build now: in a fixture that would be silent, and could exceed the test's time limit."""
-    if session.config.option.collectonly:
+    if session.config.option.collectonly or not os.environ.get("TOPOLOGY_WEBHOOK_TEST_LONG"):
         return
     terminal = session.config.get_terminal_writer()
-    items = [item for item in session.items if runs(item)]
-    wanted = {each.name: each for item in items for each in needed(item) if not (each.header and each.header.missing)}
+    components = {each.name: each for item in session.items for each in needed(item)}
     session.config.stash[FILES] = {
         name: find_neighbour(neighbour, lambda line: terminal.line(line, flush=True))
-        for name, neighbour in wanted.items()
+        for name, neighbour in components.items()
+        if not (neighbour.header and neighbour.header.missing)
     }
 
 

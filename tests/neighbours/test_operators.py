@@ -60,7 +60,7 @@ def wait_until_bound(pods: Pods, count: int) -> dict[str, str]:
     return found
 
 
-@pytest.mark.neighbour("jobset", short_round=True)
+@pytest.mark.neighbour("jobset")
 def test_the_jobs_of_a_job_set_are_one_gang_and_a_lost_pod_comes_back_to_its_rack(
     control_plane: ControlPlane, pods: Pods, machines: Kubelets, built: Callable[[Neighbour], NeighbourFiles]
 ) -> None:

@@ -113,7 +113,7 @@ def free_a_waiting_pod(
     assert running.events("rejected") == []
 
 
-@pytest.mark.neighbour("nfd", short_round=True)
+@pytest.mark.neighbour("nfd")
 def test_what_node_feature_discovery_writes_places_pods_and_frees_a_waiting_one(
     control_plane: ControlPlane, pods: Pods, built: Callable[[Neighbour], NeighbourFiles], state: Path
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.cluster.up import tell
-from tests.cluster.versions import pinned, versions
+from tests.cluster.versions import pinned
 from tests.workflows.linter import lint
 
 ROOT = Path(__file__).parents[2]
@@ -77,7 +77,8 @@ def test_a_workflow_may_read_the_sources_and_a_job_says_what_else_it_needs(workf
 
 def test_nothing_is_released_untested() -> None:
     release = jobs(ROOT / ".github" / "workflows" / "release.yml")
-    assert release["build"]["needs"] == "tests"
+    assert release["build"]["needs"] == ["tests", "long"]
+    assert {release[name]["uses"].rpartition("/")[2] for name in ("tests", "long")} == {"tests.yml", "long.yml"}
     assert release["image"]["needs"] == "build"
     assert release["publish"]["needs"] == "image"
 
@@ -102,10 +103,11 @@ def test_every_pinned_module_and_requirement_is_kept_up_to_date() -> None:
     assert sorted(found) == sorted((ROOT / "tests").rglob("go.mod"))
 
 
-def test_the_oldest_and_the_newest_kubernetes_are_tested() -> None:
-    job = jobs(ROOT / ".github" / "workflows" / "tests.yml")["kubernetes"]
-    assert job["strategy"]["matrix"]["kubernetes"] == [versions()[0], versions()[-1]]
-    assert job["steps"][-1]["run"] == "make matrix VERSIONS=${{ matrix.kubernetes }}"
+def test_what_make_test_leaves_out_runs_every_night() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "long.yml").read_text())
+    assert workflow["jobs"]["long"]["steps"][-1]["run"] == "make test-long"
+    # YAML 1.1 reads the key `on` as true.
+    assert [each["cron"].split()[2:] for each in workflow[True]["schedule"]] == [["*", "*", "*"]]
 
 
 def test_there_is_a_proposal_for_every_kind_of_pin() -> None:
