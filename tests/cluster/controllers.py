@@ -3,8 +3,9 @@
 The Jobs, StatefulSets and Deployments that they create are picked up by the real controllers of Kubernetes.
 
 Source: training-operator v1.9 pkg/controller.v1 (common/pod.go, mpi/mpijob_controller.go); mpi-operator
-pkg/controller/mpi_job_controller.go; jobset pkg/controllers/jobset_controller.go; lws pkg/controllers and
-pkg/webhooks/pod_webhook.go; kuberay ray-operator/controllers/ray (raycluster, rayjob, rayservice, common/pod.go).
+pkg/controller/mpi_job_controller.go; volcano pkg/controllers/job (job_controller_util.go); jobset
+pkg/controllers/jobset_controller.go; lws pkg/controllers and pkg/webhooks/pod_webhook.go; kuberay
+ray-operator/controllers/ray (raycluster, rayjob, rayservice, common/pod.go).
 """
 
 from __future__ import annotations
@@ -88,6 +89,17 @@ def job_set(controllers: Controllers, workload: Raw) -> Raw:
             metadata["annotations"] = {**metadata.get("annotations", {}), **labels}
             spec["template"] = {**spec["template"], "metadata": metadata}
             controllers.create(workload, "batch/v1", "Job", f"{name}-{each['name']}-{index}", spec, labels=labels)
+    return workload
+
+
+def volcano_job(controllers: Controllers, workload: Raw) -> Raw:
+    """Create the pods of each task."""
+    name = workload["metadata"]["name"]
+    for task in workload["spec"]["tasks"]:
+        for index in range(task["replicas"]):
+            values = {"job-name": name, "task-spec": task["name"], "task-index": str(index)}
+            labels = {f"volcano.sh/{key}": value for key, value in values.items()}
+            controllers.pod(workload, f"{name}-{task['name']}-{index}", task["template"], labels)
     return workload
 
 

@@ -89,6 +89,13 @@ def _leader_worker_set(template: Template) -> dict[str, Any]:
     }
 
 
+def _volcano(template: Template) -> dict[str, Any]:
+    tasks = [
+        {"name": name, "replicas": replicas, "template": template} for name, replicas in (("lead", 1), ("work", 3))
+    ]
+    return {"schedulerName": "default-scheduler", "minAvailable": 4, "tasks": tasks}
+
+
 def _ray_cluster(template: Template) -> dict[str, Any]:
     groups = [
         {"groupName": "big", "replicas": 1, "minReplicas": 1, "numOfHosts": 2, "template": template},
@@ -149,6 +156,15 @@ KINDS = (
         {"": (f"{NAME}-lead-0-0-*", *(f"{NAME}-work-{replica}-{pod}-*" for replica in range(2) for pod in range(2)))},
         {"lead": 1, "work": 4},
         between=tuple(f"spec.replicatedJobs[{index}].template" for index in range(2)),
+    ),
+    Kind(
+        "batch.volcano.sh/v1alpha1",
+        "Job",
+        _volcano,
+        tuple(f"spec.tasks[{index}].template" for index in range(2)),
+        controllers.volcano_job,
+        {"": (f"{NAME}-lead-0", *(f"{NAME}-work-{index}" for index in range(3)))},
+        {"lead": 1, "work": 3},
     ),
     *(
         Kind("apps/v1", kind, _replicas, ("spec.template",), controllers.real, {"": (f"{NAME}-*",) * 4}, {}, WHOLE)

@@ -210,3 +210,25 @@ def test_what_stands_on_a_train_job_holds_for_the_pods_of_its_job_set(
         ((group, members),) = by_group(pods).items()
         assert group == f"pg-w-{made['metadata']['uid']}"
         is_in_one_rack(pods, members, job_set.groups[""])
+
+
+def test_what_an_app_wrapper_contains_is_marked_and_checked_when_its_operator_creates_it(
+    control_plane: ControlPlane, pods: Pods, known: Callable[..., None]
+) -> None:
+    """Its controller is of no kind that is read, so that the API server asks about it as about a user's own."""
+    job = next(kind for kind in KINDS if kind.api_version == "batch/v1")
+    wrapper = replace(job, api_version="workload.codeflare.dev/v1beta2", kind="AppWrapper")
+    known(*[machine(rack, number) for rack in range(2) for number in range(4)])
+    with served(control_plane, [wrapper]):
+        path = collection(pods.namespace, wrapper.api_version, wrapper.kind)
+        above = control_plane.api.create(path, {**wrapper.workload({}, TEMPLATE), "spec": {}})
+        controllers, spec = Controllers(control_plane, pods.namespace), job.spec(TEMPLATE)
+        wrong = {**RACKS, "kai.scheduler/topology-required-placement": "rakc"}
+        with pytest.raises(ApiError, match="Did you mean rack"):
+            controllers.create(above, job.api_version, job.kind, "x", spec, annotations=wrong)
+        made = controllers.create(above, job.api_version, job.kind, "w", spec, annotations={**RACKS, **SINGLE})
+        assert made["spec"]["template"]["metadata"]["annotations"] == {INHERIT: "true"}
+        control_plane.wait_for("all to be bound", lambda: len(pods.bound()) == 4)
+        ((group, members),) = by_group(pods).items()
+        assert group == f"pg-w-{made['metadata']['uid']}"
+        is_in_one_rack(pods, members, job.groups[""])

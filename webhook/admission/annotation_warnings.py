@@ -6,15 +6,17 @@
 4. A level inside a finer one: of segments, or of a pod set.
 5. Requests in the names of others that only their programs read (`unread_requests`).
 6. With `gate=Never`, annotations that only apply to gangs or to pods of an owner.
+7. A Job of Volcano that Volcano's scheduler places, which is its default and reads none of our names.
 
-A pod that a controller creates is not checked, because its owner was.
+An object that a workload of a kind that is read here creates is not checked, because that one was. What another
+controller creates may be completed by what stands on that controller: nothing is said of a missing level.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from webhook.admission.gang import annotations_in, is_made_by_another
+from webhook.admission.gang import annotations_in
 from webhook.admission.unread_requests import unread_requests
 from webhook.admission.workload.templates import templates_in
 from webhook.engine.gang.workload_gang import topology_of
@@ -35,11 +37,13 @@ from webhook.model.names import (
     STRATEGY,
 )
 from webhook.model.native_pod_group import scheduling_group_of
+from webhook.model.owner_chain import INHERITED
 from webhook.model.rules import Rules
 from webhook.model.topology import Topology
 from webhook.model.workload.common_fields import MAX_POD_SETS
 from webhook.model.workload.levels import coarser_levels
-from webhook.model.workload.readers import read_workload
+from webhook.model.workload.readers import is_made_by_another, made_by, read_workload
+from webhook.model.workload.volcano import scheduler_of_pods
 
 _LEVELS: Final = (KAI_REQUIRED_PLACEMENT, KAI_PREFERRED_PLACEMENT)
 _SEGMENT_LEVELS: Final = (KAI_SEGMENT_REQUIRED_PLACEMENT, KAI_SEGMENT_PREFERRED_PLACEMENT)
@@ -58,13 +62,16 @@ Sets = Mapping[str, Mapping[str, Any]]
 
 def annotation_warnings(raw: Mapping[str, Any], topologies: Mapping[str, Topology], rules: Rules) -> tuple[str, ...]:
     """The warnings about the annotations of an object; none if they are invalid, because then it is denied."""
-    if is_made_by_another(raw) or _is_others(raw, rules):
+    if is_made_by_another(raw):
         return ()
     sets = _sets(raw)
+    if _is_others(raw, rules):
+        return tuple(_of_volcano(raw, sets))
+    is_whole = made_by(raw) is None
     return (
         *_mistyped(sets),
-        *_without_level(sets),
-        *_without_gang(raw, sets),
+        *(_without_level(sets) if is_whole else ()),
+        *(_without_gang(raw, sets) if is_whole else ()),
         *_coarser(raw, topologies),
         *unread_requests(raw, rules),
         *_without_gate(raw, sets, rules),
@@ -87,6 +94,15 @@ def _is_others(raw: Mapping[str, Any], rules: Rules) -> bool:
     """Whether all its pods have another scheduler."""
     schedulers = {template.scheduler for template in templates_in(raw)}
     return bool(schedulers) and schedulers.isdisjoint(rules.scheduler_names)
+
+
+def _of_volcano(raw: Mapping[str, Any], sets: Sets) -> Iterator[str]:
+    scheduler = scheduler_of_pods(raw)
+    if scheduler is not None and (lost := _found(sets, INHERITED)):
+        yield (
+            f"The scheduler {shortened(scheduler)} places the pods of this Job, and these have no effect: "
+            f"{_some(lost)}. Write spec.schedulerName: default-scheduler to have this service place them."
+        )
 
 
 def _mistyped(sets: Sets) -> Iterator[str]:
@@ -153,13 +169,18 @@ def _without_gate(raw: Mapping[str, Any], sets: Sets, rules: Rules) -> Iterator[
     ]
     policies = _found({path: found for path, found in sets.items() if path not in of_pods}, _NUMA)
     if lost := [*of_groups, *policies]:
-        more = f" and {len(lost) - _MOST_NAMED} more" if len(lost) > _MOST_NAMED else ""
         cures = [_PLACES_GROUPS] * bool(of_groups) + [_READS_TEMPLATES] * bool(policies)
         yield (
             "With the setting gate=Never pods are placed one by one, and these have no effect: "
-            f"{', '.join(lost[:_MOST_NAMED])}{more}. {' '.join(cures)}"
+            f"{_some(lost)}. {' '.join(cures)}"
         )
 
 
 def _found(sets: Sets, keys: Collection[str]) -> list[str]:
     return [f"{path}[{key}]" for path, annotations in sets.items() for key in annotations if key in keys]
+
+
+def _some(paths: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
+    more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
+    return f"{', '.join(paths[:_MOST_NAMED])}{more}"

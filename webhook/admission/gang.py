@@ -30,6 +30,8 @@ from webhook.model.errors import UserError
 from webhook.model.fields import mapping
 from webhook.model.membership import is_in_group
 from webhook.model.names import (
+    KAI_PREFERRED_PLACEMENT,
+    KAI_REQUIRED_PLACEMENT,
     KAI_SEGMENT_PREFERRED_PLACEMENT,
     KAI_SEGMENT_REQUIRED_PLACEMENT,
     KAI_TOPOLOGY,
@@ -40,6 +42,7 @@ from webhook.model.rules import Rules
 from webhook.model.topology import Topology
 from webhook.model.workload.common_fields import annotations_at, min_member
 from webhook.model.workload.plain_pods import workloads_of_pods
+from webhook.model.workload.readers import is_made_by_another, made_by
 from webhook.model.workload.record import Workload, WorkloadGang
 
 
@@ -152,6 +155,12 @@ class GangJudgement:
     """None if the workload is denied."""
 
 
+_LEVELS: Final = (
+    KAI_REQUIRED_PLACEMENT,
+    KAI_PREFERRED_PLACEMENT,
+    KAI_SEGMENT_REQUIRED_PLACEMENT,
+    KAI_SEGMENT_PREFERRED_PLACEMENT,
+)
 # Missed levels in the message about a workload of many gangs.
 _MOST_MISSED: Final = 3
 
@@ -199,21 +208,23 @@ def check_gangs(workload: Workload, topologies: Mapping[str, Topology]) -> None:
 
 
 def check_bare_pod(raw: Mapping[str, Any], topologies: Mapping[str, Topology]) -> None:
-    """Raise UserError for invalid gang annotations of a pod without an owner.
+    """Raise UserError for invalid gang annotations of a pod whose owner is no workload that is read here.
 
     Such a pod is a workload itself. It waits for a topology that does not exist yet.
     """
-    if not is_in_group(raw["metadata"]["annotations"]) or is_made_by_another(raw):
+    if not is_in_group(raw["metadata"]["annotations"]) or is_made_by_another(raw) or may_be_completed(raw):
         return
     (found,) = workloads_of_pods([raw])
     if all(gang.request.topology in {None, *topologies} for gang in found.workload.gangs):
         check_gangs(found.workload, topologies)
 
 
-def is_made_by_another(raw: Mapping[str, Any]) -> bool:
-    """Whether an object has a controller, whose annotations are checked instead."""
-    owners = (raw.get("metadata") or {}).get("ownerReferences") or ()
-    return any(owner.get("controller") for owner in owners)
+def may_be_completed(raw: Mapping[str, Any]) -> bool:
+    """Whether a controller of a kind that is not read may name the topology, which the object's levels need."""
+    if made_by(raw) is None:
+        return False
+    keys = {key for _, found in annotations_in(raw) if isinstance(found, Mapping) for key in found}
+    return KAI_TOPOLOGY not in keys and not keys.isdisjoint(_LEVELS)
 
 
 def judge_gangs(

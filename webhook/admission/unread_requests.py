@@ -2,13 +2,14 @@
 
 1. Only a workload or bare pod that asks this service for a placement is warned. Others are not ours.
 2. What Koordinator's, KAI's, Volcano's and the scheduler-plugins' schedulers read has no effect on a pod that another
-   scheduler places.
+   scheduler places. So has what a Job of Volcano says of a placement in fields of its own.
 3. Exclusive placement by JobSet and LeaderWorkerSet: the operator adds pod affinity to the first pod of each job or
    replica, and creates the others after that pod is scheduled. A gang that starts together would wait for them.
 4. Kueue's topology annotations, while the setting is off and nothing shows that Kueue manages the object.
 
 Source: koordinator apis/extension; jobset pkg/webhooks/pod_*.go; lws pkg/controllers/pod_controller.go; KAI-Scheduler
-pkg/common/constants; scheduler-plugins apis/scheduling/v1alpha1; volcano.sh/apis pkg/apis/scheduling/v1beta1.
+pkg/common/constants; scheduler-plugins apis/scheduling/v1alpha1; volcano.sh/apis pkg/apis/scheduling/v1beta1 and
+batch/v1alpha1.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,8 +26,10 @@ from webhook.model.names import (
     GPU_FRACTION,
     GPU_MEMORY,
     JOBSET_EXCLUSIVE,
+    KAI_REQUIRED_PLACEMENT,
     KAI_SEGMENT_REQUIRED_PLACEMENT,
     KAI_SEGMENT_SIZE,
+    KAI_TOPOLOGY,
     KOORDINATOR_DEVICE_HINT,
     KOORDINATOR_DEVICE_JOINT,
     KOORDINATOR_GANG,
@@ -44,6 +47,7 @@ from webhook.model.names import (
 from webhook.model.native_pod_group import scheduling_group_of
 from webhook.model.rules import Rules
 from webhook.model.workload.common_fields import MAX_POD_SETS
+from webhook.model.workload.volcano import scheduler_of_pods
 
 _NUMA: Final = frozenset({NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC})
 _GANG_HERE: Final = f"For a gang here write {POD_GROUP_NAME} and {MIN_MEMBER}."
@@ -61,6 +65,12 @@ _READERS: Final[Mapping[str, tuple[str, str]]] = {
     GPU_MEMORY: ("KAI-Scheduler shares GPUs by", ""),
 }
 """Annotation or label -> who reads it, and what to write instead."""
+_OF_VOLCANO: Final[Mapping[str, str]] = {
+    "networkTopology": f"Write {KAI_TOPOLOGY} with {KAI_REQUIRED_PLACEMENT}.",
+    "partitionPolicy": f"Write {KAI_SEGMENT_SIZE} with {KAI_SEGMENT_REQUIRED_PLACEMENT} on the task's template.",
+    "topologyPolicy": _POLICY_HERE,
+}
+"""Field of a Volcano Job or of its tasks -> what to write instead."""
 _EXCLUSIVE: Final = (JOBSET_EXCLUSIVE, LWS_EXCLUSIVE, LWS_SUBGROUP_EXCLUSIVE)
 # Each warning quotes names of the user, and people read only a few.
 _MOST: Final = 10
@@ -78,7 +88,12 @@ def unread_requests(raw: Raw, rules: Rules) -> tuple[str, ...]:
     in_gang = in_gang or any(scheduling_group_of(template.raw) for template in templates)
     if not in_gang and all(_NUMA.isdisjoint(each) for each in annotations):
         return ()
-    found = [*_of_schedulers(places), *(_exclusive(places) if in_gang else ()), *_of_kueue(raw, places, rules)]
+    found = [
+        *_of_schedulers(places),
+        *_of_volcano(raw),
+        *(_exclusive(places) if in_gang else ()),
+        *_of_kueue(raw, places, rules),
+    ]
     return tuple(dict.fromkeys(found))[:_MOST]
 
 
@@ -103,6 +118,18 @@ def _of_schedulers(places: list[tuple[str, Raw]]) -> Iterator[str]:
                 reader, instead = "Koordinator's scheduler reads", _GANG_HERE
             if reader:
                 yield f"{path}[{shortened(name)}] has no effect: only {reader} it. {instead}".rstrip()
+
+
+def _of_volcano(raw: Raw) -> Iterator[str]:
+    """Step 2, for the fields of a Volcano Job."""
+    spec = raw.get("spec")
+    if scheduler_of_pods(raw) is None or not isinstance(spec, Mapping):
+        return
+    tasks = found if isinstance(found := spec.get("tasks"), list) else []
+    for path, below in [("spec", spec), *((f"spec.tasks[{index}]", task) for index, task in enumerate(tasks))]:
+        for field, instead in _OF_VOLCANO.items() if isinstance(below, Mapping) else ():
+            if below.get(field):
+                yield f"{path}.{field} has no effect: only Volcano's scheduler reads it. {instead}"
 
 
 def _exclusive(places: list[tuple[str, Raw]]) -> Iterator[str]:

@@ -29,6 +29,12 @@ class Owners:
             metadata, kind = raw.get("metadata") or {}, (_group(str(raw.get("apiVersion"))), str(raw.get("kind")))
             self._by_name[_namespace(metadata), *kind, str(metadata.get("name"))] = raw
 
+    def beside(self, raw: Raw) -> "Owners":
+        """These owners and one more."""
+        found = Owners([raw], self._asked)
+        found._by_name = {**self._by_name, **found._by_name}
+        return found
+
     def above(self, raw: Raw) -> tuple[list[Raw], Owner | None]:
         """The owners of an object, nearest first, and the first unknown one; None if all are known.
 

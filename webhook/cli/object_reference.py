@@ -8,6 +8,7 @@ from webhook.cli.documents import InputError
 from webhook.model.nearest import did_you_mean
 from webhook.model.quoted import quoted
 from webhook.model.workload.readers import READERS
+from webhook.model.workload.volcano import VOLCANO_JOB
 
 POD: Final = ("", "Pod")
 POD_GROUP: Final = ("scheduling.run.ai", "PodGroup")
@@ -21,10 +22,12 @@ _SHORT: Final[Mapping[str, tuple[str, str]]] = {
     "rs": ("apps", "ReplicaSet"),
     "sts": ("apps", "StatefulSet"),
     "cj": ("batch", "CronJob"),
+    "vj": VOLCANO_JOB,
     "lws": ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"),
 }
 KINDS: Final[Mapping[str, tuple[str, str]]] = {
-    kind.lower(): (group, kind) for group, kind in (POD, *READERS, POD_GROUP)
+    ("vcjob" if (group, kind) == VOLCANO_JOB else kind.lower()): (group, kind)
+    for group, kind in (POD, *READERS, POD_GROUP)
 }
 """Name in lower case -> (API group, kind): pods, and all that makes pods or names a gang."""
 _NAMES: Final = {**KINDS, **{f"{name}s": kind for name, kind in KINDS.items()}, **_SHORT}
@@ -58,8 +61,9 @@ def object_reference(text: str) -> ObjectReference:
     if len(name) > _LONGEST or not name.isprintable():
         raise InputError(f"{quoted(name)} is no name of an object: it has at most {_LONGEST} printable characters")
     # As for kubectl, a group may follow the kind: jobs.batch.
-    found = _NAMES.get(kind.partition(".")[0].lower())
-    if found is None or (kind.partition(".")[2] or found[0]) != found[0]:
+    name_of, _, group = kind.partition(".")
+    found = VOLCANO_JOB if group == VOLCANO_JOB[0] and name_of in {"job", "jobs"} else _NAMES.get(name_of.lower())
+    if found is None or (group or found[0]) != found[0]:
         raise InputError(f"{quoted(kind)} is no kind that can be explained.{did_you_mean(kind, KINDS)} {_allowed()}")
     return ObjectReference(*found, name)
 

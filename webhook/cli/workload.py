@@ -4,19 +4,21 @@
 2. One pod of each template is judged, as its controller creates it: see `outcome`.
 3. The pods in a gang are placed together: see `gang_pods`.
 4. The answer is the worst of these, with each template pinned to where its pods go.
+5. An object of a kind that is not read here, such as an AppWrapper, may contain workloads that its operator creates:
+   each is judged as it will be created. Annotations outside them apply to pods that carry `inherit` only.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from webhook.admission.gang import annotations_in, is_made_by_another
+from webhook.admission.gang import MAX_DEPTH, annotations_in
 from webhook.admission.kueue_requests import asked_owner, asked_workload
-from webhook.admission.patch import apply
+from webhook.admission.patch import Tokens, apply
 from webhook.admission.pod.decision import Verdict
 from webhook.admission.response import Denied, Patched
 from webhook.admission.workload.mutate import WorkloadMutator
-from webhook.admission.workload.templates import templates_in
+from webhook.admission.workload.templates import annotations_on, asked_in, path_of, templates_in
 from webhook.admission.workload.validate import WorkloadValidator
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cache.management import DEFAULT_NAMESPACE
@@ -25,16 +27,17 @@ from webhook.cli.documents import Item
 from webhook.cli.gang_pods import WorkloadGroup, judge_group
 from webhook.cli.judgement import Judgement, PodSet, worst
 from webhook.cli.judgement_context import JudgementContext
-from webhook.cli.object_schema import POD, TEXTS
+from webhook.cli.object_schema import METADATA, POD, TEXTS
 from webhook.cli.outcome import body_of, outcome_of
 from webhook.cli.template_pods import BUILT_IN, PodTemplate, as_written, at, pod_templates, with_at
 from webhook.cli.unpinned_gang import held, note_of
 from webhook.model.errors import UserError
 from webhook.model.limits import TooLarge
 from webhook.model.membership import may_be_in_group
+from webhook.model.names import INHERIT, STRATEGY
 from webhook.model.owner_chain import OwnerChain, owner_chain_of
 from webhook.model.pod import Owner, Pod
-from webhook.model.workload.readers import ASKED_ABOUT, read_workload
+from webhook.model.workload.readers import ASKED_ABOUT, READERS, is_made_by_another, kind_of, read_workload
 from webhook.model.workload.record import Workload
 
 # Its pods run on every matching node, so there is nothing to choose.
@@ -79,6 +82,10 @@ class _WorkloadReview:
             self._check_shape()
         self._body = as_written(item.body)
         workload = self._read() if item.group in BUILT_IN else None
+        if (item.group, item.kind) not in READERS:
+            self._warnings += tuple(_unread(item))
+            if contained := list(workloads_in(item.body)):
+                return self._contained(contained)
         marked = self._created()
         if item.group not in BUILT_IN:
             self._check_shape()
@@ -94,6 +101,34 @@ class _WorkloadReview:
             return self._together(sets, judge_group(workload, owner_chain, sets, self._cache, self._around))
         except UserError as error:
             raise self._fault(error) from error
+
+    def _contained(self, contained: Sequence[tuple[Tokens, Raw]]) -> Judgement:
+        """Step 5."""
+        item = self._item
+        namespace, name = item.namespace or DEFAULT_NAMESPACE, str(item.body["metadata"].get("name") or _OWNER)
+        uid = str(item.body["metadata"].get("uid") or _UID)
+        owner = {"apiVersion": item.api_version, "kind": item.kind, "name": name, "uid": uid, "controller": True}
+        itself = {**item.body, "metadata": {**item.body["metadata"], "name": name, "namespace": namespace}}
+        around = replace(self._around, owners=self._around.owners.beside(itself))
+        found, body = [], self._body
+        for tokens, raw in contained:
+            path = path_of(tokens)
+            item.check(raw["metadata"], METADATA, f"{path}.metadata")
+            made = {"name": name, **raw["metadata"], "namespace": namespace, "ownerReferences": [owner]}
+            inner = replace(item, prefix=f"{item.prefix}{path}.", body={**raw, "metadata": made})
+            judgement = judge_workload(inner, self._cache, around)
+            found.append((path, judgement))
+            body = with_at(body, (*tokens, "spec"), judgement.mutated["spec"])
+        verdict = worst(judgement.verdict for _, judgement in found)
+        path, decisive = next((path, one) for path, one in found if one.verdict is verdict)
+        told = tuple(f"{path}: {text}" for path, one in found for text in one.warnings)
+        return replace(
+            decisive,
+            item=item,
+            message=f"{decisive.item.kind} {decisive.item.name} at {path}: {decisive.message}",
+            mutated=item.body if verdict is Verdict.DENY else body,
+            warnings=(*self._warnings, *told),
+        )
 
     def _check_shape(self) -> None:
         """Raise InputError for a template that the API server would reject."""
@@ -141,7 +176,7 @@ class _WorkloadReview:
         response = WorkloadValidator(lambda: self._cache, rules).handle(request)
         if isinstance(response, Denied):
             raise _DeniedError(response.message, response.warnings)
-        self._warnings = response.warnings
+        self._warnings += response.warnings
         marks = WorkloadMutator(rules).handle(request)
         marked: Raw = apply(self._body, map(dict, marks.patch)) if isinstance(marks, Patched) else self._body
         return marked
@@ -222,6 +257,29 @@ class _WorkloadReview:
         if (item.group, item.kind) == ("", "Namespace"):
             self._warnings = self._cache.namespaces[item.name].problems
         return Judgement(item, Verdict.ALLOW, f"unmanaged: {why}", item.body, self._warnings)
+
+
+def workloads_in(raw: Any, tokens: Tokens = ()) -> Iterator[tuple[Tokens, Raw]]:
+    """The path and object of each workload of a kind that is read here within an object of another kind."""
+    if len(tokens) >= MAX_DEPTH:
+        return
+    if tokens and isinstance(raw, Mapping) and kind_of(raw) in READERS and isinstance(raw.get("metadata"), Mapping):
+        yield tokens, raw
+    elif isinstance(raw, Mapping | list):
+        for key, below in raw.items() if isinstance(raw, Mapping) else enumerate(raw):
+            if isinstance(below, Mapping | list) and key not in {"metadata", "status"}:
+                yield from workloads_in(below, (*tokens, key))
+
+
+def _unread(item: Item) -> Iterator[str]:
+    """The warning about annotations on an object of a custom kind that is not read here: its pods are not marked."""
+    asked = sorted(asked_in(annotations_on(item.body)).keys() - {STRATEGY})
+    marks = [template.annotations.get(INHERIT) for template in templates_in(item.body)]
+    if item.group not in BUILT_IN and asked and (not marks or set(marks) != {"true"}):
+        yield (
+            f"metadata.annotations[{', '.join(asked)}]: this service does not read objects of the kind {item.kind}, so "
+            f'that only pods with the annotation {INHERIT}: "true" take these. Write it into their template.'
+        )
 
 
 def unknown_owner(owner: Owner) -> str:

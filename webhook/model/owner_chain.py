@@ -1,8 +1,9 @@
 """The owner chain of a pod: what the pod takes from its owners, and the gang that they form.
 
 1. The next owner above an object is its controller, else its first owner. The last one is the top owner.
-2. An object that only creates other workloads one by one (a CronJob) or wraps one (a TrainJob) is not the top owner:
-   the object below it is. Its annotations apply all the same.
+2. The top owner is the highest one whose kind is read here. An object above it that only creates other workloads one by
+   one (a CronJob) or wraps one (a TrainJob, an AppWrapper) says nothing of which pods start together. Its annotations
+   apply all the same.
 3. A pod's own annotations come first, then those of the nearest owner that has them. Annotations of a pod in the
    chain (the leader that owns a LeaderWorkerSet's workers) apply to that pod alone. A leader is in the gang of its
    workers: it takes the annotations that define the gang from their template.
@@ -36,7 +37,7 @@ from webhook.model.names import (
 from webhook.model.pod import Owner
 from webhook.model.workload.common_fields import MAX_PODS, annotations_of, annotations_on
 from webhook.model.workload.pod_names import PodNames
-from webhook.model.workload.readers import read_workload
+from webhook.model.workload.readers import READERS, kind_of, read_workload
 from webhook.model.workload.record import Replicas, WorkloadGang, WorkloadPodSet
 
 _NUMA: Final = frozenset({NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC})
@@ -74,11 +75,8 @@ class OwnerChain:
     """The top owner with its own annotations and those of the owners above it; None if it cannot be read."""
     annotations: Mapping[str, str]
     """The annotations on the owners that a pod takes."""
-
-    @property
-    def why_kueues(self) -> str | None:
-        """By what the top owner shows that Kueue manages it; None if by nothing."""
-        return None if self.raw is None else why_kueues(self.raw)
+    why_kueues: str | None = None
+    """By what the top owner, or what wraps it, shows that Kueue manages it; None if by nothing."""
 
     def group_name(self, labels: Mapping[str, str]) -> str:
         """The name of the gang of a pod with these labels. Raises UserError."""
@@ -191,16 +189,26 @@ def owner_chain_of(owner: Owner, chain: Sequence[Mapping[str, Any]]) -> OwnerCha
     """The owner chain of the pods of `owner`; `chain`: the objects from it upwards that could be read."""
     if not chain:
         return OwnerChain(owner, None, {})
-    highest = len(chain) - 1
-    while highest > 0 and _kind(chain[highest]) in _ONLY_MAKE_WORKLOADS:
-        highest -= 1
+    highest = _top(chain)
     top = chain[highest]
-    taken = _inherited(raw for raw in chain if _kind(raw) != ("", "Pod") or raw is chain[-1])
+    taken = _inherited(raw for raw in chain if kind_of(raw) != ("", "Pod") or raw is chain[-1])
     if top.get("kind") == _LEADER_WORKER_SET:
         taken = {**grouped_beside(_sets(top)), **taken}
     metadata = {**top["metadata"], "annotations": _inherited(chain[highest:])}
     reference = Owner(str(top.get("apiVersion")), str(top.get("kind")), metadata["name"], metadata.get("uid", ""), True)
-    return OwnerChain(reference, {**top, "metadata": metadata}, taken)
+    wraps = (raw for raw in chain[highest + 1 :] if kind_of(raw) not in _ONLY_MAKE_WORKLOADS)
+    kueues = next(filter(None, map(why_kueues, (top, *wraps))), None)
+    return OwnerChain(reference, {**top, "metadata": metadata}, taken, kueues)
+
+
+def _top(chain: Sequence[Mapping[str, Any]]) -> int:
+    """The index of the top owner in the chain: of owners that are all of other kinds, the last that may be one."""
+    kinds = list(map(kind_of, chain))
+    # A CronJob is read as the next Job that it creates.
+    for wanted in (READERS.keys() - _ONLY_MAKE_WORKLOADS, READERS, set(kinds) - _ONLY_MAKE_WORKLOADS):
+        if found := [index for index, kind in enumerate(kinds) if kind in wanted]:
+            return found[-1]
+    return 0
 
 
 def grouped_beside(sets: Mapping[str, Any]) -> dict[str, str]:
@@ -259,14 +267,10 @@ def _inherited(chain: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return {key: text for key, text in found.items() if key in INHERITED and isinstance(text, str)}
 
 
-def _kind(raw: Mapping[str, Any]) -> tuple[str, str]:
-    return str(raw.get("apiVersion") or "").rpartition("/")[0], str(raw.get("kind"))
-
-
 def _still_to_run(raw: Mapping[str, Any]) -> int:
     """For a Job, the number of pods that have not succeeded; for other kinds, unlimited."""
     spec, status = raw.get("spec") or {}, raw.get("status") or {}
     completions = spec.get("completions")
-    if _kind(raw) != ("batch", "Job") or not isinstance(completions, int):
+    if kind_of(raw) != ("batch", "Job") or not isinstance(completions, int):
         return MAX_PODS
     return completions - int(status.get("succeeded") or 0)

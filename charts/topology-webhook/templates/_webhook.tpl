@@ -154,15 +154,27 @@ container.?resources.limits.orValue({}).exists(name, name.contains('/') && !name
 {{- end }}
 {{- end }}
 
+{{/* CEL. API group (of the core API its version) and kind of each workload that is read: READERS in webhook/model/workload/readers.py. */}}
+{{- define "topology-webhook.readKinds" -}}
+['v1/ReplicationController', 'apps/Deployment', 'apps/ReplicaSet', 'apps/StatefulSet', 'batch/CronJob', 'batch/Job',
+'batch.volcano.sh/Job', 'jobset.x-k8s.io/JobSet', 'kubeflow.org/JAXJob', 'kubeflow.org/MPIJob', 'kubeflow.org/PaddleJob',
+'kubeflow.org/PyTorchJob', 'kubeflow.org/TFJob', 'kubeflow.org/XGBoostJob', 'leaderworkerset.x-k8s.io/LeaderWorkerSet',
+'ray.io/RayCluster', 'ray.io/RayJob', 'ray.io/RayService']
+{{- end }}
+
 {{- define "topology-webhook.notOfAController" -}}
-# Workloads that a controller creates for another workload are validated with that workload.
+# Workloads that a controller creates for a workload of these kinds are validated with that one. What the controller of any
+# other kind creates (an AppWrapper, a Trial) is a workload of its own.
 - name: not-of-a-controller
-  expression: "!object.?metadata.ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false))"
+  expression: >-
+    !object.?metadata.ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false) &&
+    owner.apiVersion.split('/')[0] + '/' + owner.kind in
+    {{- include "topology-webhook.readKinds" . | nindent 4 }})
 {{- end }}
 
 {{/*
 CEL. Whether a workload, or one of its pod templates, carries an annotation about placement. By kind: any; CronJob; LeaderWorkerSet;
-JobSet; Kubeflow's jobs; Ray's kinds. Takes {root, of}: of is the name of the object.
+JobSet; Volcano's Job; Kubeflow's jobs; Ray's kinds. Takes {root, of}: of is the name of the object.
 */}}
 {{- define "topology-webhook.asksForAPlacement" -}}
 {{- $ask := include "topology-webhook.areAboutPlacement" .root -}}
@@ -175,6 +187,8 @@ JobSet; Kubeflow's jobs; Ray's kinds. Takes {root, of}: of is the name of the ob
 {{ .of }}.?spec.replicatedJobs.orValue([]).exists(job,
 [job.?template.metadata.annotations.orValue({}),
 job.?template.spec.template.metadata.annotations.orValue({})].exists(annotations, {{ $ask }})) ||
+{{ .of }}.?spec.tasks.orValue([]).exists(task,
+[task.?template.metadata.annotations.orValue({})].exists(annotations, {{ $ask }})) ||
 {{ .of }}.?spec.orValue({}).exists(field, field.endsWith('ReplicaSpecs') && {{ .of }}.spec[field].exists(role,
 [{{ .of }}.spec[field][role].?template.metadata.annotations.orValue({})].exists(annotations, {{ $ask }}))) ||
 [{{ .of }}.?spec.orValue({}), {{ .of }}.?spec.rayClusterSpec.orValue({}), {{ .of }}.?spec.rayClusterConfig.orValue({})].exists(ray,

@@ -77,6 +77,49 @@ def test_and_so_does_a_rack_which_the_yaml_keeps(kind: Kind, tmp_path: Path) -> 
         assert {"key": "example.com/rack", "operator": "In", "values": sorted(racks)} in term["matchExpressions"]
 
 
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_what_an_operator_of_another_kind_creates_is_answered_as_a_users_own(kind: Kind, tmp_path: Path) -> None:
+    for annotations in ({**SINGLE, **RACK}, {**RACK, "kai.scheduler/topology-required-placement": "rakc"}):
+        raw = kind.workload(annotations, labelled(cpu=4))
+        owner = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Trial", "name": "t", "uid": "t", "controller": True}
+        made = {**raw, "metadata": {**raw["metadata"], "ownerReferences": [owner]}}
+        alone, of_operator = one(tmp_path, raw), one(tmp_path, made)
+        for field in ("verdict", "message", "group"):
+            assert alone.get(field) == of_operator.get(field)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("level", ["rack", "rakc"])
+def test_a_workload_within_an_object_of_another_kind_is_answered_for(kind: Kind, level: str, tmp_path: Path) -> None:
+    raw = kind.workload({**SINGLE, **RACK, "kai.scheduler/topology-required-placement": level}, labelled(cpu=4))
+    components = [{"template": {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}}, {"template": raw}]
+    wrapper = {"apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper", "metadata": {"name": "aw"}}
+    alone, wrapped = one(tmp_path, raw), one(tmp_path, {**wrapper, "spec": {"components": components}})
+    assert (wrapped["object"]["kind"], wrapped["verdict"]) == ("AppWrapper", alone["verdict"])
+    assert wrapped["message"] == f"{kind.kind} w at spec.components[1].template: {alone['message']}"
+    assert wrapped.get("group") == alone.get("group")
+    spec = (alone["mutated"] if level == "rack" else raw)["spec"]
+    assert wrapped["mutated"]["spec"]["components"][1]["template"]["spec"] == spec
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind"),
+    [("trainer.kubeflow.org/v1alpha1", "TrainJob"), ("argoproj.io/v1alpha1", "Workflow"), ("example.com/v1", "Thing")],
+)
+def test_annotations_on_an_object_of_another_kind_apply_to_pods_that_carry_the_mark(
+    api_version: str, kind: str, tmp_path: Path
+) -> None:
+    told = f"this service does not read objects of the kind {kind}"
+    for spec, is_warned in (
+        ({}, True),
+        ({"template": labelled(cpu=4)}, True),
+        ({"template": labelled(cpu=4, annotations={INHERIT: "true"})}, False),
+    ):
+        raw = workload(kind=kind, api_version=api_version, annotations={**SINGLE, **RACK}, spec=spec)
+        assert [told in text for text in one(tmp_path, raw)["warnings"]] == [True] * is_warned
+    assert one(tmp_path, workload(kind=kind, api_version=api_version, spec={}))["warnings"] == []
+
+
 def test_each_template_may_ask_for_its_own(tmp_path: Path) -> None:
     restricted = {SPEC: '{"numaTopologyPolicy": "Restricted"}'}
     entry = one(tmp_path, training(SINGLE, labelled(cpu=4, annotations=restricted), labelled(cpu=8)))

@@ -59,6 +59,21 @@ def test_what_only_makes_workloads_is_not_the_top_but_its_wishes_hold() -> None:
     assert of(job("CronJob"), owned("CronJob", "batch/v1", {}, **assigned)).minimum({}, None) == 4
 
 
+@pytest.mark.parametrize("kueues", [{}, {"labels": {"kueue.x-k8s.io/queue-name": "q"}}], ids=["", "kueue's"])
+def test_a_gang_is_that_of_the_highest_kind_that_is_read_and_what_wraps_it_only_passes_on(kueues: Any) -> None:
+    rack = {KAI_TOPOLOGY: "t", "kai.scheduler/topology-required-placement": "rack"}
+    above = owned("AppWrapper", "workload.codeflare.dev/v1beta2", {}, **rack)
+    above["metadata"] |= kueues
+    owner_chain = of(job("AppWrapper"), above)
+    assert (owner_chain.top.kind, owner_chain.annotations) == ("Job", rack)
+    assert owner_chain.group_name({}) == "pg-w-uid-Job"
+    assert owner_chain.minimum({}, None) == 4
+    assert bool(owner_chain.why_kueues) is bool(kueues)
+    # a Deployment is above its ReplicaSet, and an operator's own kind above that
+    replica_set, deployment = owned("ReplicaSet", "apps/v1", {}), owned("Deployment", "apps/v1", {})
+    assert of(replica_set, deployment, owned("Service", "example.com/v1", {})).top.kind == "Deployment"
+
+
 def test_of_owners_that_cannot_be_read_the_nearest_makes_the_group() -> None:
     owner_chain = of()
     assert owner_chain.group_name({}) == "pg-thing-uid-thing"

@@ -224,6 +224,42 @@ def test_replicas_start_one_by_one_but_share_a_request(kind: str) -> None:
     assert gangs("apps/v1", kind, spec, least)[0].minimum == 3
 
 
+@pytest.mark.parametrize(
+    ("spec", "tasks", "wanted"),
+    [
+        ({}, ({}, {}), {"a": (2, 2), "b": (3, 3)}),
+        ({"minAvailable": 0}, ({"minAvailable": 1}, {}), {"a": (2, 1), "b": (3, 3)}),
+        ({"minAvailable": 3}, ({}, {}), {"a": (2, 2), "b": (3, 1)}),
+        ({"minAvailable": 4}, ({"minAvailable": 1}, {"minAvailable": 1}), {"a": (2, 2), "b": (3, 2)}),
+        ({}, ({}, {"dependsOn": {"name": ["a"]}}), {"a": (2, 2), "b": (3, 0)}),
+        ({"minAvailable": 5}, ({}, {"dependsOn": {"name": ["a"]}}), {"a": (2, 2), "b": (3, 0)}),
+    ],
+)
+def test_the_tasks_of_a_volcano_job_start_together_as_its_minimums_say(
+    spec: dict[str, Any], tasks: tuple[dict[str, Any], ...], wanted: dict[str, tuple[int, int]]
+) -> None:
+    sizes = (("a", 2), ("b", 3))
+    made = [
+        {"name": name, "replicas": size, "template": TEMPLATE, **task}
+        for (name, size), task in zip(sizes, tasks, strict=True)
+    ]
+    (gang,) = gangs("batch.volcano.sh/v1alpha1", "Job", {**spec, "tasks": made}, ON_RACK)
+    assert shape(gang) == wanted
+    assert [name for pod_set in gang.all_pod_sets() for name in pod_set.pods] == [
+        *(f"train-a-{index}" for index in range(2)),
+        *(f"train-b-{index}" for index in range(3)),
+    ]
+
+
+def test_the_pods_of_a_volcano_job_have_the_scheduler_of_the_template_then_of_the_job_then_volcanos() -> None:
+    named = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "schedulerName": "own"}}
+    tasks = [{"replicas": 1, "template": template} for template in (named, TEMPLATE)]
+    for spec, wanted in (({}, ["own", "volcano"]), ({"schedulerName": "other"}, ["own", "other"])):
+        (gang,) = gangs("batch.volcano.sh/v1alpha1", "Job", {**spec, "tasks": tasks})
+        assert [pod_set.name for pod_set in gang.all_pod_sets()] == ["default0", "default1"]
+        assert [pod_set.template["spec"]["schedulerName"] for pod_set in gang.all_pod_sets()] == wanted
+
+
 def test_no_pod_of_a_stateful_set_waits_for_one_that_is_made_when_it_runs() -> None:
     least = {"topology-webhook.dev/min-member": "3"}
     for replicas, minimum in ((3, 1), (1, 1), (0, 0)):
@@ -243,7 +279,7 @@ def test_a_kind_whose_pods_are_not_known_is_no_workload() -> None:
 
 @pytest.mark.parametrize(("group", "kind"), READERS)
 def test_every_kind_says_where_its_template_is_missing(group: str, kind: str) -> None:
-    spec = {"replicatedJobs": [{"name": "a"}]} if kind == "JobSet" else {}
+    spec = {"JobSet": {"replicatedJobs": [{"name": "a"}]}, "Job": {"tasks": [{"name": "a"}]}}.get(kind, {})
     raw = workload(kind=kind, api_version=f"{group}/v1" if group else "v1", spec=spec)
     with pytest.raises(UserError) as fault:
         read_workload(raw)

@@ -8,6 +8,7 @@ from typing import Any, Final
 from webhook.admission.gang import MAX_DEPTH, MAX_FIELD_NAME
 from webhook.admission.patch import Tokens
 from webhook.model.owner_chain import INHERITED, LEADER_TEMPLATE, grouped_beside
+from webhook.model.workload.volcano import scheduler_of_pods
 
 # The pod that submits a RayJob is not part of its cluster.
 _NOT_SEARCHED: Final = frozenset({"metadata", "status", "submitterPodTemplate"})
@@ -23,26 +24,37 @@ class Template:
     annotations: Mapping[str, Any]
     above: Mapping[str, Any]
     """The annotations of the objects above that pods take from their owners; the nearest object wins."""
+    default_scheduler: str = "default-scheduler"
 
     @property
     def scheduler(self) -> str:
         """The scheduler of its pods."""
-        return str(self.raw["spec"].get("schedulerName") or "default-scheduler")
+        return str(self.raw["spec"].get("schedulerName") or self.default_scheduler)
 
     @property
     def prefix(self) -> str:
         """The prefix of the path of a pod's field: `spec.template.`."""
-        steps = (f"[{token}]" if isinstance(token, int) else f".{token}" for token in self.path)
-        return "".join(steps).removeprefix(".") + ("." if self.path else "")
+        return path_of(self.path) + ("." if self.path else "")
 
 
-def templates_in(raw: Any, path: Tokens = (), above: Mapping[str, Any] = _NOTHING) -> Iterator[Template]:
-    """The pod templates below an object. Templates that are nested too deeply are ignored."""
+def path_of(tokens: Tokens) -> str:
+    """The path of a field in messages: `spec.components[0].template`."""
+    steps = (f"[{token}]" if isinstance(token, int) else f".{token}" for token in tokens)
+    return "".join(steps).removeprefix(".")
+
+
+def templates_in(
+    raw: Any, path: Tokens = (), above: Mapping[str, Any] = _NOTHING, scheduler: str = "default-scheduler"
+) -> Iterator[Template]:
+    """The pod templates below an object. Templates that are nested too deeply are ignored.
+
+    scheduler: that of pods whose template names none.
+    """
     if len(path) >= MAX_DEPTH:
         return
     if isinstance(raw, list):
         for index, each in enumerate(raw):
-            yield from templates_in(each, (*path, index), above)
+            yield from templates_in(each, (*path, index), above, scheduler)
     if not isinstance(raw, Mapping):
         return
     annotations = annotations_on(raw)
@@ -50,14 +62,15 @@ def templates_in(raw: Any, path: Tokens = (), above: Mapping[str, Any] = _NOTHIN
     if isinstance(spec, Mapping) and isinstance(spec.get("containers"), list):
         # A CRD may have templates without a schema. Invalid ones are found when their pods are created.
         if _may_be_annotated(raw):
-            yield Template(path, raw, annotations, above)
+            yield Template(path, raw, annotations, above, scheduler)
         return
+    scheduler = scheduler_of_pods(raw) or scheduler
     above = {**above, **asked_in(annotations)}
     for key, below in raw.items():
         if isinstance(below, Mapping | list) and key not in _NOT_SEARCHED and len(key) <= MAX_FIELD_NAME:
             # A leader is in the gang of its workers.
             beside = grouped_beside(raw) if key == LEADER_TEMPLATE else {}
-            yield from templates_in(below, (*path, key), {**beside, **above})
+            yield from templates_in(below, (*path, key), {**beside, **above}, scheduler)
 
 
 def asked_in(annotations: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """The validating webhook on workloads: denies what would make their pods fail later.
 
 1. Annotations about placement that did not change are not checked again, so existing workloads stay valid. Objects that
-   a controller creates for another workload (the Jobs of a JobSet) are allowed, because their owner was checked.
+   a controller creates for a workload of a kind that is read here (the Jobs of a JobSet) are allowed, because that one
+   was checked. What the controller of any other kind creates (an AppWrapper, a Trial) is checked as a user's own.
 2. All annotations are parsed: those of the workload, and those of its templates.
 3. A template must not have annotations that only we write into pods: its pods would be denied.
 4. The workload is read by its kind, and its requests are compared with the existing topologies.
@@ -14,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from webhook.admission.annotation_warnings import annotation_warnings
-from webhook.admission.gang import annotations_in, check_gangs, is_made_by_another, why_unmanaged
+from webhook.admission.gang import annotations_in, check_gangs, may_be_completed, why_unmanaged
 from webhook.admission.koordinator_requests import requests_of_templates
 from webhook.admission.kueue_requests import KueueRequest, asked_workload
 from webhook.admission.pod.decision import NOT_ALIGNABLE
@@ -34,7 +35,7 @@ from webhook.model.quoted import quoted
 from webhook.model.rules import Rules
 from webhook.model.topology import Topology
 from webhook.model.workload.common_fields import MAX_POD_SETS
-from webhook.model.workload.readers import read_workload
+from webhook.model.workload.readers import is_made_by_another, read_workload
 
 _NUMA: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC)
 _SWITCHES: Final = (INHERIT, INJECT_ENV)
@@ -136,7 +137,7 @@ def _annotations(
     warnings: list[str] = []
     if not faults:
         try:
-            workload = read_workload(raw)
+            workload = None if may_be_completed(raw) else read_workload(raw)
             if workload is not None and why_unmanaged(workload, rules):
                 return Allowed()
             if workload is not None:

@@ -12,6 +12,7 @@ from webhook.model.workload.kubeflow import REPLICA_SPECS, training_job
 from webhook.model.workload.lws import leader_worker_set
 from webhook.model.workload.ray import ray_cluster, ray_job, ray_service
 from webhook.model.workload.record import Workload, WorkloadGang
+from webhook.model.workload.volcano import VOLCANO_JOB, volcano_job
 
 Reader = Callable[[str, Mapping[str, str], Mapping[str, Any], str], Sequence[WorkloadGang]]
 """(name, annotations of the object, its spec, the spec's path) -> gangs; raises UserError."""
@@ -25,6 +26,7 @@ READERS: Final[Mapping[tuple[str, str], Reader]] = {
     ("batch", "CronJob"): cron_job,
     ("jobset.x-k8s.io", "JobSet"): job_set,
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): leader_worker_set,
+    VOLCANO_JOB: volcano_job,
     ("ray.io", "RayCluster"): ray_cluster,
     ("ray.io", "RayJob"): ray_job,
     ("ray.io", "RayService"): ray_service,
@@ -36,10 +38,25 @@ ASKED_ABOUT: Final = frozenset(READERS) - {("", "ReplicationController")}
 """(API group, kind) of the workloads that the webhook validates with the chart's defaults."""
 
 
+def kind_of(raw: Mapping[str, Any]) -> tuple[str, str]:
+    """The API group and kind of an object, or those that a reference names."""
+    return str(raw.get("apiVersion") or "").rpartition("/")[0], str(raw.get("kind") or "")
+
+
+def made_by(raw: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The API group and kind of an object's controller; None if it has none."""
+    owners = (raw.get("metadata") or {}).get("ownerReferences") or ()
+    return next((kind_of(owner) for owner in owners if owner.get("controller")), None)
+
+
+def is_made_by_another(raw: Mapping[str, Any]) -> bool:
+    """Whether the object's controller is a workload that is read here, whose annotations are checked instead."""
+    return made_by(raw) in READERS
+
+
 def read_workload(raw: Mapping[str, Any]) -> Workload | None:
     """The workload of an object; None if its kind's spec does not define its pods. Raises UserError."""
-    group, _, _ = str(raw.get("apiVersion") or "").rpartition("/")
-    kind = str(raw.get("kind") or "")
+    group, kind = kind_of(raw)
     metadata = mapping(raw, "metadata", "metadata")
     name = str(metadata.get("name") or str(metadata.get("generateName") or kind.lower()).rstrip("-"))
     annotations = annotations_of(raw, "")

@@ -11,6 +11,7 @@ from webhook.admission.response import Allowed, Denied
 from webhook.admission.workload.validate import WorkloadValidator
 from webhook.model.rules import Rules
 from webhook.model.topology import Level, Topology, TopologySource
+from webhook.model.workload.readers import READERS
 
 LEVELS = (Level("topology.kubernetes.io/zone"), Level("example.com/rack"))
 TOPOLOGIES = {"network": Topology("network", TopologySource.KAI, LEVELS)}
@@ -164,10 +165,54 @@ def test_workloads_of_other_schedulers_are_left_to_them() -> None:
     assert judged(raw) == Allowed()
 
 
-def test_what_a_controller_makes_of_a_workload_was_judged_with_it() -> None:
-    raw = job(ROW)
-    raw["metadata"]["ownerReferences"] = [{"kind": "JobSet", "name": "train", "controller": True}]
-    assert judged(raw) == Allowed()
+def made_by(raw: dict[str, Any], api_version: str, kind: str) -> dict[str, Any]:
+    reference = {"apiVersion": api_version, "kind": kind, "name": "train", "controller": True}
+    return {**raw, "metadata": {**raw["metadata"], "ownerReferences": [reference]}}
+
+
+@pytest.mark.parametrize(("group", "kind"), READERS)
+def test_what_a_controller_makes_of_a_workload_that_is_read_was_judged_with_it(group: str, kind: str) -> None:
+    assert judged(made_by(job(ROW), f"{group}/v1" if group else "v1", kind)) == Allowed()
+
+
+@pytest.mark.parametrize("raw", [job(ROW), job(None, ROW), job(BAD_NUMA)], ids=["on it", "on its template", "numa"])
+@pytest.mark.parametrize(("group", "kind"), [("kubeflow.org", "Trial"), ("example.com", "Job"), ("", "JobSet")])
+def test_what_any_other_controller_makes_is_judged_as_a_users_own(raw: dict[str, Any], group: str, kind: str) -> None:
+    assert judged(made_by(raw, f"{group}/v1" if group else "v1", kind)) == judged(raw) != Allowed()
+
+
+def test_of_what_an_unread_controller_makes_the_controller_may_name_the_topology() -> None:
+    level = {key: text for key, text in RACK.items() if key != "kai.scheduler/topology"}
+    assert isinstance(judged(job(level)), Denied)
+    assert judged(made_by(job(level), "workload.codeflare.dev/v1beta2", "AppWrapper")) == Allowed()
+
+
+def volcano_job(scheduler: str = "", **task: Any) -> dict[str, Any]:
+    spec: dict[str, Any] = {"tasks": [{"name": "a", "replicas": 1, "template": template(), **task}]}
+    if scheduler:
+        spec["schedulerName"] = scheduler
+    return workload("Job", "batch.volcano.sh/v1alpha1", spec, RACK)
+
+
+def test_who_leaves_a_volcano_job_to_volcanos_scheduler_is_told_that_nothing_here_is_read() -> None:
+    verdict = judged(volcano_job())
+    assert isinstance(verdict, Allowed)
+    (warning,) = verdict.warnings
+    assert warning == (
+        "The scheduler volcano places the pods of this Job, and these have no effect: "
+        "metadata.annotations[kai.scheduler/topology], metadata.annotations[kai.scheduler/topology-required-placement]."
+        " Write spec.schedulerName: default-scheduler to have this service place them."
+    )
+    assert judged(volcano_job("default-scheduler")) == Allowed()
+
+
+def test_and_what_only_that_scheduler_reads_of_a_job_that_is_placed_here_is_named() -> None:
+    raw = volcano_job("default-scheduler", topologyPolicy="restricted", partitionPolicy={"partitionSize": 2})
+    raw["spec"]["networkTopology"] = {"mode": "hard"}
+    verdict = judged(raw)
+    assert isinstance(verdict, Allowed)
+    fields = ["spec.networkTopology", "spec.tasks[0].partitionPolicy", "spec.tasks[0].topologyPolicy"]
+    assert [text.partition(" ")[0] for text in verdict.warnings] == fields
 
 
 def test_faults_beside_the_annotations_are_left_to_the_kind_itself() -> None:
