@@ -70,6 +70,12 @@ def test_and_so_does_a_rack_which_the_yaml_keeps(kind: Kind, tmp_path: Path) -> 
     entry = one(tmp_path, kind.workload({**SINGLE, **RACK}, labelled(cpu=4)))
     group = entry["group"]
     assert (entry["verdict"], group["placed"], group["required"]) == ("allow", True, "example.com/rack")
+    # as in the cluster: over all pod sets of a gang, in the order of tests/integration/test_kinds.py
+    by_rank = sorted(group["pods"], key=lambda pod: pod["rank"])
+    assert [pod["rank"] for pod in by_rank] == sorted([*range(len(by_rank) // len(kind.groups))] * len(kind.groups))
+    names = [pattern.removesuffix("-*") for patterns in kind.groups.values() for pattern in patterns]
+    if len(kind.groups) == 1 and not any("*" in name for name in names) and len({*names}) == len(names):
+        assert [pod["name"] for pod in by_rank] == names
     assert len(group["pods"]) == group["minimum"] == sum(map(len, kind.groups.values()))
     racks = {each["domain"][1][1] for each in group["pods"]}
     for path in kind.templates:

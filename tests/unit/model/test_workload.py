@@ -9,6 +9,7 @@ from tests.builders.pods import plain
 from tests.builders.workloads import template, workload
 from webhook.model.errors import UserError
 from webhook.model.topology import Level, Topology, TopologySource
+from webhook.model.workload.pod_names import PodNames
 from webhook.model.workload.rank import rank_of
 from webhook.model.workload.readers import READERS, read_workload
 from webhook.model.workload.record import WorkloadGang
@@ -265,6 +266,19 @@ def test_no_pod_of_a_stateful_set_waits_for_one_that_is_made_when_it_runs() -> N
     for replicas, minimum in ((3, 1), (1, 1), (0, 0)):
         (gang,) = gangs("apps/v1", "StatefulSet", {"replicas": replicas, "template": TEMPLATE}, least)
         assert (gang.size, gang.minimum, gang.at_once) == (replicas, minimum, minimum)
+
+
+@pytest.mark.parametrize("policy", ["Parallel", "OrderedReady"])
+def test_the_pods_of_a_stateful_set_are_numbered_from_its_first_ordinal(policy: str) -> None:
+    spec = {"replicas": 3, "ordinals": {"start": 5}, "podManagementPolicy": policy, "template": TEMPLATE}
+    (gang,) = gangs("apps/v1", "StatefulSet", spec)
+    (pod_set,) = gang.all_pod_sets()
+    assert list(pod_set.pods) == ["train-5", "train-6", "train-7"]
+    assert isinstance(pod_set.pods, PodNames)
+    assert (pod_set.pods.rank("train-6"), pod_set.pods.rank("train-1")) == (1, None)
+    for start in (-1, "5", 2**31, True):
+        with pytest.raises(UserError, match="is not the number of a pod"):
+            gangs("apps/v1", "StatefulSet", {**spec, "ordinals": {"start": start}})
 
 
 def test_a_bare_pod_is_a_gang_of_one() -> None:

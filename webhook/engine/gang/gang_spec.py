@@ -89,7 +89,7 @@ class Member:
 
     name: str
     rank: int
-    """Its position in the pod set: completion index, replica index, or position by name."""
+    """Its position in the gang, over all pod sets; by completion index, replica index, or name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ class _Reader:
         level = None if podset.segments is None else podset.segments.constraint.preferred
         if podset.segments is None or level is None:
             return
-        segments = self._ranks(podset) // podset.segments.size
+        segments = (self._ranks(podset) - podset.segments.first) // podset.segments.size
         pairs = np.unique(np.stack([segments, self._domains(level, self._nodes(podset))]), axis=1)
         numbers, domains = np.unique(pairs[0], return_counts=True)
         outside = pairs[0][~self._tree.real(level)[pairs[1]]]

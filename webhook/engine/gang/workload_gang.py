@@ -54,6 +54,8 @@ class _Reader:
     workload: Workload
     topology: Topology
     running: Running
+    first_ranks: Mapping[int, int]
+    """Id of a pod set -> the first of its ranks, which continue from pod set to pod set of the gang."""
     tree_of: TreeOf | None = None
     """None: the gang has no parts in other topologies."""
 
@@ -137,7 +139,8 @@ def gang_of(
 ) -> Gang:
     """The spec of a gang of the workload; raises UserError for faults in the workload's annotations or templates."""
     strategy = strategy_of_gang(workload, gang)
-    reader = _Reader(workload, topology, running, tree_of)
+    first_ranks = {id(pod_set): ranks.start for ranks, pod_set in gang.by_rank()}
+    reader = _Reader(workload, topology, running, first_ranks, tree_of)
     return replace(_gang(gang, reader), strategy=strategy, elsewhere=tuple(_elsewhere(gang, reader)))
 
 
@@ -189,14 +192,16 @@ def _gang(gang: WorkloadGang, reader: _Reader) -> Gang:
 
 def _set(pod_set: WorkloadPodSet, reader: _Reader) -> PodSet:
     pod, intent = _read(pod_set, reader.workload)
-    begun = tuple((rank, reader.running[name]) for rank, name in enumerate(pod_set.pods) if name in reader.running)
-    members = tuple(Member(name, rank) for rank, name in enumerate(pod_set.pods) if name not in reader.running)
+    first = reader.first_ranks[id(pod_set)]
+    ranked = list(enumerate(pod_set.pods, first))
+    begun = tuple((rank, reader.running[name]) for rank, name in ranked if name in reader.running)
+    members = tuple(Member(name, rank) for rank, name in ranked if name not in reader.running)
     minimum = min(max(pod_set.minimum - len(begun), 0), len(members))
-    return PodSet(pod_set.name, pod, intent, members, minimum, _segments(pod_set, reader.topology), begun)
+    return PodSet(pod_set.name, pod, intent, members, minimum, _segments(pod_set, reader.topology, first), begun)
 
 
-def _segments(pod_set: WorkloadPodSet, topology: Topology) -> Segments | None:
-    return None if pod_set.segments is None else Segments.of(pod_set.segments, topology)
+def _segments(pod_set: WorkloadPodSet, topology: Topology, first: int = 0) -> Segments | None:
+    return None if pod_set.segments is None else Segments.of(pod_set.segments, topology, first)
 
 
 def _read(pod_set: WorkloadPodSet, workload: Workload) -> tuple[Pod, NUMAIntent]:

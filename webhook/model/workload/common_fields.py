@@ -20,8 +20,8 @@ from webhook.model.workload.topology_request import (
 
 # More pods than any cluster runs. A larger count is a typing error that would only use memory.
 MAX_PODS = 150_000
-# The largest count in the API.
-_INT32 = 2**31 - 1
+INT32 = 2**31 - 1
+"""The largest count in the API."""
 # A pod set takes about 50 us to check. Workloads in use have at most hundreds.
 MAX_POD_SETS = 1_000
 # Each part in another topology is placed by itself, and again in what the others leave: eight of them take 0.1 s at
@@ -59,7 +59,7 @@ def count(raw: Mapping[str, Any], name: str, path: str, default: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_PODS:
         # The API server accepts larger counts. A request to place that many pods is denied at once, not when the pods
         # wait.
-        fault = TooLarge if type(value) is int and MAX_PODS < value <= _INT32 else UserError
+        fault = TooLarge if type(value) is int and MAX_PODS < value <= INT32 else UserError
         raise fault(
             f"{path}.{name}", f"{quoted(value)} is not a number of pods. Write a whole number from 0 to {MAX_PODS}."
         )
