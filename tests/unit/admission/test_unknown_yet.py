@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.builders.clusters import cluster_snapshot
-from tests.builders.nodes import node, nrt
-from tests.builders.pods import pod
+from tests.builders.nodes import node, nrt, resource, zone
+from tests.builders.pods import guaranteed, pod
 from webhook.admission.pod.decision import PodDecision, Verdict
 from webhook.admission.pod.mutation import mutate_pod
 from webhook.cache.cluster_snapshot import ClusterSnapshot
@@ -123,3 +123,103 @@ def test_nodes_that_a_pod_would_not_go_to_anyway_say_nothing_about_those_to_come
 
 def test_a_node_that_contradicts_and_would_take_the_pod_denies_it() -> None:
     assert mutate_pod(pod(), OTHERS, Rules()).reason == "NoCompatibleNode"
+
+
+def tainted(*keys: str, known: bool = True, **spec: Any) -> ClusterSnapshot:
+    """A node that would take the pod without its taints, and one whose policy contradicts it.
+
+    known: whether the first one has an NRT.
+    """
+    return cluster_snapshot(
+        node(name="a", taints=[{"key": key, "effect": "NoSchedule"} for key in keys], **spec),
+        *([nrt(node="a", free=[16])] if known else []),
+        node(name="b"),
+        nrt(node="b", free=[16], policy="restricted"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("cluster", "taint"),
+    [
+        (tainted("node.kubernetes.io/disk-pressure"), "node.kubernetes.io/disk-pressure"),
+        (tainted("node.kubernetes.io/unreachable"), "node.kubernetes.io/unreachable"),
+        (tainted("node.kubernetes.io/unschedulable", unschedulable=True), "node.kubernetes.io/unschedulable"),
+        (tainted("dedicated"), "dedicated"),
+    ],
+)
+def test_a_pod_waits_for_a_node_that_is_tainted_for_now_and_its_text_names_the_taint(
+    cluster: ClusterSnapshot, taint: str
+) -> None:
+    mutation = mutate_pod(pod(), cluster, Rules())
+    assert (mutation.verdict, mutation.gated) == (Verdict.WAIT, True)
+    assert f"1 node could take it without an untolerated taint {taint}=:NoSchedule on a" in mutation.message
+    assert '"a"' not in repr(mutate_pod(pod(), cluster, NEVER).constraint)
+
+
+def test_a_pod_waits_for_what_a_new_node_will_publish_but_not_for_a_control_plane() -> None:
+    starting = mutate_pod(pod(), tainted("node.kubernetes.io/not-ready", known=False), Rules())
+    assert starting.verdict is Verdict.WAIT
+    assert "no NUMA topology is known for 1 of the 2 nodes it may go to" in starting.message
+    control_plane = tainted("node-role.kubernetes.io/control-plane", known=False)
+    assert mutate_pod(pod(), control_plane, Rules()).reason == "NoCompatibleNode"
+
+
+def test_a_pod_that_no_node_tolerates_is_told_the_taint() -> None:
+    assert "let it onto none: untolerated taint system=:NoSchedule on a" in mutate_pod(pod(), TAINTED, Rules()).message
+
+
+# NUMA 0 has 13 CPUs for pods, NUMA 1 has 16.
+RESERVED = cluster_snapshot(
+    node(name="a"),
+    nrt(
+        node="a",
+        zones=[
+            zone(numa_id=0, resources=[resource(name="cpu", capacity=16, allocatable=13)]),
+            zone(numa_id=1, resources=[resource(name="cpu", capacity=16)]),
+        ],
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("init", "app", "verdict"),
+    [(1, 14, Verdict.WAIT), (14, 1, Verdict.ALLOW), (14, 16, Verdict.ALLOW), (1, 17, Verdict.DENY)],
+)
+def test_an_empty_node_is_not_always_the_best_one(init: int, app: int, verdict: Verdict) -> None:
+    raw = pod(
+        initContainers=[guaranteed(name="init", cpu=init)],
+        containers=[guaranteed(name="app", cpu=app)],
+    )
+    mutation = mutate_pod(raw, RESERVED, Rules())
+    assert mutation.verdict is verdict
+    waits = "it fits no empty node, but could once other pods hold the first NUMA nodes: no single NUMA node with "
+    assert (waits in mutation.message) is (verdict is Verdict.WAIT)
+
+
+@pytest.mark.parametrize(
+    ("apps", "verdict"),
+    [
+        ((9, 9, 9), Verdict.DENY),
+        ((9, 9, 7), Verdict.ALLOW),
+        # 4 takes NUMA 0 as long as 12 would fit there.
+        ((4, 12, 12), Verdict.DENY),
+        # 2 and 11 fit NUMA 0, so that 16 has NUMA 1.
+        ((2, 11, 16), Verdict.ALLOW),
+    ],
+)
+def test_containers_that_fit_together_in_no_state_are_denied(apps: tuple[int, ...], verdict: Verdict) -> None:
+    # NUMA 0 [13]  NUMA 1 [16]
+    raw = pod(containers=[guaranteed(name=f"app-{n}", cpu=cpu) for n, cpu in enumerate(apps)])
+    assert mutate_pod(raw, RESERVED, Rules()).verdict is verdict
+
+
+def test_a_denial_names_what_disagrees_and_not_how_many_others_there_are() -> None:
+    cluster = cluster_snapshot(
+        node(name="a"),
+        nrt(node="a", free=[16, 16], policy="restricted"),
+        *(node(name=f"b{n}", unschedulable=True) for n in range(3)),
+        *(nrt(node=f"b{n}", free=[16, 16], policy="best-effort") for n in range(3)),
+    )
+    denied = mutate_pod(pod(cpu="20", numa='{"numaTopologyPolicy": "Restricted"}'), cluster, Rules())
+    assert denied.reason == "Unalignable"
+    assert "cpu needs 2 NUMA nodes, memory 1" in denied.message

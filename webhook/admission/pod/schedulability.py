@@ -1,12 +1,16 @@
-"""Whether a pod that fits nowhere now can fit later.
+"""Whether a pod that fits nowhere now can fit later: it is denied only if it is proven that it cannot.
 
 1. The pod is decided on again with every node empty, ready, not cordoned and not avoided.
 2. If a node fits then, the pod can wait for it.
-3. Otherwise, if a node with a compatible policy is large enough as a whole but could never align the pod, waiting is
+3. Otherwise, unless only a node that is added could help, the pod waits for a node that would fit without its taints:
+   those come and go, as with pressure on a disk, or a cordon. It also waits for one that some other state of its pods
+   could let admit it: an empty node is not always the best one (webhook.engine.kubelet.some_state).
+4. Otherwise, if a node with a compatible policy is large enough as a whole but could never align the pod, waiting is
    useless: the scheduler would bind the pod there one day, and the kubelet would reject it again and again.
-4. Otherwise, if the NUMA nodes or the policy of an eligible node are unknown, the pod waits: they may become known.
-5. Otherwise, if all remaining nodes have policies that are incompatible with the pod's, waiting is useless.
-6. Otherwise no node has the labels and the size for the pod, or the cluster has no nodes. The pod waits for a node to
+5. Otherwise, if the NUMA nodes or the policy of an eligible node are unknown, the pod waits: they may become known. So
+   they may for a node that Kubernetes itself has tainted for a while.
+6. Otherwise, if all remaining nodes have policies that are incompatible with the pod's, waiting is useless.
+7. Otherwise no node has the labels and the size for the pod, or the cluster has no nodes. The pod waits for a node to
    be added, as it would without this service. Nodes that are not eligible say nothing about future ones.
 """
 
@@ -20,7 +24,9 @@ from webhook.engine.arrays import Bools, Nodes
 from webhook.engine.cpu_cores import core_reasons
 from webhook.engine.decide import Decision, decide
 from webhook.engine.filter.node_fit import node_fit
+from webhook.engine.filter.taint_toleration import Tolerations
 from webhook.engine.koordinator import policy_fit
+from webhook.engine.kubelet.some_state import may_admit
 from webhook.engine.reason import Reason
 from webhook.engine.request import named_resources
 from webhook.engine.snapshot.empty_cluster import empty_cluster
@@ -33,6 +39,8 @@ from webhook.model.pod import Pod
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import format_amount
 
+# Where Kubernetes itself taints nodes: pressure, cordons, nodes that are not ready or not initialized.
+_TRANSIENT = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 _PODS_OWN = frozenset({Reason.NODE_SELECTOR_MISMATCH, Reason.NODE_AFFINITY_MISMATCH, Reason.UNTOLERATED_TAINT})
 _AS_A_WHOLE = _PODS_OWN | {
     *(Reason.NOT_READY, Reason.UNSCHEDULABLE, Reason.TOO_MANY_PODS, Reason.INSUFFICIENT_RESOURCES)
@@ -48,6 +56,8 @@ _NOT_ALIGNED = frozenset(
         Reason.NUMA_NODE_EXCLUSIVE,
     }
 )
+# Those of them that depend on where the pods of a node are.
+_BY_STATE = frozenset({Reason.NO_SINGLE_NUMA_NODE, Reason.NOT_ALIGNED, Reason.ALLOCATION_FAILS})
 _OTHER_CORES = frozenset({Reason.AMPLIFIED_CPUS, Reason.CPU_BIND_POLICY_MISMATCH, Reason.NOT_WHOLE_CORES})
 
 
@@ -70,7 +80,7 @@ class Unschedulable:
     when_empty: Decision
     """The decision on the empty cluster."""
     hopeful: Bools
-    """bool [node]: nodes that the pod may get later: those that fit when empty, else those with a compatible policy."""
+    """bool [node]: nodes that the pod may get later; if there are none, those with a compatible policy."""
 
 
 def look_ahead(node_arrays: NodeArrays, pod: Pod, intent: NUMAIntent, options: Options) -> Unschedulable:
@@ -83,23 +93,64 @@ def look_ahead(node_arrays: NodeArrays, pod: Pod, intent: NUMAIntent, options: O
         nodes = "1 node" if decision.fit_count == 1 else f"{decision.fit_count} nodes"
         message = f"{nodes} could take it once other pods leave"
         return Unschedulable(UnschedulableReason.LATER, message, decision, decision.fits)
-    eligible = ~_any_of(decision, _PODS_OWN)
-    compatible = _compatible(empty, decision)
+    compatible, untainted = _compatible(empty, decision), decision
+    if not reasons <= _AS_A_WHOLE:
+        if Reason.UNTOLERATED_TAINT in reasons:
+            untainted = decide(Snapshot(replace(empty, taint_set=np.zeros_like(empty.taint_set))), pod, intent, options)
+        if (found := _some_day(decision, untainted)) is not None:
+            return found
     if reasons & _NOT_ALIGNED:
-        why = _too_large_for_one(empty, pod, intent, _any_of(decision, _NOT_ALIGNED))
-        message = f"none could align it even if it were empty: {why or excluded(pod, decision)}"
+        where = _any_of(decision, _NOT_ALIGNED)
+        why = _too_large_for_one(empty, pod, intent, where) or _of_empty(decision, where)
+        message = f"none could align it even if it were empty: {why}"
         return Unschedulable(UnschedulableReason.UNALIGNABLE, message, decision, compatible)
-    if reasons & _UNKNOWN:
-        return Unschedulable(
-            UnschedulableReason.UNKNOWN, _what_is_unknown(decision, eligible), decision, _any_of(decision, _UNKNOWN)
-        )
+    may_go = ~_any_of(untainted, _PODS_OWN) & ~_tainted_for_good(decision)
+    unknown = _any_of(untainted, _UNKNOWN) & may_go
+    if unknown.any():
+        message = _what_is_unknown(untainted, unknown, may_go)
+        return Unschedulable(UnschedulableReason.UNKNOWN, message, untainted, unknown)
     if reasons & _OTHER_CORES:
         message = f"no node binds its CPUs so: {excluded(pod, decision)}"
         return Unschedulable(UnschedulableReason.NO_COMPATIBLE_NODE, message, decision, compatible)
     if Reason.POLICY_MISMATCH in reasons:
-        message = _why_incompatible(empty, intent, _any_of(decision, frozenset({Reason.POLICY_MISMATCH})))
+        message = _why_incompatible(decision, intent)
         return Unschedulable(UnschedulableReason.NO_COMPATIBLE_NODE, message, decision, compatible)
-    return Unschedulable(UnschedulableReason.NO_NODE, _why_no_node(decision, pod, eligible), decision, compatible)
+    message = _why_no_node(decision, pod, ~_any_of(decision, _PODS_OWN))
+    return Unschedulable(UnschedulableReason.NO_NODE, message, decision, compatible)
+
+
+def _some_day(decision: Decision, untainted: Decision) -> Unschedulable | None:
+    """Step 3; None if no node may fit. decision: on the empty cluster, where none fits; untainted: without taints."""
+    if untainted.fit_count:
+        could = "1 node could" if untainted.fit_count == 1 else f"{untainted.fit_count} nodes could"
+        message = f"{could} take it without an {_of_empty(decision, untainted.fits)}"
+        return Unschedulable(UnschedulableReason.LATER, message, untainted, untainted.fits)
+    (nodes,) = _any_of(untainted, _BY_STATE).nonzero()
+    possible = np.zeros_like(untainted.fits)
+    if len(nodes):
+        possible[nodes] = may_admit(untainted.snapshot, untainted.request, nodes)
+    if possible.any():
+        why = _of_empty(untainted, possible)
+        message = f"it fits no empty node, but could once other pods hold the first NUMA nodes: {why}"
+        return Unschedulable(UnschedulableReason.LATER, message, untainted, possible)
+    return None
+
+
+def _tainted_for_good(decision: Decision) -> Bools:
+    """Nodes with an untolerated taint that Kubernetes does not remove by itself, such as a control plane's."""
+    arrays, tolerations = decision.snapshot.node_arrays, Tolerations(decision.pod.tolerations)
+    stays = [
+        any(not taint.key.startswith(_TRANSIENT) and not tolerations.cover(taint) for taint in taints)
+        for taints in arrays.taint_sets
+    ]
+    return np.array(stays, dtype=np.bool_).take(arrays.taint_set)
+
+
+def _of_empty(decision: Decision, nodes: Bools) -> str:
+    """Why the first of these nodes (bool [node], at least one) does not take the pod although it is empty."""
+    node_arrays = decision.snapshot.node_arrays
+    first = int(_by_name(node_arrays, nodes)[0])
+    return f"{decision.explain(first)[1]} on {node_arrays.names[first]}"
 
 
 def awaits_node(decision: Decision) -> bool:
@@ -125,21 +176,25 @@ def _any_of(decision: Decision, reasons: frozenset[Reason]) -> Bools:
     return where
 
 
-def _what_is_unknown(decision: Decision, eligible: Bools) -> str:
-    """eligible: bool [node], nodes that the pod's own selectors allow."""
+def _what_is_unknown(decision: Decision, unknown: Bools, eligible: Bools) -> str:
+    """unknown: bool [node], what is waited for; eligible: bool [node], nodes that the pod may go to."""
     count = int(np.count_nonzero(eligible))
     clauses = []
-    if nodes := decision.excluded.get(Reason.NO_TOPOLOGY):
+    if nodes := _count_of(decision, Reason.NO_TOPOLOGY, unknown):
         if nodes < count:
             which = f"{nodes} of the {count} nodes"
         else:
             which = "the one node" if count == 1 else f"any of the {count} nodes"
         clauses.append(f"no NUMA topology is known for {which} it may go to")
-    if nodes := decision.excluded.get(Reason.UNKNOWN_POLICY):
+    if nodes := _count_of(decision, Reason.UNKNOWN_POLICY, unknown):
         which = "the one node" if nodes == count == 1 else f"{nodes} of the {count} nodes"
-        example = unknown_policy(decision.snapshot.node_arrays, decision.reason == Reason.UNKNOWN_POLICY)
+        example = unknown_policy(decision.snapshot.node_arrays, unknown & (decision.reason == Reason.UNKNOWN_POLICY))
         clauses.append(f"the NUMA policy of {which} it may go to is unknown ({example})")
     return ", and ".join(clauses)
+
+
+def _count_of(decision: Decision, reason: Reason, among: Bools) -> int:
+    return int(np.count_nonzero((decision.reason == reason) & among))
 
 
 def _why_no_node(decision: Decision, pod: Pod, eligible: Bools) -> str:
@@ -147,16 +202,21 @@ def _why_no_node(decision: Decision, pod: Pod, eligible: Bools) -> str:
     if not eligible.size:
         return "the cluster has no nodes"
     if not eligible.any():
-        return "its own node selector, affinity and tolerations let it onto none"
+        text = "its own node selector, affinity and tolerations let it onto none"
+        tainted = _any_of(decision, frozenset({Reason.UNTOLERATED_TAINT}))
+        return f"{text}: {_of_empty(decision, tainted)}" if tainted.any() else text
     why = _too_large(decision.snapshot.node_arrays, pod, eligible)
     return f"none could take it even if it were empty: {why or excluded(pod, decision)}"
 
 
-def _why_incompatible(node_arrays: NodeArrays, intent: NUMAIntent, nodes: Bools) -> str:
-    """The policies of the nodes. nodes: bool [node], those with an incompatible policy."""
+def _why_incompatible(decision: Decision, intent: NUMAIntent) -> str:
+    """The policies of the nodes, and why a node with another policy is none for the pod."""
+    node_arrays, nodes = decision.snapshot.node_arrays, _any_of(decision, frozenset({Reason.POLICY_MISMATCH}))
     counts = np.bincount(node_arrays.policy[nodes], minlength=len(NUMAPolicy)).tolist()
     policies = [f"{count} with {NUMAPolicy(policy).kubelet}" for policy, count in enumerate(counts) if count]
-    return f"no node has a NUMA policy that goes with {subject(intent)}: there are {', '.join(policies)}"
+    goes = f"a NUMA policy that goes with {subject(intent)}: there are {', '.join(policies)}"
+    others = _compatible(node_arrays, decision) & ~_any_of(decision, _PODS_OWN)
+    return f"no other node has {goes}; {_of_empty(decision, others)}" if others.any() else f"no node has {goes}"
 
 
 def _too_large(empty: NodeArrays, pod: Pod, eligible: Bools) -> str | None:
