@@ -56,7 +56,7 @@ def test_pods_wait_while_the_crd_is_removed_and_are_placed_when_it_is_back(
         control_plane.wait_for("it to be noticed", lambda: UNKNOWN in says(pods, pod("a", **ONLY)))
         created = pods.create(pod("a", **ONLY))
         assert is_gated(created)
-        assert created["metadata"]["annotations"][PLACEMENT].startswith("waiting: SingleNUMANode: none of 1 nodes fits")
+        assert created["metadata"]["annotations"][PLACEMENT].startswith("waiting: SingleNUMANode: none of 1 node fits")
         # Pods that insist on nothing go where nothing is known.
         pods.create(pod("loose", annotations=BEST_EFFORT, **ONLY))
         pods.wait_until_bound("loose")

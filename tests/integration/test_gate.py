@@ -34,7 +34,7 @@ def test_a_pod_that_fits_nowhere_waits_and_goes_when_its_node_has_room(
     created = pods.create(pod("a", cpu=8))
     assert is_gated(created)
     assert "affinity" not in created["spec"]
-    assert created["metadata"]["annotations"][PLACEMENT].startswith("waiting: SingleNUMANode: none of 1 nodes fits now")
+    assert created["metadata"]["annotations"][PLACEMENT].startswith("waiting: SingleNUMANode: none of 1 node fits now")
     pods.wait_until_told("a", "WaitingForPlacement")
     assert is_gated(pods.get("a"))
     publish(control_plane.api, Machine("n0", free=(2, 16)))

@@ -42,7 +42,7 @@ def waits(known: Callable[..., None], pods: Pods, control_plane: ControlPlane) -
         known(machine)
         if node is not None:
             control_plane.api.patch(f"{NODES}/n0", node)
-            control_plane.wait_for("the change to be seen", lambda: "none of 1 nodes fits now" in tried(raw))
+            control_plane.wait_for("the change to be seen", lambda: "none of 1 node fits now" in tried(raw))
         assert is_gated(pods.create(raw))
         pods.wait_until_told("a", "WaitingForPlacement")
         assert is_gated(pods.get("a"))

@@ -107,7 +107,7 @@ def test_what_a_node_reserves_is_not_free(pods: Pods, known: Callable[..., None]
     pods.wait_until_bound("a")
     assert pods.hint("a") == ("m0", [1])
     pods.create(pod("b", cpu=5))
-    pods.wait_until_says("b", "none of 1 nodes fits now")
+    pods.wait_until_says("b", "none of 1 node fits now")
     pods.create(pod("c", cpu=4))
     pods.wait_until_bound("c")
     assert pods.hint("c") == ("m0", [0])

@@ -82,7 +82,7 @@ def test_observe_changes_nothing_and_says_what_it_would_have_done(
         assert note.startswith("mode Observe, not applied: node n0 can no longer hold this pod")
         install, events = (line for line in TRIED if "Enforce" not in line and "rollout" not in line)
         type_in(control_plane, f"{install} --dry-run=client", f"{events} --no-headers | grep pod/waits")
-        pods.wait_until_told("waits", "PodWouldBeGated", "none of 1 nodes fits now")
+        pods.wait_until_told("waits", "PodWouldBeGated", "none of 1 node fits now")
         pods.wait_until_told("wrong", "PodWouldBeDenied", SPEC)
         (replica,) = webhook.replicas
         counted = replica.metrics()

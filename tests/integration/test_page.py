@@ -62,7 +62,7 @@ def test_an_open_page_follows_a_pod_from_its_creation_to_its_end(
     pods.create(pod("second", cpu=12))
     waiting = page.locator("tbody tr", has=page.get_by_role("rowheader", name=f"{pods.namespace}/second"))
     expect(waiting).to_contain_text("Waiting")
-    expect(waiting).to_contain_text("none of 1 nodes fits now")
+    expect(waiting).to_contain_text("none of 1 node fits now")
     pods.delete("first")
     expect(row).to_have_count(0)
     expect(waiting).to_have_count(1)

@@ -53,7 +53,7 @@ def test_kubectl_waits_until_a_pod_is_placed(
     waits = condition(pods, "a")
     assert waits["reason"] == "NoSingleNUMANode"
     assert waits["message"] == pods.get("a")["metadata"]["annotations"][PLACEMENT]
-    assert waits["message"].startswith("waiting: SingleNUMANode: none of 1 nodes fits now")
+    assert waits["message"].startswith("waiting: SingleNUMANode: none of 1 node fits now")
     publish_all(control_plane.api, fleet)
     assert "condition met" in wait_for_placed(pods, "a")
     placed = condition(pods, "a")

@@ -50,7 +50,7 @@ def test_a_pod_is_seen_at_once_and_bound_where_it_aligns_when_nodes_are_added(
     created = pods.create(pod("a", nodeSelector=POOL))
     assert not is_gated(created)
     text = created["metadata"]["annotations"][PLACEMENT]
-    assert text.startswith("waiting for a node: SingleNUMANode: none of 1 nodes fits now\n")
+    assert text.startswith("waiting for a node: SingleNUMANode: none of 1 node fits now\n")
     control_plane.wait_for("the scheduler to report it", lambda: is_seen_by_an_autoscaler(pods.get("a")))
     create_machines(*COMING)
     pods.wait_until_bound("a")

@@ -26,6 +26,7 @@ from webhook.engine.gang import (
 from webhook.engine.gang.result import Path
 from webhook.engine.gang.unmet_levels import Missed, missed_levels
 from webhook.engine.topology.tree_cache import TopologyTrees
+from webhook.model.counted import counted
 from webhook.model.errors import UserError
 from webhook.model.fields import mapping
 from webhook.model.membership import is_in_group
@@ -120,17 +121,17 @@ class WorkloadAssignment:
         if not pods:
             return f"group {self.name}: nothing to place" + (", all its pods run" if self.running else "")
         nodes = len({pod.node for pod in pods})
-        text = f"group {self.name}: {_count(len(pods), 'pod')} on {_count(nodes, 'node')}"
+        text = f"group {self.name}: {counted(len(pods), 'pod')} on {counted(nodes, 'node')}"
         if self.domain:
             text += f" in {_last(self.domain)}"
         if len(self.topologies) > 1:
             text += f", its parts in the topologies {', '.join(self.topologies[:_MOST_MISSED])}"
         if len(self.gangs) > 1:
-            text += f", in {len(self.gangs)} gangs"
+            text += f", in {counted(len(self.gangs), 'gang')}"
         if self.running:
-            text += f", beside {len(self.running)} that {'runs' if len(self.running) == 1 else 'run'}"
+            text += f", beside {counted(len(self.running), 'that runs', 'that run')}"
         if unplaced := self.unplaced():
-            text += f"; no room yet for {_count(len(unplaced), 'pod')} beyond the minimum"
+            text += f"; no room yet for {counted(len(unplaced), 'pod')} beyond the minimum"
         if missed := self.missed():
             text += f"; {missed_text(missed[:_MOST_MISSED])}"
         return text
@@ -288,13 +289,9 @@ def _check_minimum(gang: WorkloadGang, workload: Workload) -> None:
         if by is not None and asked > at_once:
             raise UserError(
                 f"{where}[{MIN_MEMBER}]",
-                f"{asked} pods never start together here: before one of them runs there are no more than "
+                f"{counted(asked, 'pod')} never start together here: before one of them runs there are no more than "
                 f"{at_once}. Write {by}, or leave this out.",
             )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _last(domain: Path) -> str:

@@ -35,9 +35,12 @@ def _needed(short: Shortfall) -> str:
     if not short.resource:
         return "nodes that its node selectors, tolerations and NUMA policies allow"
     if short.segments is not None:
-        more, kind = short.segments.needed - short.segments.holds, short.segments.level.rpartition("/")[2]
-        of_each = format_amount(short.resource, short.segments.size * short.amount)
-        return f"{of_each} {short.resource} in one {kind} for each of {counted(more, 'more segment')}"
+        kind = short.segments.level.rpartition("/")[2]
+        whole, last = short.segments.missing
+        sizes = [(short.segments.size, f"each of {counted(whole, 'more segment')}")] if whole else []
+        sizes += [(last, "the last segment")] if last else []
+        amounts = ((format_amount(short.resource, size * short.amount), which) for size, which in sizes)
+        return " and ".join(f"{amount} {short.resource} in one {kind} for {which}" for amount, which in amounts)
     if short.resource == PODS:
         return f"room for {counted(missing, 'more pod')} there"
     return f"at least {format_amount(short.resource, missing)} more {short.resource} there"

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from webhook.cache.unmanaged import why_not_mutated
 from webhook.model.admission_review import AdmissionRequest, Operation
+from webhook.model.counted import counted
 from webhook.model.errors import UserError, UserErrors
 from webhook.model.gates import has_gate
 from webhook.model.names import (
@@ -103,7 +104,7 @@ def _changes(request: AdmissionRequest, rules: Rules, user: str) -> Iterator[Use
         if more := len(forged[_MOST_TOLD:]):
             yield UserError(
                 f"metadata.{field}",
-                f"{len(forged)} names here are topology-webhook's alone to write: {more} beside the following.",
+                f"{counted(len(forged), 'name')} here only topology-webhook may write: {more} beside the following.",
             )
         for name in forged[:_MOST_TOLD]:
             place = f"metadata.{field}[{name}]"

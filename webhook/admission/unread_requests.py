@@ -5,7 +5,8 @@
    scheduler places. So has what a Job of Volcano says of a placement in fields of its own.
 3. Exclusive placement by JobSet and LeaderWorkerSet: the operator adds pod affinity to the first pod of each job or
    replica, and creates the others after that pod is scheduled. A gang that starts together would wait for them.
-4. Kueue's topology annotations, while the setting is off and nothing shows that Kueue manages the object.
+4. Kueue's topology annotations, while the setting is off and nothing shows that Kueue manages the object. With the
+   setting also on any other object, names of a pod set that are not read at all.
 
 Source: koordinator apis/extension; jobset pkg/webhooks/pod_*.go; lws pkg/controllers/pod_controller.go; KAI-Scheduler
 pkg/common/constants; scheduler-plugins apis/scheduling/v1alpha1; volcano.sh/apis pkg/apis/scheduling/v1beta1 and
@@ -18,7 +19,7 @@ from typing import Any, Final
 
 from webhook.admission.workload.templates import Template, templates_in
 from webhook.model.json_text import shortened
-from webhook.model.kueue import asks_kueue, why_kueues
+from webhook.model.kueue import KUEUE_ANNOTATIONS, asks_kueue, why_kueues
 from webhook.model.membership import GROUP_ANNOTATIONS
 from webhook.model.names import (
     COSCHEDULING_POD_GROUP_LABEL,
@@ -35,6 +36,7 @@ from webhook.model.names import (
     KOORDINATOR_GANG,
     KOORDINATOR_GPU_PARTITION,
     KOORDINATOR_POD_GROUP_LABEL,
+    KUEUE_POD_SET,
     LWS_EXCLUSIVE,
     LWS_SUBGROUP_EXCLUSIVE,
     MIN_MEMBER,
@@ -45,6 +47,7 @@ from webhook.model.names import (
     VOLCANO_NUMA_POLICY,
 )
 from webhook.model.native_pod_group import scheduling_group_of
+from webhook.model.nearest import did_you_mean
 from webhook.model.rules import Rules
 from webhook.model.workload.common_fields import MAX_POD_SETS
 from webhook.model.workload.volcano import scheduler_of_pods
@@ -72,6 +75,7 @@ _OF_VOLCANO: Final[Mapping[str, str]] = {
 }
 """Field of a Volcano Job or of its tasks -> what to write instead."""
 _EXCLUSIVE: Final = (JOBSET_EXCLUSIVE, LWS_EXCLUSIVE, LWS_SUBGROUP_EXCLUSIVE)
+_OF_POD_SET: Final = f"{KUEUE_POD_SET}-"
 # Each warning quotes names of the user, and people read only a few.
 _MOST: Final = 10
 _KINDS: Final = ("labels", "annotations")
@@ -86,13 +90,15 @@ def unread_requests(raw: Raw, rules: Rules) -> tuple[str, ...]:
     annotations = [found for path, found in places if path.endswith("annotations")]
     in_gang = any(not GROUP_ANNOTATIONS.isdisjoint(each) for each in annotations)
     in_gang = in_gang or any(scheduling_group_of(template.raw) for template in templates)
+    unknown = () if why_kueues(raw) else tuple(islice(_unknown_of_kueue(places), _MOST))
     if not in_gang and all(_NUMA.isdisjoint(each) for each in annotations):
-        return ()
+        return unknown if rules.kueue_annotations else ()
     found = [
         *_of_schedulers(places),
         *_of_volcano(raw),
         *(_exclusive(places) if in_gang else ()),
         *_of_kueue(raw, places, rules),
+        *unknown,
     ]
     return tuple(dict.fromkeys(found))[:_MOST]
 
@@ -153,3 +159,11 @@ def _of_kueue(raw: Raw, places: list[tuple[str, Raw]], rules: Rules) -> Iterator
         if path.endswith("annotations") and asks_kueue(found):
             yield f"{path}: Kueue's topology annotations are not read, because the setting kueueAnnotations is off."
             return
+
+
+def _unknown_of_kueue(places: list[tuple[str, Raw]]) -> Iterator[str]:
+    """Step 4: names of a pod set that are no annotation of Kueue, or of a version that is not known here."""
+    for path, found in places:
+        for name in found if path.endswith("annotations") else ():
+            if name.startswith(_OF_POD_SET) and name not in KUEUE_ANNOTATIONS:
+                yield f"{path}[{shortened(name)}] is not read.{did_you_mean(name, KUEUE_ANNOTATIONS)}"

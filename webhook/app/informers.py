@@ -24,6 +24,7 @@ from webhook.kube.pod_group_client import POD_GROUPS, PodGroups
 from webhook.kube.provisioning_request_client import PROVISIONING_REQUESTS
 from webhook.kube.resource import Raw, Resource, key_of
 from webhook.metrics.service_metrics import InformerSample
+from webhook.model.counted import counted
 from webhook.model.topology import TopologySource
 from webhook.server.health import Check
 
@@ -60,7 +61,8 @@ class Watched:
     def check(self) -> Check:
         """The informer's readiness check."""
         status = self.status
-        detail = f"{status.phase}, {status.objects} objects, heard of {monotonic() - status.last_contact:.0f} s ago"
+        objects = counted(status.objects, "object")
+        detail = f"{status.phase}, {objects}, heard of {monotonic() - status.last_contact:.0f} s ago"
         return Check(f"informer {status.name}", status.synced, f"{detail}; {status.error}" if status.error else detail)
 
     def sample(self) -> InformerSample:

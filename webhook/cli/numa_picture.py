@@ -9,6 +9,7 @@ from rich.text import Text
 
 from webhook.cli.printable import shortened
 from webhook.cli.text_table import bar, print_line, resource_title, short_amount, style_of
+from webhook.model.counted import counted
 from webhook.views.nodes import NodeDetails, NUMANodeView, PodOnNode
 
 # Inside of a box: a resource's name, a bar of 8, and "63.9Gi/128Gi".
@@ -40,7 +41,7 @@ def _box(numa_node: NUMANodeView, pods: Sequence[PodOnNode], console: Console) -
     holders = [pod for pod in pods if any(share.id == numa_node.id for share in pod.numa_nodes or ())]
     lines += [(shortened(f"{pod.namespace}/{pod.name}", _WIDTH), "") for pod in holders[:_PODS]]
     if len(holders) > _PODS:
-        lines.append((f"+{len(holders) - _PODS} more pods", "dim"))
+        lines.append((f"+{counted(len(holders) - _PODS, 'more pod')}", "dim"))
     return f"NUMA {numa_node.id}", lines
 
 

@@ -32,6 +32,7 @@ from webhook.cli.object_schema import (
 from webhook.cli.snapshot_time import newest_time
 from webhook.controllers.placement.native_request import marked_group
 from webhook.engine.assumed.unreported import ReportingTimes
+from webhook.model.counted import counted
 from webhook.model.errors import UserError
 from webhook.model.hint_key import UnverifiedHints
 from webhook.model.membership import AssignedMember
@@ -197,7 +198,7 @@ def _reservations(items: Iterable[Item]) -> Iterable[str]:
     """A warning if there are Reservations of Koordinator, which the commands do not count."""
     if count := sum((item.group, item.kind) == _RESERVATION for item in items):
         yield (
-            f"what {count} {'Reservation' if count == 1 else 'Reservations'} of Koordinator in the snapshot may hold "
+            f"what {counted(count, 'Reservation')} of Koordinator in the snapshot may hold "
             "counts as free here. The service counts it with the setting koordinatorReservations."
         )
 

@@ -9,9 +9,11 @@ from rich.text import Text
 from webhook.cli.printable import printable, shortened
 from webhook.cli.text_table import Cell, print_line, print_table
 from webhook.model.counted import counted
+from webhook.model.resources import format_amount
 from webhook.views.audit.actions import repeated_text
 from webhook.views.audit.auditor import AuditView
 from webhook.views.audit.node_findings import NodesView
+from webhook.views.audit.spanning_pods import UnreportedNode
 
 # A terminal shows these many lines of a finding; JSON has all of them.
 _ROWS: Final = 20
@@ -92,6 +94,10 @@ def _print_nodes(nodes: NodesView, console: Console) -> None:
             [f"{one.node} ({one.label}, {one.published})" for one in nodes.disagreeing],
         ),
         ("policy cannot be read", [f"{one.node} ({one.policy})" for one in nodes.unreadable]),
+        (
+            "NodeResourceTopology shows less in use than pods hold",
+            [f"{one.node} ({_in_use(one)})" for one in nodes.unreported],
+        ),
         *((f"without the label {one.level} of Topology {one.topology}", one.lacking) for one in nodes.levels),
         *(
             (f"{one.level} of Topology {one.topology} in several domains", list(map(repeated_text, one.repeated)))
@@ -103,6 +109,11 @@ def _print_nodes(nodes: NodesView, console: Console) -> None:
             more = f", and {len(names) - _ROWS} more" if len(names) > _ROWS else ""
             print_line(Text(f"{shortened(what, _POLICY)}: {len(names)}: {shown}{more}"), console)
     print_line(Text(), console)
+
+
+def _in_use(one: UnreportedNode) -> str:
+    held, shown = (format_amount(one.resource, amount) for amount in (one.held, one.in_use))
+    return f"{held} {one.resource}, {shown} in use"
 
 
 def _section(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> None:

@@ -14,6 +14,7 @@ from webhook.cli.render_gang import group_lines
 from webhook.cli.render_nodes import amounts_text
 from webhook.cli.render_table import print_nodes_of
 from webhook.cli.text_table import Cell, print_line, print_table, short_amount
+from webhook.model.counted import counted
 from webhook.views.hint_check import HintCheck, HintVerdict
 from webhook.views.pod_standing import PodStanding, Standing
 from webhook.views.preemption import PreemptionView, Preempts
@@ -168,7 +169,7 @@ def _preemption(view: PreemptionView) -> str:
             shown = [f"{pod.namespace}/{pod.name} (priority {pod.priority}, {pod.node})" for pod in view.victims]
             more = f" and {len(shown) - _VICTIMS} more" if len(shown) > _VICTIMS else ""
             against = f", {view.violations} of them against a PodDisruptionBudget" if view.violations else ""
-            count = "1 pod" if len(shown) == 1 else f"{len(shown)} pods"
+            count = counted(len(shown), "pod")
             return f"would start without {count} of lower priority{against}: {', '.join(shown[:_VICTIMS])}{more}"
         case Preempts.ENDING:
             return f"starts on {', '.join(view.nodes[:_VICTIMS])} when pods that are being deleted have ended"

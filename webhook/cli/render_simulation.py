@@ -4,6 +4,7 @@ from rich.console import Console
 from rich.text import Text
 
 from webhook.cli.text_table import Cell, print_line, print_table, short_duration
+from webhook.model.counted import counted
 from webhook.simulation.run_metrics import COLUMNS, cells
 from webhook.simulation.view import SimulationView
 
@@ -11,7 +12,8 @@ from webhook.simulation.view import SimulationView
 def print_simulation(view: SimulationView, console: Console) -> None:
     """Print the runs, a line each."""
     pods, length = view.runs[0].pods, short_duration(int(view.seconds))
-    title = f"{_count(pods, 'pod')} on {_count(view.nodes, 'node')}, {length} simulated"
+    of, on = counted(pods, "pod", number=f"{pods:,}"), counted(view.nodes, "node", number=f"{view.nodes:,}")
+    title = f"{of} on {on}, {length} simulated"
     print_line(Text(title, style="bold"), console)
     columns = (*COLUMNS, "waiting", "denied")
     rows = [columns, *((*cells(run), f"{run.waiting:,}", f"{run.denied:,}") for run in view.runs)]
@@ -20,7 +22,3 @@ def print_simulation(view: SimulationView, console: Console) -> None:
         for row in rows
     ]
     print_table(shown, console)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -14,6 +14,7 @@ from webhook.admission.pod.decision import Verdict
 from webhook.cli.judgement import Judgement
 from webhook.cli.render_gang import group_lines
 from webhook.engine.decide import Decision
+from webhook.model.counted import counted
 
 # Up to this many nodes are all shown; of a larger cluster the best nodes, and an example for each reason.
 _SHOWN_WHOLE = 20
@@ -41,7 +42,7 @@ def print_table(judgements: Sequence[Judgement], console: Console, *, all_nodes:
     if len(judgements) > 1:
         verdicts = [judgement.verdict for judgement in judgements]
         counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in Verdict if verdict in verdicts)
-        _print(console, Text(f"{len(judgements)} objects: {counts}"))
+        _print(console, Text(f"{counted(len(judgements), 'object')}: {counts}"))
 
 
 def _print_judgement(judgement: Judgement, console: Console, *, all_nodes: bool) -> None:

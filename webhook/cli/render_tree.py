@@ -7,6 +7,7 @@ from rich.text import Text
 
 from webhook.cli.printable import printable, shortened
 from webhook.cli.text_table import Cell, bar, print_line, print_table, resource_title, short_amount, style_of
+from webhook.model.counted import counted
 from webhook.views.domains import DomainView, FreeAmounts, GangInDomain, TopologyView
 
 # Columns of a terminal for the name of a domain and for its gangs. A label value has at most 63 characters.
@@ -34,7 +35,9 @@ def _print_tree(view: TopologyView, console: Console) -> None:
     print_table(rows, console)
     if view.domains_below:
         finer = (*view.levels, "node")[view.levels.index(view.depth) + 1 if view.depth else 0]
-        line = f"{view.domains_below} domains of level {printable(finer)} are not shown: --depth {printable(finer)}"
+        level = printable(finer)
+        hidden = counted(view.domains_below, f"domain of level {level} is", f"domains of level {level} are")
+        line = f"{hidden} not shown: --depth {level}"
         print_line(Text(line, style="dim"), console)
 
 

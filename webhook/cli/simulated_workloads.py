@@ -24,6 +24,7 @@ from webhook.cli.review import judge_all
 from webhook.cli.simulated_gangs import gang_of_pods
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.engine.gang import topology_of
+from webhook.model.counted import counted
 from webhook.model.errors import UserError
 from webhook.model.kai_pod_group import KAIPodGroup
 from webhook.model.names import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, POD_GROUP_NAME, SIMULATE_AT, SIMULATE_RUN_SECONDS
@@ -85,7 +86,7 @@ def simulated_workloads(
 def _check_size(workloads: Sequence[SimulatedWorkload]) -> None:
     pods = sum(group.count for workload in workloads for group in workload.groups)
     if pods > MAX_PODS:
-        raise InputError(f"Together the objects have {pods} pods. A simulation has at most {MAX_PODS}.")
+        raise InputError(f"Together the objects have {counted(pods, 'pod')}. A simulation has at most {MAX_PODS}.")
 
 
 def _of_pod(judgement: Judgement) -> SimulatedWorkload:

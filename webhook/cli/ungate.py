@@ -13,6 +13,7 @@ from webhook.cli.setting_flags import with_setting_flags
 from webhook.cli.ungater import Tally, Ungater
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.client import Client
+from webhook.model.counted import counted
 
 EXIT_LEFT: Final = 1
 EXIT_UNUSABLE: Final = 2
@@ -109,19 +110,15 @@ def _report(tally: Tally, *, dry_run: bool, timeout: float) -> None:
         print(f"deleted {name}")
     done = "would be ungated" if dry_run else "ungated"
     for namespace, count in sorted(tally.ungated.items()):
-        print(f"{namespace}: {_pods(count)} {done}")
+        print(f"{namespace}: {counted(count, 'pod')} {done}")
     gone = f", {tally.gone} deleted meanwhile" if tally.gone else ""
     left = f", {len(tally.failed)} left" if tally.failed else ""
-    print(f"{_pods(tally.ungated.total())} {done}{gone}{left}")
+    print(f"{counted(tally.ungated.total(), 'pod')} {done}{gone}{left}")
     for key, error in sorted(tally.failed.items()):
         _tell(f"still gated: {key}: {error}")
     if not tally.complete:
         trouble = f": {tally.trouble}" if tally.trouble else ""
         _tell(f"error: after {timeout:g} seconds pods may still be gated{trouble}. Run the command again")
-
-
-def _pods(count: int) -> str:
-    return "1 pod" if count == 1 else f"{count} pods"
 
 
 def _tell(line: str) -> None:

@@ -16,6 +16,7 @@ from webhook.cli.setting_flags import with_setting_flags
 from webhook.cli.text_table import Cell, print_line, print_table, short_duration
 from webhook.cli.watch_waiting import watch_waiting
 from webhook.cli.what_frees import owners_of_first, with_frees
+from webhook.model.counted import counted
 from webhook.views.as_json import as_json
 from webhook.views.waiting import Frees, Helps, Slots, WaitingView, WaitsFor, waiting_views
 
@@ -112,7 +113,7 @@ def _slots(slots: Slots) -> str:
     where = slots.level.rpartition("/")[2] or "the cluster"
     path = " / ".join(value for _, value in slots.domain)
     short = f", short of {slots.resource}" if slots.resource else ""
-    return f"{where}{' ' if path else ''}{path} has room for {slots.holds} of {slots.needed} pods{short}"
+    return f"{where}{' ' if path else ''}{path} has room for {slots.holds} of {counted(slots.needed, 'pod')}{short}"
 
 
 def _row(view: WaitingView) -> list[Cell]:

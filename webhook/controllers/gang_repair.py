@@ -38,6 +38,7 @@ from webhook.internal_errors import Where, contained
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.events import EventRecorder, ObjectEvent, PodEvent
 from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.model.counted import counted
 from webhook.model.errors import UserError
 from webhook.model.names import MANAGED_FIELDS
 from webhook.model.rules import Rules
@@ -206,7 +207,8 @@ class GangRepair:
         path = placement.tree.path(placement.domain) if placement.domain is not None else ()
         where = f"{path[-1][0].rpartition('/')[2]} {path[-1][1]}" if path else "the cluster"
         lost = ", ".join(sorted(self._cache.lost_members.nodes(gang.membership.group))[:3])
-        return f"lost {lost}, and its domain has no room for the lost pods; {where} holds all {len(whole.members)} pods"
+        pods = counted(len(whole.members), "pod")
+        return f"lost {lost}, and its domain has no room for the lost pods; {where} holds all {pods}"
 
     def _without(self, nodes: Snapshot, whole: GatedGang, raws: Mapping[str, Raw]) -> Snapshot:
         """The cluster without the running members."""

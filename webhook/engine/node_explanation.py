@@ -14,6 +14,7 @@ from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.core_columns import FULL
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.avoided_node import used_again_text
+from webhook.model.counted import counted
 from webhook.model.cpu_bind import CPUBindPolicy
 from webhook.model.pod import Pod
 from webhook.model.policy import NUMAPolicy, Scope
@@ -32,7 +33,8 @@ def explain(snapshot: Snapshot, pod: Pod, request: PodRequest, reason: Reason, n
             return f"node selector mismatch: {_unmet_labels(snapshot, pod, node)}"
         case Reason.TOO_MANY_PODS:
             row = node_arrays.resources.find(PODS)
-            return f"too many pods: all {max(int(node_arrays.allocatable[row, node]), 0)} places are taken"
+            places = max(int(node_arrays.allocatable[row, node]), 0)
+            return f"too many pods: {counted(places, 'place is', 'places are')} taken, and there are no more"
         case Reason.INSUFFICIENT_RESOURCES:
             return "insufficient " + ", ".join(_shortages(snapshot, request, node))
         case Reason.NO_TOPOLOGY:
@@ -43,13 +45,14 @@ def explain(snapshot: Snapshot, pod: Pod, request: PodRequest, reason: Reason, n
             own = request.policy or NUMAPolicy.NONE
             return f"NUMA policy mismatch: the pod asks for {own.koordinator}, the node's policy is {policy.kubelet}"
         case Reason.NO_SINGLE_NUMA_NODE:
-            return f"no single NUMA node with {_wanted(request)} ({_free(snapshot, request, node)})"
+            return f"no single NUMA node with {_wanted(snapshot, request, node)} ({_free(snapshot, request, node)})"
         case Reason.NOT_ALIGNED | Reason.ALLOCATION_FAILS:
-            shortage = f"{reason.phrase}: {_wanted(request)} ({_free(snapshot, request, node)})"
+            shortage = f"{reason.phrase}: {_wanted(snapshot, request, node)} ({_free(snapshot, request, node)})"
             return shortage + _disagreement(snapshot, request, node)
         case Reason.TOO_MANY_NUMA_NODES:
             zones = int((node_arrays.zone_ids[:, node] != NO_ZONE).sum())
-            return f"{zones} NUMA nodes, the kubelet's topology manager takes {int(node_arrays.max_numa_nodes[node])}"
+            most = int(node_arrays.max_numa_nodes[node])
+            return f"{counted(zones, 'NUMA node')}, the kubelet's topology manager takes {most}"
         case Reason.NUMA_NODE_EXCLUSIVE:
             return f"NUMA nodes held exclusively: {_residents(snapshot, request, node)}"
         case _:
@@ -75,7 +78,7 @@ def _of_cores(snapshot: Snapshot, request: PodRequest, reason: Reason, node: int
         return f"{reason.phrase}: the pod requires {required}, the node {own}"
     if reason is Reason.NOT_WHOLE_CORES:
         threads = int(snapshot.node_arrays.threads[node])
-        return f"{reason.phrase}: {_cpu(request)} CPUs requested, {threads} threads per core"
+        return f"{reason.phrase}: {_cpu(request)} CPUs requested, {counted(threads, 'thread')} per core"
     if reason is Reason.TOO_FEW_CORES:
         return f"{reason.phrase}: {_cpu(request)} CPUs in cores requested ({_free(snapshot, request, node)})"
     return None
@@ -94,11 +97,18 @@ def _shortages(snapshot: Snapshot, request: PodRequest, node: int) -> Iterable[s
             yield f"{name}: {format_amount(name, amount)} requested, {format_amount(name, free)} free"
 
 
-def _wanted(request: PodRequest) -> str:
-    """What is requested of NUMA nodes: by each container if there are several, else by the pod."""
+def _wanted(snapshot: Snapshot, request: PodRequest, node: int) -> str:
+    """What is requested of NUMA nodes: by the pod, or by each of several containers if the node's scope is that."""
+    node_arrays = snapshot.node_arrays
     lists = [_amounts(request, row) for row in request.containers]
     lists = [amounts for amounts in lists if amounts]
-    return " and ".join(format_list(amounts) for amounts in lists)
+    if len(lists) < 2:
+        return " and ".join(map(format_list, lists))
+    demand = Demand.of(request)
+    if node_arrays.scope[node] == Scope.POD and demand.pod.amounts:
+        whole = {demand.names[row]: amount for row, amount in demand.pod.amounts.items()}
+        return f"{format_list(whole)} for all containers together (scope pod)"
+    return f"{' and '.join(map(format_list, lists))} for one container each (scope container)"
 
 
 def _amounts(request: PodRequest, row: Sequence[int]) -> dict[str, int]:
@@ -143,9 +153,10 @@ def _disagreement(snapshot: Snapshot, request: PodRequest, node: int) -> str:
         }
         if len(set(widths.values())) > 1:
             first, *others = widths.items()
-            needs = ", ".join(
-                [f"{first[0]} needs {first[1]} NUMA nodes", *(f"{name} {width}" for name, width in others)]
-            )
+            zones = int((node_arrays.zone_ids[:, node] != NO_ZONE).sum())
+            beyond = f"more than the {zones} there are"
+            one = f"{first[0]} needs {counted(first[1], 'NUMA node') if first[1] <= zones else beyond}"
+            needs = ", ".join([one, *(f"{name} {width if width <= zones else beyond}" for name, width in others)])
             return f"; {needs}: a restricted kubelet wants the same number for all"
     return ""
 
@@ -153,7 +164,8 @@ def _disagreement(snapshot: Snapshot, request: PodRequest, node: int) -> str:
 def _residents(snapshot: Snapshot, request: PodRequest, node: int) -> str:
     single = request.policy is NUMAPolicy.SINGLE_NUMA_NODE
     residents = snapshot.multi_residents if single else snapshot.single_residents
-    kind = "pods that span NUMA nodes" if single else "SingleNUMANode pods"
+    one, many = "pod that spans NUMA nodes", "pods that span NUMA nodes"
+    one, many = (one, many) if single else ("SingleNUMANode pod", "")
     ids = snapshot.node_arrays.zone_ids[:, node].tolist()
     counts = residents[:, node].tolist()
-    return ", ".join(f"NUMA {ids[z]} has {count} {kind}" for z, count in enumerate(counts) if count)
+    return ", ".join(f"NUMA {ids[z]} has {counted(count, one, many)}" for z, count in enumerate(counts) if count)

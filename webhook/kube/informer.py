@@ -42,6 +42,7 @@ from webhook.kube.informer_status import InformerStatus, Phase
 from webhook.kube.large_field import LargeField
 from webhook.kube.resource import Raw, Resource, is_object, key_of
 from webhook.kube.turns import Turns
+from webhook.model.counted import counted
 
 log = structlog.get_logger(__name__)
 
@@ -154,7 +155,7 @@ class Informer:
             if not follows:
                 break
             if not isinstance(follows, str) or follows == query.get("continue"):
-                msg = f"list of {self._resource.name}: its next page repeats after {len(listed)} objects"
+                msg = f"list of {self._resource.name}: its next page repeats after {counted(len(listed), 'object')}"
                 raise MalformedAnswerError(msg)
             query["continue"] = follows
         version = page.metadata.get("resourceVersion")

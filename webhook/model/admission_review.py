@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from webhook.model.counted import counted
 from webhook.model.errors import Malfunction
 from webhook.model.fields import NO_FIELDS
 
@@ -157,7 +158,7 @@ def _text(raw: Mapping[str, Any], name: str, path: str) -> str:
     value = raw.get(name)
     if isinstance(value, str):
         if len(value) > _MAX_TEXT:
-            raise Malfunction(f"{path}.{name} has {len(value)} characters, more than {_MAX_TEXT}")
+            raise Malfunction(f"{path}.{name} has {counted(len(value), 'character')}, more than {_MAX_TEXT}")
         return value
     if value is None:
         return ""

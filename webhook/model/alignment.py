@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from webhook.model.counted import counted
 from webhook.model.json_text import shortened
 from webhook.model.pod import Container, ContainerKind, Pod, QoS
 from webhook.model.resources import CPU, MEMORY, format_amount
@@ -61,7 +62,7 @@ def in_words(found: Sequence[Obstacle], prefix: str = "") -> str:
     """All obstacles in one line, one clause each; prefix: as for `Obstacle.sentence`."""
     clauses = [obstacle.sentence(prefix) for obstacle in found[:_NAMED]]
     if more := len(found) - _NAMED:
-        clauses += [f"{more} more container{'s' if more > 1 else ''} alike"] if more > 0 else []
+        clauses += [f"{counted(more, 'more container')} alike"] if more > 0 else []
     return "; ".join(clauses)
 
 

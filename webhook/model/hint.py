@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from webhook.codec import loads
+from webhook.model.counted import counted
 from webhook.model.cpu_topology import read_cpu_list
 from webhook.model.errors import UserError
 from webhook.model.names import NUMA_HINT, RESOURCE_STATUS
@@ -133,7 +134,9 @@ _remembered_hint = lru_cache(maxsize=4096)(_hint)
 
 def _object(text: str, path: str) -> Mapping[str, Any]:
     if len(text) > _LONGEST:
-        raise UserError(path, f"The value has {len(text)} characters; at most {_LONGEST} are read. Remove it.")
+        raise UserError(
+            path, f"The value has {counted(len(text), 'character')}; at most {_LONGEST} are read. Remove it."
+        )
     try:
         raw = loads(text.encode())
     except ValueError:

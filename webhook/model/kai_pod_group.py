@@ -26,6 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from webhook.model.counted import counted
 from webhook.model.errors import UserError, UserErrors
 from webhook.model.fields import mapping, mappings
 from webhook.model.json_text import shortened
@@ -158,7 +159,8 @@ def _idle_minimums(spec: Mapping[str, Any], whole: SubGroup) -> Iterator[str]:
         own = (entries[part.name] if part.name else spec).get("minMember") or 0
         if part.parts and 0 < own < part.minimum:
             path = f"{part.path.removesuffix(_CONSTRAINT)}minMember"
-            yield f"{path}: {own} has no effect, because the subgroups below start together with {part.minimum} pods."
+            pods = counted(part.minimum, "pod")
+            yield f"{path}: {own} has no effect, because the subgroups below start together with {pods}."
 
 
 def _whole(spec: Mapping[str, Any]) -> SubGroup:
@@ -203,7 +205,9 @@ def _faults_of_numbers(entry: Mapping[str, Any], path: str) -> Iterator[UserErro
     for key, longest in (("topology", _LONGEST_OBJECT), *((level, MAX_LABEL) for level in LEVELS)):
         named = constraint.get(key)
         if named is not None and (not isinstance(named, str) or len(named) > longest):
-            yield UserError(f"{where}.{key}", f"{quoted(named)} is not a name of at most {longest} characters.")
+            yield UserError(
+                f"{where}.{key}", f"{quoted(named)} is not a name of at most {counted(longest, 'character')}."
+            )
     for level in LEVELS:
         if constraint.get(level) and not constraint.get("topology"):
             yield UserError(f"{where}.{level}", f"A level needs a topology. Name it in {where}.topology.")
@@ -271,7 +275,8 @@ def _part(
     minimum = below if parts else max(own, 1)
     if minimum > MAX_PODS:
         raise UserError(
-            f"{path}.minMember", f"Together these are {minimum} pods. Write numbers that make {MAX_PODS} at most."
+            f"{path}.minMember",
+            f"Together these are {counted(minimum, 'pod')}. Write numbers that make {MAX_PODS} at most.",
         )
     constraint = entry.get(_CONSTRAINT) or {}
     topology, required, preferred = (str(constraint.get(key) or "") for key in ("topology", *LEVELS))

@@ -11,6 +11,7 @@ import json
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
+from webhook.model.counted import counted
 from webhook.model.errors import UserError
 from webhook.model.fields import whole_number
 from webhook.model.json_text import shortened
@@ -48,7 +49,8 @@ def layers_of(text: str, path: str) -> tuple[Layer, ...]:
         if fine.size >= coarse.size or coarse.size % fine.size:
             raise UserError(
                 path,
-                f"Slices of {fine.size} pods do not divide those of {coarse.size} before them. List large ones first.",
+                f"Slices of {counted(fine.size, 'pod')} do not divide those of {coarse.size} before them. "
+                "List large ones first.",
             )
     if len({layer.label for layer in layers}) < len(layers):
         raise UserError(path, "Two layers have the same level. Name each level once, from coarse to fine.")

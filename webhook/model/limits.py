@@ -8,6 +8,7 @@ decision stays within 100 ms and 64 MiB. Objects that request no placement are n
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from webhook.model.counted import counted
 from webhook.model.errors import UserError, UserErrors
 
 MAX_CONTAINERS: Final = 64
@@ -80,7 +81,8 @@ def check_annotations(annotations: Mapping[str, object], *, with_ours: bool = Fa
     if size > MAX_ANNOTATIONS + with_ours * _WHILE_IT_WAITS:
         raise TooLarge(
             "metadata.annotations",
-            f"They have {size} bytes. A pod that is placed here may have {MAX_ANNOTATIONS}: a placement adds some.",
+            f"They have {counted(size, 'byte')}. A pod that is placed here may have {MAX_ANNOTATIONS}: a placement "
+            "adds some.",
         )
 
 

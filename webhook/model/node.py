@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+from webhook.model.counted import counted
 from webhook.model.cpu_bind import CPUBindPolicy
 from webhook.model.errors import UserError
 from webhook.model.fields import NO_FIELDS
@@ -108,7 +109,7 @@ def _allocatable(status: Mapping[str, Any], problems: list[str]) -> Mapping[str,
         problems.extend(map(str, error.faults))
         return NO_RESOURCES
     if len(allocatable) > MAX_NODE_RESOURCES:
-        problems.append(f"{len(allocatable)} resources: {len(allocatable) - MAX_NODE_RESOURCES} of them are ignored")
+        problems.append(f"{counted(len(allocatable), 'resource')}: only the first {MAX_NODE_RESOURCES} count")
     return largest_share(allocatable, MAX_NODE_RESOURCES)
 
 

@@ -7,15 +7,18 @@ configuration wins), resource-topology-exporter, node-feature-discovery and koor
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, fields
 from enum import Enum
 from functools import lru_cache
+from itertools import islice
 from operator import attrgetter
 from sys import intern
 from typing import Any, NamedTuple
 
 from webhook.model import names
+from webhook.model.counted import counted
 from webhook.model.cpu_topology import NodeCPUs
 from webhook.model.fields import NO_FIELDS
 from webhook.model.managers import UNKNOWN_MANAGERS, Managers, infer, of_koordlet
@@ -40,6 +43,8 @@ _ZONE_FIELDS = frozenset({"f:zones", "f:cells"})
 # Longer than any name in use; a longer text is not the name of a NUMA node or resource.
 _LONGEST_NAME = 400
 _LONGEST_NUMA_NAME = len("numa-node-0000")
+# Types of zones in a message.
+_MOST_TYPES = 3
 _LONGEST_NUMA_NAMES = MAX_ZONES * (_LONGEST_NUMA_NAME + 1)
 _ZONE_NAME = re.compile(r"(?:numa-)?(?:node-)?(\d{1,4})", re.ASCII)
 
@@ -198,9 +203,11 @@ def _written(managed_fields: object) -> tuple[int | None, str]:
 
 def _zones(raw: Mapping[str, Any], problems: list[str]) -> tuple[Zone, ...]:
     zones: dict[int, Zone] = {}
+    others: Counter[str] = Counter()
     for entry in _entries(raw.get("zones") or raw.get("cells"), "type", problems):
-        # Sockets, dies and cores may be listed too; a cell has no type and is a NUMA node.
-        if entry.get("type", "Node") != "Node":
+        # Exporters may list sockets, dies and cores, too; a cell has no type and is a NUMA node.
+        if (kind := entry.get("type", "Node")) != "Node":
+            others[quoted(kind)] += 1
             continue
         name = str(entry.get("name", ""))[:_LONGEST_NAME]
         numa_id = _numa_id(name)
@@ -220,6 +227,11 @@ def _zones(raw: Mapping[str, Any], problems: list[str]) -> tuple[Zone, ...]:
             zones[numa_id] = Zone(
                 numa_id, intern(name), _costs(name, entry, problems), _resources(name, entry, problems)
             )
+    if others:
+        named = ", ".join(f"{count} of type {kind}" for kind, count in islice(others.items(), _MOST_TYPES))
+        more = ", ..." if len(others) > _MOST_TYPES else ""
+        ignored = counted(others.total(), "zone is", "zones are")
+        problems.append(f"{ignored} ignored, because only zones of type 'Node' are NUMA nodes: {named}{more}")
     # Exporters list what kubelets can give, so they were told to leave the CPUs out.
     listed = [zone.resources for zone in zones.values() if zone.resources]
     if listed and not any(CPU in resources for resources in listed):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Self
 
+from webhook.model.counted import counted
 from webhook.model.errors import UserError
 from webhook.model.nearest import did_you_mean
 
@@ -56,7 +57,9 @@ class Topology:
         levels: list[Level] = []
         entries = (raw.get("spec") or {}).get("levels") or ()
         if len(entries) > MAX_LEVELS:
-            raise UserError("spec.levels", f"There are {len(entries)} levels. A topology has {MAX_LEVELS} at most.")
+            raise UserError(
+                "spec.levels", f"There are {counted(len(entries), 'level')}. A topology has {MAX_LEVELS} at most."
+            )
         for index, entry in enumerate(entries):
             path = f"spec.levels[{index}].nodeLabel"
             label = entry.get("nodeLabel")

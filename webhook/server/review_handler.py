@@ -22,6 +22,7 @@ from webhook.internal_errors import Where, internal_error
 from webhook.log_limit import LogLimit
 from webhook.metrics.service_metrics import Metrics
 from webhook.model.admission_review import AdmissionRequest
+from webhook.model.counted import counted
 from webhook.model.errors import Malfunction
 from webhook.server.health import Health
 from webhook.server.protocol import connection_of
@@ -76,7 +77,7 @@ class ReviewRoute:
                 async with asyncio.timeout_at(deadline):
                     body = await read_body(request, self._largest)
         except TooLargeError:
-            return self._refuse(413, f"the body is larger than {self._largest} bytes")
+            return self._refuse(413, f"the body is larger than {counted(self._largest, 'byte')}")
         except TimeoutError:
             return self._refuse(504, "the request's body did not come before its deadline", last=True)
         except aiohttp.ClientPayloadError as error:

@@ -53,7 +53,7 @@ def test_a_required_policy_says_who_gives_the_cpus() -> None:
 def test_the_text_says_that_cores_were_counted() -> None:
     known = cluster_snapshot(node(name="a", cpus=16), koordlet_nrt(node="a"))
     found = mutate_pod(asking(requiredCPUBindPolicy="SpreadByPCPUs"), known, RULES)
-    assert "SingleNUMANode: 1 of 1 nodes fits; cores for SpreadByPCPUs are counted; best a" in found.message
+    assert "SingleNUMANode: 1 of 1 node fits; cores for SpreadByPCPUs are counted; best a" in found.message
 
 
 def test_where_cores_are_too_few_the_text_says_so() -> None:

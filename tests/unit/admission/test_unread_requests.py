@@ -43,6 +43,23 @@ def test_so_is_a_label_that_names_a_gang_for_another_scheduler(label: str) -> No
     assert warning.startswith(f"metadata.labels[{label}] has no effect: ")
 
 
+UNKNOWN = "kueue.x-k8s.io/podset-require-topology"
+
+
+def test_a_name_of_a_pod_set_that_is_not_known_is_named_unless_kueue_places_the_pods() -> None:
+    said = f"[{UNKNOWN}] is not read. Did you mean kueue.x-k8s.io/podset-required-topology?"
+    assert told(job({}, {UNKNOWN: "rack"}), kueue_annotations=True) == (f"spec.template.metadata.annotations{said}",)
+    assert told(plain(annotations={UNKNOWN: "rack"}), kueue_annotations=True) == (f"metadata.annotations{said}",)
+    assert told(plain(annotations={**NUMA, UNKNOWN: "rack"})) == (f"metadata.annotations{said}",)
+    assert told(plain(annotations={UNKNOWN: "rack"})) == ()
+    queued = plain(metadata={"annotations": {**NUMA, UNKNOWN: "x"}, "labels": {"kueue.x-k8s.io/queue-name": "q"}})
+    assert told(queued, kueue_annotations=True) == ()
+    hostile = {f"kueue.x-k8s.io/podset-{number}\x1b{'x' * 9_000}": "" for number in range(99)}
+    warnings = told(plain(annotations=hostile), kueue_annotations=True)
+    assert len(warnings) == 10
+    assert all(one.isprintable() and len(one) < 200 for one in warnings)
+
+
 def test_who_asks_for_nothing_here_is_not_told() -> None:
     theirs = {"gang.scheduling.koordinator.sh/name": "g", EXCLUSIVE: "rack", **KUEUES}
     assert told(plain(annotations=theirs)) == told(job(theirs, theirs)) == ()

@@ -46,7 +46,7 @@ def test_a_refusal_and_what_became_of_the_pod_at_its_creation_are_events_of_the_
         "PodWouldBeGated",
         "Normal",
     )
-    assert creation.note.startswith("mode Observe, not applied: waiting: SingleNUMANode: none of 1 nodes")
+    assert creation.note.startswith("mode Observe, not applied: waiting: SingleNUMANode: none of 1 node")
     note = "mode Observe, not applied: n0 is full"
     assert binding == PodEvent("default/p", "u", "BindingWouldBeRefused", note, "Binding", "Warning")
 

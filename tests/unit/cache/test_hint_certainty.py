@@ -49,7 +49,7 @@ def given(
 
 def assigned(numa_id: int) -> dict[str, Any]:
     zones = [{"node": numa_id, "resources": {"cpu": "8", "memory": "1Gi"}}]
-    text = f"placed on n3, NUMA {numa_id}\nSingleNUMANode: 1 of 1 nodes fits"
+    text = f"placed on n3, NUMA {numa_id}\nSingleNUMANode: 1 of 1 node fits"
     return pod(
         metadata={
             "annotations": {

@@ -52,6 +52,7 @@ def test_the_json_has_the_documented_fields(tmp_path: Path) -> None:
         "NodesView": [nodes],
         "DisagreeingNode": nodes["disagreeing"],
         "UnreadableNode": nodes["unreadable"],
+        "UnreportedNode": nodes["unreported"],
         "LevelView": nodes["levels"],
         "RepeatedName": [one for level in nodes["levels"] for one in level["repeated"]],
         "ManageView": answer["manage"],

@@ -28,7 +28,7 @@ def waiting_cluster() -> list[dict[str, Any]]:
     other_gate = [{"name": "example.com/quota"}]
     return [
         *machine("n0", (16, 16), (2, 2), {}),
-        gated(name="alone", second=30, annotations={PLACEMENT: "waiting: none of 1 nodes fits now\nexcluded: 1 full"}),
+        gated(name="alone", second=30, annotations={PLACEMENT: "waiting: none of 1 node fits now\nexcluded: 1 full"}),
         gated(name="g-1", group="train", second=10, annotations={PLACEMENT: "waiting: 1 of 3 members is missing"}),
         gated(name="g-0", group="train", second=5, annotations={PLACEMENT: "waiting: first"}),
         bound(name="g-2", group="train", node="n0", cpu=1),
@@ -54,7 +54,7 @@ def test_a_line_for_each_pod_and_gang_the_longest_first(snapshot: Path) -> None:
     assert [" ".join(line.split()) for line in printed.stdout.splitlines()] == [
         "NAMESPACE NAME PODS WAITS FOR SINCE WHY",
         "default train 2/3 Service 119m waiting: first",
-        "default alone 1 Service 119m waiting: none of 1 nodes fits now; excluded: 1 full",
+        "default alone 1 Service 119m waiting: none of 1 node fits now; excluded: 1 full",
         "default held 1 OtherGates 119m -",
         "default stuck 1 Scheduler 119m 0/1 nodes",
         "",
@@ -80,7 +80,7 @@ def test_the_json_has_the_documented_fields(snapshot: Path) -> None:
             "waitsFor": "Service",
             "node": "",
             "seconds": 7_170,
-            "reason": "waiting: none of 1 nodes fits now; excluded: 1 full",
+            "reason": "waiting: none of 1 node fits now; excluded: 1 full",
         }
     ]
 

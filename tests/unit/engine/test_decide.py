@@ -92,7 +92,7 @@ EXPLAINED = [
     (
         node(name="a", allocatable={"cpu": 8000, "memory": 8 * GI, "pods": 0}),
         {},
-        "too many pods: all 0 places are taken",
+        "too many pods: 0 places are taken, and there are no more",
     ),
     (
         node(name="a", allocatable={"cpu": 4000, "memory": 8 * GI, "pods": 9}),
@@ -112,6 +112,21 @@ def test_an_alignment_that_fails_is_explained_by_numa_node() -> None:
     assert decided.explain(0) == (
         Reason.NO_SINGLE_NUMA_NODE,
         "no single NUMA node with 5 cpu, 1Gi memory (NUMA 0: 4 cpu, 4Gi memory free; NUMA 1: 2 cpu, 4Gi memory free)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("scope", "wanted"),
+    [
+        (Scope.POD, "8 cpu, 2Gi memory for all containers together (scope pod)"),
+        (Scope.CONTAINER, "4 cpu, 1Gi memory and 4 cpu, 1Gi memory for one container each (scope container)"),
+    ],
+)
+def test_the_requests_of_several_containers_are_told_as_the_nodes_scope_counts_them(scope: Scope, wanted: str) -> None:
+    cluster = state(node(name="a"), topology(node="a", free=zones(6, 3), capacity=WHOLE, scope=scope))
+    four = {"cpu": "4", "memory": "1Gi"}
+    assert decision(cluster, pod(four, four)).explain(0)[1] == (
+        f"no single NUMA node with {wanted} (NUMA 0: 6 cpu, 4Gi memory free; NUMA 1: 3 cpu, 4Gi memory free)"
     )
 
 

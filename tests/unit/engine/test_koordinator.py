@@ -202,6 +202,17 @@ def test_where_a_kubelet_restricts_the_resources_that_disagree_are_named() -> No
     assert "cpu needs 2 NUMA nodes, memory 1: a restricted kubelet wants the same number for all" in sentence
 
 
+def test_more_than_all_numa_nodes_have_is_no_number_of_numa_nodes() -> None:
+    asked = pod({"cpu": "10", "memory": "8Gi"}, policy="Restricted")
+    zones = [{"cpu": 8000, "memory": GI}] * 2
+    amounts = {"cpu": 16000, "memory": 64 * GI, "pods": 9}
+    cluster = state(
+        node(name="a", allocatable=amounts), topology(node="a", free=zones, capacity=zones[0], policy=RESTRICTED)
+    )
+    _, sentence = decision(cluster, asked).explain(0)
+    assert "cpu needs 2 NUMA nodes, memory more than the 2 there are: a restricted kubelet" in sentence
+
+
 @pytest.mark.parametrize("publisher", [Publisher.SUBTRACTS, Publisher.TOTAL])
 def test_of_the_numa_nodes_that_are_ours_to_choose_the_fullest_is_taken(publisher: Publisher) -> None:
     cluster = machine("a", 8, 4, policy=NONE)

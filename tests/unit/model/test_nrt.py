@@ -184,10 +184,14 @@ def test_a_zone_that_names_no_numa_node_is_left_out(name: str) -> None:
     assert "node-N" in read.problems[0]
 
 
-def test_zones_that_are_no_numa_nodes_are_passed_over() -> None:
+def test_zones_that_are_no_numa_nodes_are_passed_over_and_told() -> None:
     read = topology(zone("socket-0", type="Socket"), zone("node-0"), zone("core-0", type="Core"))
     assert [zone.id for zone in read.zones] == [0]
-    assert read.problems == ()
+    only = "because only zones of type 'Node' are NUMA nodes"
+    assert read.problems == (f"2 zones are ignored, {only}: 1 of type 'Socket', 1 of type 'Core'",)
+    (one,) = topology(zone("node-0"), zone("x", type="\x1b" + "x" * 9_000)).problems
+    assert one.startswith(f"1 zone is ignored, {only}: 1 of type ")
+    assert (one.isprintable(), len(one) < 300) == (True, True)
 
 
 def test_numa_nodes_without_cpus_are_read_and_told() -> None:

@@ -8,7 +8,7 @@ from tests.builders.pods import bound, created, gated, plain
 from webhook.views.pod_table import PART, PodState, pod_table
 
 HINT = '{"node":"n1","numaNodeResources":[{"node":1,"resources":{"cpu":"8"}}]}'
-TEXT = "waiting: SingleNUMANode: none of 1 nodes fits now"
+TEXT = "waiting: SingleNUMANode: none of 1 node fits now"
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from webhook.engine.decide import Decision
 from webhook.engine.kubelet.device_alignment import aligned_devices, numa_assigned_by_kubelets, numa_assigned_by_us
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.alignment import Obstacle, in_words, obstacles
+from webhook.model.counted import counted
 from webhook.model.intent import NUMAIntent
 from webhook.model.options import Options
 from webhook.model.pod import Pod, QoS
@@ -69,7 +70,7 @@ def not_aligned(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, options: Optio
     if unaligned == known:
         return NotAligned(subject(intent), f"{_NO_KUBELET} {_of(pod)}", found, everywhere=unaligned > 0)
     if unaligned:
-        fact = f"the kubelets of {unaligned} of {known} nodes do not align {_of(pod)}"
+        fact = f"the kubelets of {unaligned} of {counted(known, 'node')} do not align {_of(pod)}"
         return NotAligned(subject(intent), fact, found)
     if in_part:
         devices = ", ".join(name for name, where in near.items() if (where & kubelets).any())

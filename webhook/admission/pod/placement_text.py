@@ -51,7 +51,9 @@ def fitting(pod: Pod, intent: NUMAIntent, decision: Decision, best: Sequence[Can
     """How many nodes fit, the best ones, and why the others do not. note: one more clause about the pod."""
     named = ", ".join(map(_candidate, best))
     fit = "fits" if decision.fit_count == 1 else "fit"
-    count = f"{decision.fit_count} of {len(decision.fits)} nodes {fit}{_noted(_cores(decision))}{_noted(note)}"
+    count = (
+        f"{decision.fit_count} of {counted(len(decision.fits), 'node')} {fit}{_noted(_cores(decision))}{_noted(note)}"
+    )
     text = f"{subject(intent)}: {count}; best {named}"
     return shortened(text + excluded(pod, decision, "; excluded: "))
 
@@ -59,10 +61,10 @@ def fitting(pod: Pod, intent: NUMAIntent, decision: Decision, best: Sequence[Can
 def nowhere(pod: Pod, intent: NUMAIntent, decision: Decision, unschedulable: str, note: str = "") -> str:
     """That no node fits now, whether one can fit later, and why each does not. note: as for `fitting`."""
     if avoided := _avoided(decision):
-        would = "node would fit but is" if len(avoided) == 1 else "nodes would fit but are"
-        unschedulable = f"{len(avoided)} {would} avoided for now: {used_again_text(avoided)}"
+        would = counted(len(avoided), "node would fit but is", "nodes would fit but are")
+        unschedulable = f"{would} avoided for now: {used_again_text(avoided)}"
     notes = f"{_noted(_cores(decision))}{_noted(note)}"
-    text = f"{subject(intent)}: none of {len(decision.fits)} nodes fits now; {unschedulable}{notes}"
+    text = f"{subject(intent)}: none of {counted(len(decision.fits), 'node')} fits now; {unschedulable}{notes}"
     return shortened(text + excluded(pod, decision, "; excluded: "))
 
 

@@ -33,6 +33,7 @@ from webhook.engine.snapshot.empty_cluster import empty_cluster
 from webhook.engine.snapshot.extra_rows import with_rows
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.model.counted import counted
 from webhook.model.intent import NUMAIntent
 from webhook.model.options import Options
 from webhook.model.pod import Pod
@@ -90,8 +91,7 @@ def look_ahead(node_arrays: NodeArrays, pod: Pod, intent: NUMAIntent, options: O
     decision = decide(Snapshot(empty), pod, intent, options)
     reasons = decision.excluded.keys()
     if decision.fit_count:
-        nodes = "1 node" if decision.fit_count == 1 else f"{decision.fit_count} nodes"
-        message = f"{nodes} could take it once other pods leave"
+        message = _once(node_arrays, decision)
         return Unschedulable(UnschedulableReason.LATER, message, decision, decision.fits)
     compatible, untainted = _compatible(empty, decision), decision
     if not reasons <= _AS_A_WHOLE:
@@ -122,8 +122,9 @@ def look_ahead(node_arrays: NodeArrays, pod: Pod, intent: NUMAIntent, options: O
 def _some_day(decision: Decision, untainted: Decision) -> Unschedulable | None:
     """Step 3; None if no node may fit. decision: on the empty cluster, where none fits; untainted: without taints."""
     if untainted.fit_count:
-        could = "1 node could" if untainted.fit_count == 1 else f"{untainted.fit_count} nodes could"
-        message = f"{could} take it without an {_of_empty(decision, untainted.fits)}"
+        message = (
+            f"{counted(untainted.fit_count, 'node')} could take it without an {_of_empty(decision, untainted.fits)}"
+        )
         return Unschedulable(UnschedulableReason.LATER, message, untainted, untainted.fits)
     (nodes,) = _any_of(untainted, _BY_STATE).nonzero()
     possible = np.zeros_like(untainted.fits)
@@ -151,6 +152,19 @@ def _of_empty(decision: Decision, nodes: Bools) -> str:
     node_arrays = decision.snapshot.node_arrays
     first = int(_by_name(node_arrays, nodes)[0])
     return f"{decision.explain(first)[1]} on {node_arrays.names[first]}"
+
+
+def _once(node_arrays: NodeArrays, when_empty: Decision) -> str:
+    """When the nodes that fit if they are empty could take the pod, by what keeps them from it now."""
+    fits = when_empty.fits
+    not_ready, cordoned = fits & ~node_arrays.ready, fits & node_arrays.ready & node_arrays.unschedulable
+    clauses = (
+        (fits & ~not_ready & ~cordoned, "could take it once other pods leave"),
+        (cordoned, "could take it once uncordoned"),
+        (not_ready, "could take it once ready"),
+    )
+    found = [(int(np.count_nonzero(where)), when) for where, when in clauses]
+    return ", ".join(f"{counted(count, 'node')} {when}" for count, when in found if count)
 
 
 def awaits_node(decision: Decision) -> bool:
@@ -182,12 +196,12 @@ def _what_is_unknown(decision: Decision, unknown: Bools, eligible: Bools) -> str
     clauses = []
     if nodes := _count_of(decision, Reason.NO_TOPOLOGY, unknown):
         if nodes < count:
-            which = f"{nodes} of the {count} nodes"
+            which = f"{nodes} of the {counted(count, 'node')}"
         else:
-            which = "the one node" if count == 1 else f"any of the {count} nodes"
+            which = "the one node" if count == 1 else f"any of the {counted(count, 'node')}"
         clauses.append(f"no NUMA topology is known for {which} it may go to")
     if nodes := _count_of(decision, Reason.UNKNOWN_POLICY, unknown):
-        which = "the one node" if nodes == count == 1 else f"{nodes} of the {count} nodes"
+        which = "the one node" if nodes == count == 1 else f"{nodes} of the {counted(count, 'node')}"
         example = unknown_policy(decision.snapshot.node_arrays, unknown & (decision.reason == Reason.UNKNOWN_POLICY))
         clauses.append(f"the NUMA policy of {which} it may go to is unknown ({example})")
     return ", and ".join(clauses)
@@ -213,8 +227,9 @@ def _why_incompatible(decision: Decision, intent: NUMAIntent) -> str:
     """The policies of the nodes, and why a node with another policy is none for the pod."""
     node_arrays, nodes = decision.snapshot.node_arrays, _any_of(decision, frozenset({Reason.POLICY_MISMATCH}))
     counts = np.bincount(node_arrays.policy[nodes], minlength=len(NUMAPolicy)).tolist()
-    policies = [f"{count} with {NUMAPolicy(policy).kubelet}" for policy, count in enumerate(counts) if count]
-    goes = f"a NUMA policy that goes with {subject(intent)}: there are {', '.join(policies)}"
+    found = [(count, NUMAPolicy(policy).kubelet) for policy, count in enumerate(counts) if count]
+    policies = ", ".join(f"{counted(count, 'node has', 'nodes have')} {policy}" for count, policy in found)
+    goes = f"a NUMA policy that goes with {subject(intent)}: {policies}"
     others = _compatible(node_arrays, decision) & ~_any_of(decision, _PODS_OWN)
     return f"no other node has {goes}; {_of_empty(decision, others)}" if others.any() else f"no node has {goes}"
 

@@ -84,8 +84,7 @@ def judge_exporters(fleet: Fleet, now: float) -> list[Finding]:
     if missing := sorted(fleet.nodes.keys() - set(published)):
         found.append(
             warn(
-                f"{len(missing)} of {counted(len(fleet.nodes), 'node publishes', 'nodes publish')} no NUMA nodes: "
-                f"{some(missing)}",
+                f"{len(missing)} of {counted(len(fleet.nodes), 'node')} publish no NUMA nodes: {some(missing)}",
                 f"pods with a strict policy avoid them. If they should not, {_EXPORTERS}",
             )
         )
@@ -98,9 +97,7 @@ def judge_exporters(fleet: Fleet, now: float) -> list[Finding]:
         )
     if gone := sorted(fleet.topologies.keys() - fleet.nodes.keys()):
         found.append(warn(f"of nodes that do not exist: {some(gone)}", "delete these noderesourcetopologies"))
-    return found or [
-        ok(f"{len(published)} of {counted(len(fleet.nodes), 'node publishes its', 'nodes publish their')} NUMA nodes")
-    ]
+    return found or [ok(f"{len(published)} of {counted(len(fleet.nodes), 'node')} publish their NUMA topology")]
 
 
 def _stale(fleet: Fleet, now: float) -> Sequence[str]:

@@ -9,6 +9,7 @@ from webhook.cli.diagnosis.release import Release, is_ready
 from webhook.kube.leader_label import LEADER
 from webhook.kube.lease_record import LeaseRecord
 from webhook.kube.resource import Raw, Resource
+from webhook.model.counted import counted
 from webhook.model.names import ROLE_LABEL
 from webhook.version import VERSION
 
@@ -39,7 +40,7 @@ def judge_replicas(deployment: Raw, pods: list[Raw], *, elsewhere: bool) -> Find
         return report(f"no replica is ready; the Deployment wants {wanted}", logs)
     names = [pod["metadata"]["name"] for pod in ready]
     if len(ready) < wanted:
-        return warn(f"{len(ready)} of {wanted} replicas are ready: {some(names)}", logs)
+        return warn(f"{len(ready)} of {counted(wanted, 'replica')} are ready: {some(names)}", logs)
     return ok(f"{len(ready)} ready: {some(names)}")
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from webhook.model.counted import counted
 from webhook.model.json_text import shortened
 from webhook.model.node_group import CHECK_CAPACITY, ProvisioningClass
 from webhook.model.provisioning_request import Answer
@@ -27,7 +28,7 @@ _SAYS: Final[Mapping[Answer, str]] = {
 
 def request_text(class_name: ProvisioningClass, asked: str, count: int, name: str = "") -> str:
     """What is asked by a request. asked: the clauses about node groups. name: of the request, if there is one."""
-    pods = "1 pod" if count == 1 else f"{count} pods"
+    pods = counted(count, "pod")
     request = f"ProvisioningRequest {name}" if name else "one ProvisioningRequest"
     if class_name == CHECK_CAPACITY:
         what = f"cluster-autoscaler is asked whether there is capacity for {pods} at once, and adds no node for that"

@@ -36,6 +36,7 @@ from webhook.engine.koordinator import is_ours_to_place
 from webhook.engine.snapshot.ledger import Reservation
 from webhook.engine.snapshot.node_sums import amounts_key
 from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.model.counted import counted
 from webhook.model.hint import NUMAHint
 from webhook.model.names import NUMA_SIGNATURE
 from webhook.model.rules import Rules
@@ -194,8 +195,7 @@ def _first_without_others(
 
 def _others_first(node: str, assigned: AssignedNode) -> NoAssignment:
     """Why the pod waits for a binding. This usually lasts too short a time to be reported."""
-    count = len(tuple(assigned(node)))
-    others = "another pod" if count == 1 else f"{count} other pods"
+    others = counted(len(tuple(assigned(node))), "other pod")
     text = f"it fits on {node}, but {others} must be bound there first: the kubelet admits pods in order of arrival"
     kind = frozenset({"others first"})
     return NoAssignment(kind, placement_text.waiting(text), WaitReason.OTHERS_FIRST, fits_on=node)
@@ -208,7 +208,7 @@ def why_unassigned(decision: Decision, gated: GatedPod, rules: Rules, reserved_n
     note = unaligned.clause if unaligned else ""
     text = placement_text.nowhere(gated.pod, gated.intent, decision, unschedulable.message, note)
     if reserved_nodes:
-        text += f"; {reserved_nodes} nodes are kept for groups that have waited long"
+        text += f"; {counted(reserved_nodes, 'node is', 'nodes are')} kept for groups that have waited long"
     return NoAssignment(
         frozenset(decision.excluded), placement_text.waiting(text), closest(decision.excluded), of_one=True
     )

@@ -33,6 +33,7 @@ from webhook.controllers.placement.pod_group_members import faults_of
 from webhook.controllers.placement.pod_sets import topology_of
 from webhook.controllers.placement.segments import WorkloadPodSets
 from webhook.controllers.placement.wait_reason import WaitReason
+from webhook.model.counted import counted
 from webhook.model.errors import UserError
 from webhook.model.json_text import shortened
 from webhook.model.kai_pod_group import KAIPodGroup
@@ -264,7 +265,7 @@ class _Agreeing:
             if asked not in {None, chosen} and not (has_begun and there >= (asked or 0)):
                 key = MIN_MEMBER if gated.pod.annotations.get(MIN_MEMBER) else KAI_BATCH_MIN_MEMBER
                 theirs = "not set" if chosen is None else str(chosen)
-                self._differs(gated, key, str(asked), theirs, f"{there} pods are there")
+                self._differs(gated, key, str(asked), theirs, counted(there, "pod is there", "pods are there"))
         self._members = [gated for gated in members if gated.key not in self._disagreeing]
         return chosen or 1
 

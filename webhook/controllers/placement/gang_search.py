@@ -25,6 +25,7 @@ from webhook.engine.gang.workload_gang import NO_TOPOLOGY
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import TopologyTree
 from webhook.engine.topology.tree_cache import TopologyTrees
+from webhook.model.counted import counted
 from webhook.model.errors import UserError
 from webhook.model.kai_pod_group import KAIPodGroup
 from webhook.model.membership import AssignedMember, Membership
@@ -68,7 +69,8 @@ def why_too_few(gang: GatedGang, minimum: int, assigned_members: Mapping[str, As
     few = "" if gang.pod_group is None else too_few_in(gang.pod_group, gang.members)
     if assigned_members or (there >= minimum and not few):
         return None
-    text = f"{named(gang)}: {few or f'{there} of the {minimum}'} pods that must start together are there"
+    which = few + " pods" if few else f"{there} of the {counted(minimum, 'pod')}"
+    text = f"{named(gang)}: {which} that must start together are there"
     return NoAssignment(frozenset({("members", there)}), placement_text.waiting(text), WaitReason.GANG_INCOMPLETE)
 
 

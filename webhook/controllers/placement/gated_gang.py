@@ -35,6 +35,7 @@ from webhook.engine.gang.unmet_levels import missed_levels
 from webhook.engine.koordinator import is_ours_to_place
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.avoided_node import rejections_text, used_again_text
+from webhook.model.counted import counted
 from webhook.model.domain_label import labels_of_member
 from webhook.model.membership import AssignedMember, Membership
 from webhook.model.names import DOMAIN, KAI_TOPOLOGY, RANK
@@ -118,7 +119,8 @@ class GangAssigner:
         kind: frozenset[Hashable] = frozenset((short.level, short.resource) for short in why)
         begun = "" if within is None else f" its running pods hold it to {spoken_path(tree.path(within))};"
         policies = "".join(f", {policy}" for policy in _policies(gang))
-        text = f"{named(gang)}, {there} pods{policies}:{begun} {'; '.join(map(str, why))}{not_found_text(placement)}"
+        pods = counted(there, "pod")
+        text = f"{named(gang)}, {pods}{policies}:{begun} {'; '.join(map(str, why))}{not_found_text(placement)}"
         if avoided := sorted({one for gated in gang.members for one in gated.pod.avoided}):
             kind |= {one.node for one in avoided}
             text += f"; avoided after a rejection: {rejections_text(avoided)}, {used_again_text(avoided)}"
@@ -163,7 +165,7 @@ class GangAssigner:
                 text = f"{named(gang)}: {pod.node} does not take {pod.name} beside the others"
                 return NoAssignment(frozenset({"beside"}), placement_text.waiting(text), WaitReason.GANG_DOES_NOT_FIT)
             hint, unaligned = exact
-            text = f"{assigned_node(hint)}; {named(gang)}: {len(pods)} pods in {where}{missed}"
+            text = f"{assigned_node(hint)}; {named(gang)}: {counted(len(pods), 'pod')} in {where}{missed}"
             if gated.pod.avoided:
                 text += f"; avoided after a rejection: {rejections_text(gated.pod.avoided)}"
             if unaligned is not None:

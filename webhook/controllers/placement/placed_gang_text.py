@@ -9,6 +9,7 @@ from typing import Final
 from webhook.admission.gang_text import missed_text
 from webhook.controllers.placement.missed_levels import missed_by_members
 from webhook.controllers.placement.recorded_domains import common_domain
+from webhook.model.counted import counted
 from webhook.model.json_text import shortened
 from webhook.model.membership import AssignedMember
 from webhook.model.names import KAI_TOPOLOGY
@@ -35,7 +36,7 @@ def placed_gang_text(members: Collection[AssignedMember], topologies: Mapping[st
         domain = common_domain(members)
         named = [_shown(domain[-1][1])] if domain else []
     where = f"placed in {', '.join(named)}" if named else "placed"
-    text = f"{where}: {_counted(len(members), 'pod')} on {_counted(len({one.node for one in members}), 'node')}"
+    text = f"{where}: {counted(len(members), 'pod')} on {counted(len({one.node for one in members}), 'node')}"
     missed = missed_text(missed_by_members(members, topologies))
     return f"{text}; {missed}" if missed else text
 
@@ -43,7 +44,3 @@ def placed_gang_text(members: Collection[AssignedMember], topologies: Mapping[st
 def _shown(value: str) -> str:
     """A label's value. Pods that were bound while no webhook answered may record any text."""
     return value if value and len(value) <= _LONGEST_VALUE and value.isprintable() else quoted(value)
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -24,6 +24,7 @@ from typing import Final, NamedTuple
 
 from webhook.engine.freeing.holdings import HeldPod
 from webhook.model.bound_pod import BoundPod
+from webhook.model.counted import counted
 from webhook.views.preemption_candidates import LONGEST_GRACE_SECONDS, STUCK_SECONDS
 
 # Evictions are answered within seconds, and the watch shows them at once. Calls time out after 10 s.
@@ -93,8 +94,7 @@ class Hold:
         where = _nodes(self.nodes)
         if self.phase is Phase.FREED:
             return f"the room on {where} is held for it, until the node's NUMA nodes are reported as free"
-        count = len({**self.earlier, **self.victims})
-        pods = "1 pod" if count == 1 else f"{count} pods"
+        pods = counted(len({**self.earlier, **self.victims}), "pod")
         return f"waits for {pods}{'' if self.moves else ' of lower priority'} on {where} to end"
 
     @property
@@ -244,7 +244,7 @@ def _in_the_way(holds: Sequence[Hold], namespace: str) -> Hold | None:
 def _nodes(names: frozenset[str]) -> str:
     if len(names) == 1:
         return f"node {next(iter(names))}"
-    return f"{len(names)} nodes ({', '.join(sorted(names)[:3])}{', ...' if len(names) > 3 else ''})"
+    return f"{counted(len(names), 'node')} ({', '.join(sorted(names)[:3])}{', ...' if len(names) > 3 else ''})"
 
 
 def _ignore() -> None:

@@ -31,6 +31,7 @@ from webhook.controllers.preemption.nominations import Nomination
 from webhook.controllers.preemption.preemptor import Preemptor
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.model.counted import counted
 
 log = structlog.get_logger(__name__)
 
@@ -213,13 +214,13 @@ class Waves:
             return
         kept = sorted(kept)
         reason = answers[kept[0]].reason
-        text = f"{len(kept)} of {len(answers)} pods of lower priority cannot be evicted for it: {reason}"
+        whole = counted(len(answers), "pod")
+        text = f"{len(kept)} of {whole} of lower priority cannot be evicted for it: {reason}"
         for member in wave.preemptor.members[:1]:
             self._events.tell(PodEvent(member.key, member.pod.uid, "PreemptionRefused", text, "Preempt", "Warning"))
 
     def _tell_preemptor(self, wave: Wave) -> None:
-        count = len(wave.hold.victims)
-        pods = "1 pod" if count == 1 else f"{count} pods"
+        pods = counted(len(wave.hold.victims), "pod")
         against = f", {len(wave.violating)} of them against a PodDisruptionBudget" if wave.violating else ""
         text = (
             f"{wave.preemptor.text} preempts {pods} of lower priority on {', '.join(sorted(wave.hold.nodes))}{against}"

@@ -1,7 +1,7 @@
 """The answer to a gang: a node and NUMA nodes for every pod, or what is missing where."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +10,7 @@ from webhook.engine.gang.gang_spec import Gang, PodSet
 from webhook.engine.gang.segments_held import SegmentsShort
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import Domain, TopologyTree
+from webhook.model.counted import counted
 
 Path = tuple[tuple[str, str], ...]
 """(node label, value) from coarse to fine."""
@@ -40,9 +41,10 @@ class Shortfall:
     def held(self) -> str:
         """For example "6 of 16 pods"."""
         if self.segments is None:
-            return f"{self.holds} of {self.needed} pods"
+            return f"{self.holds} of {counted(self.needed, 'pod')}"
         short, kind = self.segments, self.segments.level.rpartition("/")[2]
-        return f"{short.holds} of {short.needed} segments of {short.size} pods, each within one {kind}"
+        segments = counted(short.needed, "segment")
+        return f"{short.holds} of {segments} of {counted(short.size, 'pod')}, each within one {kind}"
 
     def __str__(self) -> str:
         kind = self.level.rpartition("/")[2]
@@ -178,7 +180,7 @@ class GangAssignment:
                     "holds": short.holds,
                     "needed": short.needed,
                     "resource": short.resource,
-                    "segments": None if short.segments is None else asdict(short.segments),
+                    "segments": None if short.segments is None else short.segments.to_object(),
                     **({"part": short.part} if short.part else {}),
                     **({"missingLabels": list(short.missing)} if short.missing else {}),
                 }

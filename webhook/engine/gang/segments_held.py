@@ -7,6 +7,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,25 @@ class SegmentsShort:
     """Pods of a segment; the last may have fewer. That of the only one, if there is one."""
     holds: int
     needed: int
+    last: int = 0
+    """Pods of the last segment if it has fewer, else 0."""
+    last_held: bool = False
+    """Whether that one is among those that the domain holds."""
+
+    @property
+    def pods(self) -> int:
+        """Pods of the segments that it holds."""
+        return (self.holds - self.last_held) * self.size + self.last_held * self.last
+
+    @property
+    def missing(self) -> tuple[int, int]:
+        """Missing segments of the full size; pods of the last segment if that is missing and has fewer, else 0."""
+        whole = self.needed - (self.last > 0) - (self.holds - self.last_held)
+        return whole, 0 if self.last_held else self.last
+
+    def to_object(self) -> dict[str, Any]:
+        """The segments as JSON."""
+        return {"level": self.level, "size": self.size, "holds": self.holds, "needed": self.needed}
 
 
 def pods_in_segments(tree: TopologyTree, slots: Amounts, segments: Segments, level: int) -> Amounts:
@@ -51,7 +71,7 @@ def segments_short(
         holds = min(held, whole) + beside
         if holds < needed:
             label, size = tree.topology.levels[at - 1].node_label, min(layer.size, pods)
-            return SegmentsShort(label, size, holds, needed)
+            return SegmentsShort(label, size, holds, needed, rest if whole else 0, last_held=beside and whole > 0)
     return None
 
 

@@ -107,7 +107,7 @@ def _fill(
     if pod_slice.segments is not None:
         segments = segments_short(tree, inside, pod_slice.segments, domain, pod_slice.minimum)
     if segments is not None:
-        count = min(count, segments.holds * segments.size)
+        count = min(count, segments.pods)
     if count:
         share = Share(np.array([domain.number]), np.array([count]))
         if domain.level < tree.node_level:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from webhook.model.counted import counted
 from webhook.model.errors import UserError
 from webhook.model.fields import mapping, mappings, whole_number
 from webhook.model.json_text import shortened
@@ -69,7 +70,7 @@ def count(raw: Mapping[str, Any], name: str, path: str, default: int) -> int:
 def at_most_a_cluster(pods: int, path: str) -> int:
     """The number of pods after multiplying or adding counts; raises UserError if no cluster runs that many."""
     if pods > MAX_PODS:
-        raise TooLarge(path, f"Together these are {pods} pods. Write numbers that make {MAX_PODS} at most.")
+        raise TooLarge(path, f"Together these are {counted(pods, 'pod')}. Write numbers that make {MAX_PODS} at most.")
     return pods
 
 
@@ -174,8 +175,8 @@ def at_most_topologies(names: Collection[str], path: str = f"metadata.annotation
         some = ", ".join(map(shortened, sorted(names)[:_MOST_NAMED]))
         raise UserError(
             path,
-            f"The parts name {len(names)} topologies: {some}, …. Parts that start together may name at most "
-            f"{MAX_TOPOLOGIES}.",
+            f"The parts name {counted(len(names), 'topology', 'topologies')}: {some}, …. Parts that start together may "
+            f"name at most {MAX_TOPOLOGIES}.",
         )
 
 

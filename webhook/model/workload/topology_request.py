@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from webhook.model.counted import counted
 from webhook.model.errors import UserError
 from webhook.model.fields import whole_number
 from webhook.model.json_text import shortened
@@ -159,8 +160,8 @@ def _sizes(text: str, path: str) -> list[int]:
         if fine >= coarse or coarse % fine:
             raise UserError(
                 path,
-                f"Segments of {fine} pods do not divide those of {coarse} before them. Write the sizes from large to "
-                f"small, each a part of the one before{_nearest_part(coarse, fine)}.",
+                f"Segments of {counted(fine, 'pod')} do not divide those of {coarse} before them. Write the sizes from "
+                f"large to small, each a part of the one before{_nearest_part(coarse, fine)}.",
             )
     return sizes
 

@@ -50,6 +50,12 @@ def _about_nodes(nodes: NodesView) -> Iterator[str]:
             "Make the label node.koordinator.sh/numa-topology-policy agree with the kubelet's policy on "
             f"{counted(len(nodes.disagreeing), 'node')}: {_names([one.node for one in nodes.disagreeing])}."
         )
+    if nodes.unreported:
+        names = list(dict.fromkeys(one.node for one in nodes.unreported))
+        yield (
+            f"Check the exporter of NodeResourceTopologies on {counted(len(names), 'node')}: {_names(names)}. It shows "
+            "less in use than running pods hold, so that pods may be placed on NUMA nodes that are full."
+        )
     for level in nodes.levels:
         if level.lacking:
             yield (

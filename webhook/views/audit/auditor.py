@@ -11,7 +11,7 @@ from webhook.views.audit.actions import actions
 from webhook.views.audit.managed_pods import ManagedPods, ManageView
 from webhook.views.audit.node_findings import NodesView, nodes_view
 from webhook.views.audit.rejections import Rejections, RejectionView
-from webhook.views.audit.spanning_pods import SpanningPodView, spanning_pods
+from webhook.views.audit.spanning_pods import SpanningPodView, spanning_pods, unreported_nodes
 from webhook.views.audit.split_gangs import SplitGangs, SplitGangView
 
 
@@ -32,7 +32,7 @@ class Auditor:
     """cache: holds all nodes, NodeResourceTopologies, topologies, namespaces and the pods that have not ended."""
 
     def __init__(self, cache: ClusterCache, rules: Rules) -> None:
-        self._state = cache.state
+        self._state, self._now = cache.state, cache.current_time()
         snapshot = cache.snapshot()
         self._topologies = snapshot.topologies
         self._managed = ManagedPods(snapshot, rules)
@@ -60,6 +60,7 @@ class Auditor:
         rejections = self._rejections.views()
         spanning = spanning_pods(self._state.pods.values(), topologies)
         gangs = self._gangs.views()
-        found = nodes_view(nodes, topologies, self._topologies.values())
+        unreported = unreported_nodes(self._state.pods.values(), topologies, self._now)
+        found = nodes_view(nodes, topologies, self._topologies.values(), unreported)
         steps = actions(rejections, spanning, gangs, found)
         return AuditView(rejections, spanning, gangs, found, self._managed.views(), steps)

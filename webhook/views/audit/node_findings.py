@@ -8,6 +8,7 @@ from webhook.engine.snapshot.node_policy import policy_of, unknown_policy
 from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology
 from webhook.model.topology import Topology
+from webhook.views.audit.spanning_pods import UnreportedNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +64,14 @@ class NodesView:
     disagreeing: tuple[DisagreeingNode, ...]
     unreadable: tuple[UnreadableNode, ...]
     levels: tuple[LevelView, ...]
+    unreported: tuple[UnreportedNode, ...]
 
 
 def nodes_view(
-    nodes: Mapping[str, Node], topologies: Mapping[str, NodeTopology], named: Iterable[Topology]
+    nodes: Mapping[str, Node],
+    topologies: Mapping[str, NodeTopology],
+    named: Iterable[Topology],
+    unreported: tuple[UnreportedNode, ...],
 ) -> NodesView:
     """The findings on these nodes and their NRTs. named: the Topologies, whose levels are labels of nodes."""
     policies: Counter[str] = Counter()
@@ -91,6 +96,7 @@ def nodes_view(
         tuple(disagreeing),
         tuple(unreadable),
         level_views(nodes, named),
+        unreported,
     )
 
 

@@ -8,18 +8,26 @@ Two sources show it:
 
 What neither shows is not reported: an NRT does not say which pod is where. A NUMA node could hold a pod if as much is
 allocatable there as the pod requests of each resource that is listed by NUMA node; other pods are not considered.
+
+And nodes whose NRT shows less in use than their running pods hold. An exporter may write once a minute
+(`settings.nrtAgeSeconds`), so younger pods may be missing. Koordlet's objects never show what is in use.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from webhook.model.containers import Container, ContainerKind
-from webhook.model.nrt import NodeTopology
+from webhook.model.nrt import NodeTopology, Publisher
 from webhook.model.pod_resources import QoS
 from webhook.model.policy import Scope
 from webhook.model.resident import ResidentPod
 from webhook.model.resources import CPU, is_device
+
+# Two periods of an exporter, as settings.nrtAgeSeconds.
+_SETTLED_SECONDS: Final = 120
 
 
 class ShownBy(StrEnum):
@@ -41,6 +49,39 @@ class SpanningPodView:
     """Those of its hint; empty if only the usage shows it."""
     could_hold: tuple[int, ...]
     """The NUMA nodes of its node, each of which could hold it alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnreportedNode:
+    """A node whose NodeResourceTopology shows less of a resource in use than running pods hold exclusively."""
+
+    node: str
+    resource: str
+    held: int
+    """By its pods, in engine units."""
+    in_use: int
+    """In its NodeResourceTopology, likewise."""
+
+
+def unreported_nodes(
+    residents: Iterable[ResidentPod], topologies: Mapping[str, NodeTopology], now: float
+) -> tuple[UnreportedNode, ...]:
+    """The findings on nodes, by name. now: in seconds since the epoch."""
+    held: dict[str, Counter[str]] = {}
+    for pod in residents:
+        topology = topologies.get(pod.node)
+        if topology is None or topology.publisher is not Publisher.SUBTRACTS or pod.terminal:
+            continue
+        if pod.bound_at is None or abs(now - pod.bound_at) > _SETTLED_SECONDS:
+            for container in _running(pod):
+                held.setdefault(pod.node, Counter()).update(_exclusive(pod, container))
+    found = (
+        UnreportedNode(node, name, amount, sum(allocated))
+        for node in sorted(held)
+        for name, amount in sorted(held[node].items())
+        if (allocated := _allocated(topologies[node], name)) and sum(allocated) < amount
+    )
+    return tuple(found)
 
 
 def spanning_pods(
@@ -80,14 +121,16 @@ def _reported_usage(pods: list[ResidentPod], topology: NodeTopology) -> Mapping[
                 requested[name] = requested.get(name, 0) + amount
     usage = {}
     for name, amount in requested.items():
-        allocated = [
-            max(0, zone.resources[name].allocatable - zone.resources[name].available)
-            for zone in topology.zones
-            if name in zone.resources
-        ]
+        allocated = _allocated(topology, name)
         if allocated and sum(allocated) >= amount:
             usage[name] = max(allocated)
     return usage
+
+
+def _allocated(topology: NodeTopology, name: str) -> list[int]:
+    """What the NRT has allocated of a resource, for each NUMA node that lists it."""
+    listed = (zone.resources[name] for zone in topology.zones if name in zone.resources)
+    return [max(0, amounts.allocatable - amounts.available) for amounts in listed]
 
 
 def _units(pod: ResidentPod, topology: NodeTopology) -> Iterator[Mapping[str, int]]:

@@ -81,7 +81,7 @@ def test_a_plan_ends_with_the_state_of_the_cluster_it_was_made_in() -> None:
     def text() -> str:
         return mutate_pod(pod(), ClusterSnapshot(Snapshot(state.node_arrays(), ledger)), rules, recent=recent).message
 
-    assert "1 of 1 nodes fits; best a" in text()
+    assert "1 of 1 node fits; best a" in text()
     state.upsert_node(Node.from_object(node(name="b")))
     state.upsert_topology(NodeTopology.from_object(nrt(node="b", free=[16, 2])))
     assert "2 of 2 nodes fit" in text()

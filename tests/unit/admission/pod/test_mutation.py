@@ -226,6 +226,20 @@ def test_a_pod_that_fits_nowhere_now_waits_for_the_nodes_that_could_take_it() ->
     assert mutation.warnings == (mutation.message,)
 
 
+def test_a_cordoned_node_is_told_from_one_that_others_fill() -> None:
+    down = node(name="down")
+    down["status"]["conditions"][0]["status"] = "Unknown"
+    snapshot = cluster_snapshot(
+        *(node(name="cordoned", unschedulable=True), down, node(name="full")),
+        *(nrt(node=name, free=[free, free]) for name, free in {"cordoned": 16, "down": 16, "full": 0}.items()),
+    )
+    mutation = mutate_pod(pod(cpu="8"), snapshot, Rules())
+    assert (
+        "none of 3 nodes fits now; 1 node could take it once other pods leave, 1 node could take it once uncordoned, "
+        "1 node could take it once ready; excluded: "
+    ) in mutation.message
+
+
 # A NUMA node of the cluster has 16 cpus.
 TOO_LARGE = pod(cpu="17")
 ON_A = pod(numa='{"numaTopologyPolicy": "BestEffort"}', nodeSelector={"kubernetes.io/hostname": "a"})
@@ -242,7 +256,7 @@ ON_A = pod(numa='{"numaTopologyPolicy": "BestEffort"}', nodeSelector={"kubernete
         (
             ON_A,
             "NoCompatibleNode",
-            "no node has a NUMA policy that goes with BestEffort: there are 1 with single-numa-node",
+            "no node has a NUMA policy that goes with BestEffort: 1 node has single-numa-node",
         ),
     ],
 )
@@ -263,7 +277,7 @@ def test_which_policies_there_are_is_said_when_none_is_compatible() -> None:
     policies = nrt(node="a", free=[4], policy="restricted"), nrt(node="b", free=[4], policy="best-effort")
     mutation = mutate_pod(pod(), cluster_snapshot(node(name="a"), node(name="b"), *policies), Rules(gate="Never"))
     assert (mutation.verdict, mutation.reason) == (Verdict.DENY, "NoCompatibleNode")
-    assert "there are 1 with best-effort, 1 with restricted" in mutation.message
+    assert "1 node has best-effort, 1 node has restricted" in mutation.message
 
 
 ONLY_A = {"kubernetes.io/hostname": "a"}

@@ -98,7 +98,7 @@ def test_a_pod_is_placed_beside_its_equals_only_while_those_placed_before_are_no
     assert beside(a=own) == "a"
     assert beside(a=own + 1) == "b"
     assert beside(a=own + 1, b=own - 1) == (
-        "waiting: it fits on a, but another pod must be bound there first: the kubelet admits pods in order of arrival"
+        "waiting: it fits on a, but 1 other pod must be bound there first: the kubelet admits pods in order of arrival"
     )
 
 

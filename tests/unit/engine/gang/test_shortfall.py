@@ -5,6 +5,7 @@ import pytest
 from tests.builders.gangs import GPU, RACK, ZONE, gpus, group, numa_nodes, podset, racks, whole_nodes
 from tests.builders.records import pod
 from tests.unit.engine.gang.assignments import assigned
+from webhook.admission.gang_text import never_held
 from webhook.engine.gang.gang_spec import Constraint, Segments
 from webhook.engine.gang.result import Shortfall
 
@@ -96,6 +97,43 @@ def test_the_minimum_is_what_is_needed() -> None:
     ]
 
 
+# rack-1 ── n0 [2]    rack-2 ── n1 [2]    [free GPUs]
+@pytest.mark.parametrize(
+    ("count", "size", "holds", "segments"),
+    [
+        (4, 3, 1, (1, 2)),  # one of 3, and the last one of 1, which fits
+        (5, 2, 4, (2, 3)),  # two of 2, and the last one of 1, which does not fit
+        (7, 3, 1, (1, 3)),
+    ],
+)
+def test_a_last_segment_with_fewer_pods_counts_with_its_own(
+    count: int, size: int, holds: int, segments: tuple[int, int]
+) -> None:
+    cluster = whole_nodes(places=racks(n0="z/rack-1", n1="z/rack-2"), free={"n0": {GPU: 2}, "n1": {GPU: 2}})
+    asked = group(podset(name="w", of=gpus(), count=count, segments=Segments(size, Constraint(RACK))))
+    (short,) = assigned(cluster, asked).why
+    assert short.segments is not None
+    assert (short.holds, (short.segments.holds, short.segments.needed)) == (holds, segments)
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "needed"),
+    [
+        (5, 2, "1 nvidia.com/gpu in one rack for the last segment"),
+        (4, 3, "3 nvidia.com/gpu in one rack for each of 1 more segment"),
+        (
+            9,
+            4,
+            "4 nvidia.com/gpu in one rack for each of 2 more segments",
+        ),
+    ],
+)
+def test_what_is_needed_for_a_last_segment_is_what_its_pods_request(count: int, size: int, needed: str) -> None:
+    cluster = whole_nodes(places=racks(n0="z/rack-1", n1="z/rack-2"), free={"n0": {GPU: 2}, "n1": {GPU: 2}})
+    asked = group(podset(name="w", of=gpus(), count=count, segments=Segments(size, Constraint(RACK))))
+    assert never_held(assigned(cluster, asked)).endswith(f"; needed: {needed}")
+
+
 def test_a_level_that_no_node_has_holds_nothing() -> None:
     unlabelled = {"n0": ("zone-a", None)}
     answer = assigned(
@@ -150,7 +188,7 @@ def test_segments_that_are_short_are_counted_as_such(
 def test_the_only_segment_has_no_more_pods_than_the_pod_set() -> None:
     gang = group(podset(name="w", of=gpus(), count=20, segments=Segments(150_000, Constraint(RACK))))
     (short,) = assigned(whole_nodes(places=IN_RACKS, free=UNEVEN), gang).why
-    assert str(short) == f"the cluster holds 0 of 1 segments of 20 pods, each within one rack: {GPU}"
+    assert str(short) == f"the cluster holds 0 of 1 segment of 20 pods, each within one rack: {GPU}"
 
 
 def test_the_finest_short_layer_is_named() -> None:

@@ -12,6 +12,7 @@
 | a pod over NUMA nodes that one could hold     | span on n1: 16 CPUs                                       |
 | a gang over racks                            | train: 4 pods of 8 CPUs; n0 alone has 32 - 16 + 16 for it  |
 | nodes that placement knows too little of     | n2, n3, n4                                                |
+| an exporter that does not see pods           | n4: unseen has 8 CPUs                                     |
 | labels of a Topology                         | n2, n3, n4 have no hall; rack-1 is in hall-a and hall-b    |
 """
 
@@ -24,6 +25,12 @@ from webhook.model.names import KOORDINATOR_NODE_POLICY_LABEL as POLICY
 
 RACK, HALL = "example.com/rack", "example.com/hall"
 REJECTED = "TopologyAffinityError"
+
+
+# Other pods were bound when they were created, in the second at which snapshots of these objects end.
+BOUND_LONG_AGO = {
+    "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2029-12-31T00:00:00Z"}]
+}
 
 
 def machine(
@@ -76,6 +83,7 @@ def cluster() -> list[dict[str, Any]]:
         bound(name="train-2", node="n2", cpu=8, group="train"),
         bound(name="train-3", node="n2", cpu=8, group="train"),
         bound(name="span", namespace="team", node="n1", cpu=16, numa=None),
+        bound(name="unseen", namespace="team", node="n4", cpu=8, numa=None, status=BOUND_LONG_AGO),
         bound(name="idle", node="n3", numa=None, containers=[container()]),
         rejected(of_web("web-5d4f9-a"), "n0"),
         rejected(of_web("web-5d4f9-b"), "n1", "UnexpectedAdmissionError"),

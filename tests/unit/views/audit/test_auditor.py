@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from webhook.views.audit.auditor import Auditor, AuditView
 from webhook.views.audit.managed_pods import ManageView
 from webhook.views.audit.node_findings import DisagreeingNode, LevelView, RepeatedName
 from webhook.views.audit.rejections import RejectionView
-from webhook.views.audit.spanning_pods import ShownBy, SpanningPodView
+from webhook.views.audit.spanning_pods import ShownBy, SpanningPodView, UnreportedNode
 from webhook.views.audit.split_gangs import SplitGangView
 from webhook.views.audit.workload import Workload
 
@@ -76,6 +77,20 @@ def test_nodes_are_found_that_placement_knows_too_little_of() -> None:
     assert "Strange" in nodes.unreadable[0].policy
 
 
+def test_nodes_are_found_whose_exporter_shows_less_in_use_than_pods_hold() -> None:
+    assert audited(*cluster()).nodes.unreported == (UnreportedNode("n4", "cpu", 8000, 0),)
+
+
+def test_a_pod_that_was_just_bound_may_be_missing_and_koordlet_never_shows_pods() -> None:
+    just_now = {"type": "PodScheduled", "status": "True", "lastTransitionTime": f"{datetime.now(UTC):%FT%TZ}"}
+    young = bound(name="young", node="a", cpu=8, numa=None, status={"conditions": [just_now]})
+    koordlet = {"labels": {"app.kubernetes.io/managed-by": "Koordinator"}}
+    old = bound(name="old", node="b", cpu=8, numa=None)
+    objects = [node(name="a", cpus=32), nrt(node="a", free=(16, 16)), young]
+    objects += [node(name="b", cpus=32), nrt(node="b", free=(16, 16), metadata=koordlet), old]
+    assert audited(*objects).nodes.unreported == ()
+
+
 def test_levels_are_found_whose_label_nodes_lack_and_whose_names_are_repeated() -> None:
     assert audited(*cluster()).nodes.levels == (
         LevelView("site", HALL, ("n2", "n3", "n4"), ()),
@@ -86,8 +101,8 @@ def test_levels_are_found_whose_label_nodes_lack_and_whose_names_are_repeated() 
 def test_each_value_of_manage_counts_the_pods_that_it_would_cover() -> None:
     assert audited(*cluster()).manage == (
         ManageView(Manage.ANNOTATED, 4, 1),
-        ManageView(Manage.ALIGNED, 5, 2),
-        ManageView(Manage.ALL, 6, 2),
+        ManageView(Manage.ALIGNED, 6, 2),
+        ManageView(Manage.ALL, 7, 2),
     )
 
 
@@ -105,6 +120,7 @@ def test_what_to_do_is_said_in_order() -> None:
         "Run an exporter of NodeResourceTopologies on 1 node: n3.",
         "Correct the unreadable NUMA policy of 1 node: n4.",
         "Make the label node.koordinator.sh/numa-topology-policy agree with the kubelet's policy on 1 node: n2.",
+        "Check the exporter of NodeResourceTopologies on 1 node: n4. It shows less in use than running pods hold",
         "Label 3 nodes with example.com/hall (Topology site): n2, n3, n4.",
         "Check the values of the label example.com/rack that occur in several domains above (Topology site): rack-1",
         "Set topologyManagerPolicy to restricted or single-numa-node in the kubelet's configuration of 1 node",
@@ -119,7 +135,7 @@ def test_what_to_do_is_said_in_order() -> None:
 
 
 def test_a_cluster_without_faults_has_nothing_to_do() -> None:
-    view = audited(node(name="n0"), nrt(node="n0", free=(16, 16)), bound(name="p", node="n0", cpu=1))
+    view = audited(node(name="n0"), nrt(node="n0", free=(15, 16)), bound(name="p", node="n0", cpu=1))
     assert (view.rejections, view.spanning_pods, view.split_gangs, view.actions) == ((), (), (), ())
 
 
