@@ -229,9 +229,11 @@ def _why_incompatible(decision: Decision, intent: NUMAIntent) -> str:
     counts = np.bincount(node_arrays.policy[nodes], minlength=len(NUMAPolicy)).tolist()
     found = [(count, NUMAPolicy(policy).kubelet) for policy, count in enumerate(counts) if count]
     policies = ", ".join(f"{counted(count, 'node has', 'nodes have')} {policy}" for count, policy in found)
-    goes = f"a NUMA policy that goes with {subject(intent)}: {policies}"
     others = _compatible(node_arrays, decision) & ~_any_of(decision, _PODS_OWN)
-    return f"no other node has {goes}; {_of_empty(decision, others)}" if others.any() else f"no node has {goes}"
+    if others.any():
+        why = _of_empty(decision, others)
+        return f"no other node has a NUMA policy that goes with {subject(intent)}: {policies}; {why}"
+    return f"no node has a NUMA policy that goes with {subject(intent)}: {policies}"
 
 
 def _too_large(empty: NodeArrays, pod: Pod, eligible: Bools) -> str | None:
