@@ -56,6 +56,7 @@ class Machine:
         self.told_of_nrts: deque[Callable[[], None]] = deque()
         self.rejected: list[str] = []
         self.ran = 0
+        self.recreated = 0
         self.joined = 0
         """Bindings that were allowed while others were in progress."""
         self.in_order = True
@@ -87,8 +88,8 @@ class Machine:
             raw["spec"]["schedulingGates"] = GATES
         self.tell(raw["metadata"]["name"])
 
-    def new_pod(self) -> dict[str, Any]:
-        name, cpus = f"p{len(self.pods):03}", self.random.choice((3, 5, 5, 5, 6, 7, 9, 10))
+    def new_pod(self, name: str = "", cpus: int = 0) -> dict[str, Any]:
+        name, cpus = name or f"p{len(self.pods):03}", cpus or self.random.choice((3, 5, 5, 5, 6, 7, 9, 10))
         raw = plain(
             name=name, cpu=cpus, memory="1Mi", metadata={"uid": name, "resourceVersion": "1", "annotations": {}}
         )
@@ -103,8 +104,12 @@ class Machine:
                 gated = GatedPod.from_object(raw)
                 place = find_assignment(self.cache.snapshot().nodes, gated, RULES, self.cache.assigned)
                 if isinstance(place, Assignment):
-                    self.cache.assume(place.assume(gated, 1e9))
+                    assumed = place.assume(gated, 1e9)
+                    self.cache.assume(assumed)
                     mine = self.pods[gated.pod.name]
+                    if mine["metadata"]["uid"] != gated.pod.uid:  # the patch names the uid and fails
+                        self.cache.forget(assumed)
+                        continue
                     del mine["spec"]["schedulingGates"]
                     hint = place.hint.to_json()
                     signature = self.cache.sign(gated.pod.uid, hint)
@@ -139,8 +144,9 @@ class Machine:
             NODE,
             self.cache.kubelet_admission(NODE, key),
             RULES,
-            self.cache.assumed(key, name, NODE),
+            self.cache.assumed(key, raw["metadata"]["uid"], NODE),
         )
+        uid = raw["metadata"]["uid"]
         if not isinstance(verdict, Given) or not in_any_order(verdict, in_progress):
             return
         if in_progress:
@@ -150,7 +156,7 @@ class Machine:
                 assert dict(binding_pod.hint.numa_nodes).keys() != in_progress[0].numa.keys()
                 return
             self.joined += 1
-        self.cache.assume(assumed_pod_of(verdict, key, name, 1e9))
+        self.cache.assume(assumed_pod_of(verdict, key, uid, 1e9))
         self.allowed[name] = dict(verdict.annotations)
 
     def write(self) -> None:
@@ -211,13 +217,31 @@ class Machine:
                 self.tell(name)
                 return
 
-    def end(self) -> None:
+    def end(self, name: str = "") -> None:
         if self.given:
-            name = self.random.choice(sorted(self.given))
+            name = name or self.random.choice(sorted(self.given))
             self.free[self.given.pop(name)] += self.cpus_of(name)
             ended = {"terminated": {"finishedAt": _time(self.now)}}
             self.pods[name]["status"] |= {"phase": "Succeeded", "containerStatuses": [{"state": ended}]}
             self.tell(name)
+
+    def recreate(self) -> None:
+        """A pod ends if it runs, and is deleted, and its controller creates the next one of its name."""
+        if not self.pods:
+            return
+        name = self.random.choice(list(self.pods))
+        if name in self.given:
+            self.end(name)
+        self.allowed.pop(name, None)  # the API server rejects its Binding, which names the uid
+        self.bound = [other for other in self.bound if other != name]
+        self.told_of_pods.append(lambda: self.cache.pods.delete(f"default/{name}"))
+        recreated = self.new_pod(name, self.cpus_of(name))
+        self.recreated += 1
+        recreated["metadata"]["uid"] = f"{name}-{self.recreated}"
+        recreated["metadata"]["annotations"] = {NUMA_TOPOLOGY_SPEC: SINGLE}
+        if self.random.random() < 0.7:
+            recreated["spec"]["schedulingGates"] = GATES
+        self.tell(name)
 
     def scan(self) -> None:
         attributes = {}

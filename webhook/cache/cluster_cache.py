@@ -113,7 +113,11 @@ class ClusterCache(ClusterReads):
         return self._missed.is_missed(raw, pod, self._clock())
 
     def _put_pod(self, pod: PodInfo) -> None:
-        key = pod.record.key
+        key, uid = pod.record.key, pod.record.uid
+        if (shown := self._uid_of(key)) not in {"", uid}:
+            # A list shows the next pod of this name, and no event that the last one is gone.
+            self.gangs.drop(key)
+            self.bound_or_gone.emit(key, shown)
         self._state.upsert_pod(pod.record)
         self._assumed_pods.put_pod(pod.record, in_order=self._in_order(), now=self._clock())
         for newcomer in self._assumed_pods.hints.newcomers():
@@ -129,10 +133,11 @@ class ClusterCache(ClusterReads):
         if pod.waiting is not None and is_unschedulable(pod.waiting):
             self._forget_tentative(key)
         if pod.waiting is None:
-            self.bound_or_gone.emit(key)
+            self.bound_or_gone.emit(key, uid)
         self.changed.emit()
 
     def _drop_pod(self, key: str) -> None:
+        uid = self._uid_of(key)
         self._state.delete_pod(key)
         self._assumed_pods.drop_pod(key, self._clock())
         self._missed.forget(key)
@@ -141,7 +146,7 @@ class ClusterCache(ClusterReads):
         self._unconfirmed.drop(key)
         self.gangs.drop(key)
         self.bound_pods.put(key, None)
-        self.bound_or_gone.emit(key)
+        self.bound_or_gone.emit(key, uid)
         self.changed.emit()
 
     def _put_node_topology(self, topology: NodeTopology) -> None:

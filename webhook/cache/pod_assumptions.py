@@ -24,8 +24,8 @@ class PodAssumptions:
         """shown_uid: the uid of the pod of this name (namespace/name) that was shown last; empty if none is."""
         self.changed = Signal[[]]()
         """Emitted after each change that may affect a waiting pod."""
-        self.bound_or_gone = Signal[[str]]()
-        """Emitted with the pod (namespace/name) when an object shows that it is bound, has ended or was deleted."""
+        self.bound_or_gone = Signal[[str, str]]()
+        """Emitted with the pod (namespace/name) and its uid when it is seen that it is bound, has ended or is gone."""
         self._assumed_pods = assumed_pods
         self._shown_uid = shown_uid
 

@@ -48,7 +48,7 @@ class AssumedPodSweep:
         self._cache = cache
         self._fetch = fetch
         self._came_to_nothing = came_to_nothing
-        self._taken: dict[str, float] = {}
+        self._taken: dict[tuple[str, str], float] = {}  # (namespace/name, uid) -> when it was read
 
     async def run(self) -> NoReturn:
         """Sweep until cancelled."""
@@ -58,9 +58,9 @@ class AssumedPodSweep:
 
     async def sweep(self, now: float) -> None:
         """Check every expired assumed pod once; now: seconds of `time.monotonic`."""
-        self._taken = {pod: at for pod, at in self._taken.items() if now - at < _AGAIN_SECONDS}
+        self._taken = {one: at for one, at in self._taken.items() if now - at < _AGAIN_SECONDS}
         slots = asyncio.Semaphore(_SLOTS)
-        expired = [assumed_pod for assumed_pod in self._cache.expired_pods(now) if assumed_pod.pod not in self._taken]
+        expired = [one for one in self._cache.expired_pods(now) if (one.pod, one.uid) not in self._taken]
         await asyncio.gather(*(self._look_at(assumed_pod, slots, now) for assumed_pod in expired))
 
     async def _look_at(self, assumed_pod: AssumedPod, slots: asyncio.Semaphore, now: float) -> None:
@@ -71,7 +71,7 @@ class AssumedPodSweep:
                 async with slots:
                     pod = await self._fetch(namespace, name)
             except ClusterError as error:
-                self._taken[assumed_pod.pod] = now  # unknown: it is read again later
+                self._taken[assumed_pod.pod, assumed_pod.uid] = now  # unknown: it is read again later
                 log.warning("assumed_pod.retry", pod=assumed_pod.pod, error=str(error))
                 return
             # It may have been assumed again meanwhile, with a later expiry.
@@ -79,7 +79,7 @@ class AssumedPodSweep:
             if held is None or held.expires > now:
                 return
             if _took(pod, held):
-                self._taken[assumed_pod.pod] = now
+                self._taken[held.pod, held.uid] = now
                 return
             log.info("assumed_pod.forgotten", pod=held.pod, node=held.node)
             self._cache.expire(held)

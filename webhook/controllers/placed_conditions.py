@@ -57,13 +57,13 @@ class _Wanted:
 
 
 class PlacedConditions:
-    """Writes while `is_leader()`. reported_reason: why the pod namespace/name waits, once that is reported."""
+    """Writes while `is_leader()`. reported_reason: why a pod (namespace/name, uid) waits, once that is told."""
 
     def __init__(
         self,
         cache: ClusterCache,
         writes: PodWrites,
-        reported_reason: Callable[[str], str | None],
+        reported_reason: Callable[[str, str], str | None],
         is_leader: Callable[[], bool],
     ) -> None:
         self._cache = cache
@@ -144,7 +144,7 @@ class PlacedConditions:
             return None
         if key not in self._cache.gated_pods():
             return None if raw["spec"].get("schedulingGates") else _not_placed(raw, "WaitingForScheduler")
-        reason = self._reported_reason(key)
+        reason = self._reported_reason(key, uid)
         # While its assignment is being written, a write to its status would make that fail.
         return None if reason is None or self._cache.assumed_node(key) else _not_placed(raw, reason)
 

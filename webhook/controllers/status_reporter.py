@@ -56,7 +56,7 @@ class StatusReporter:
         self._events = events
         self._gated = gated
         self._pace = RateLimiter(_RATE, _BURST)
-        self._known: dict[str, tuple[str, frozenset[Hashable]]] = {}
+        self._known: dict[str, tuple[str, frozenset[Hashable]]] = {}  # namespace/name -> (uid, kinds of reasons)
         self._reasons: dict[str, str] = {}
         self._to_report: FairQueue[str, _Report] = FairQueue()
         self._stale: dict[str, _Report] = {}
@@ -85,7 +85,7 @@ class StatusReporter:
         is_first = known is None or known[0] != uid or (unsent is not None and unsent.is_first)
         self._known[key] = uid, why.kind
         self._reasons[key] = why.reason
-        self._to_report.put(_namespace(key), key, _Report(why, group, is_first, takes_policy, event))
+        self._to_report.put(_namespace(key), key, _Report(uid, why, group, is_first, takes_policy, event))
         self._arrived.set()
 
     def assigned(self, gated: GatedPod, assignment: Assignment) -> None:
@@ -110,9 +110,11 @@ class StatusReporter:
         """The reason that was last reported of the pod namespace/name."""
         return self._reasons.get(key, WaitReason.PENDING)
 
-    def reported_reason(self, key: str) -> str | None:
-        """The reason of the pod namespace/name, if its report is written; else None."""
-        return None if self._to_report.get(_namespace(key), key) else self._reasons.get(key)
+    def reported_reason(self, key: str, uid: str) -> str | None:
+        """The reason of this incarnation of the pod namespace/name, if its report is written; else None."""
+        if self._to_report.get(_namespace(key), key) or self._known.get(key, ("",))[0] != uid:
+            return None
+        return self._reasons.get(key)
 
     def keep(self, keys: set[str]) -> None:
         """Forget all pods but these, which still wait."""
@@ -144,8 +146,8 @@ class StatusReporter:
 
     async def _send(self, key: str, report: "_Report") -> None:
         raw = self._gated().get(key)
-        if raw is None:
-            return
+        if raw is None or _uid(raw) != report.uid:
+            return  # it does not wait any more, or is another pod of that name
         why = report.why
         if report.event:
             self._events.tell(PodEvent(key, _uid(raw), "WaitingForPlacement", why.text, "Assign"))
@@ -168,6 +170,7 @@ class StatusReporter:
 class _Report:
     """A report about one pod that is not sent yet."""
 
+    uid: str
     why: NoAssignment
     group: str | None
     is_first: bool

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.builders.clusters import put
+from tests.builders.clusters import cluster_cache, put
 from tests.builders.nodes import node, nrt
-from tests.builders.pods import SINGLE, bound, container, guaranteed, plain
+from tests.builders.pods import SINGLE, bound, container, created, guaranteed, plain
 from tests.builders.topologies import topology as levels
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.cache.pod_info import PodInfo
@@ -308,6 +308,25 @@ def changes_of(cache: ClusterCache, *objects: dict[str, Any]) -> int:
         put(cache, raw)
         cache.snapshot()
     return count
+
+
+@pytest.mark.parametrize("node", ["n0", ""], ids=["bound", "waiting"])
+def test_of_a_pod_whose_end_no_event_showed_a_list_with_the_next_one_of_its_name_tells(node: str) -> None:
+    def named(uid: str, node: str) -> dict[str, Any]:
+        spec: dict[str, Any] = {"nodeName": node} if node else {}
+        return created(name="w-0", group="g", metadata={"uid": uid}, **spec)
+
+    cache, gone, left = cluster_cache(), list[tuple[str, str]](), list[str]()
+    cache.bound_or_gone.subscribe(lambda key, uid: gone.append((key, uid)))
+    cache.gangs.left.subscribe(lambda _, member: left.append(member.node))
+    put(cache, named("first", node))
+    gone.clear()
+    put(cache, named("second", ""))
+    assert gone == [("default/w-0", "first")]
+    assert left == ["n0"] * bool(node)
+    put(cache, named("second", "n1"))
+    cache.pods.delete("default/w-0")
+    assert gone[1:] == [("default/w-0", "second")] * 2
 
 
 def test_an_nrt_that_was_only_written_again_changes_no_decision_but_its_time_is_kept() -> None:

@@ -54,6 +54,18 @@ async def test_an_assumed_pod_that_was_taken_stays_until_the_pod_is_seen() -> No
     assert await left_after(70, pod(node="n")) == 1
 
 
+async def test_the_next_pod_of_its_name_is_not_taken_for_one_that_was_just_read() -> None:
+    async def fetch(*_: str) -> Mapping[str, Any]:
+        return pod(node="n")
+
+    cache, _ = cache_of_one_assumed_pod()
+    sweep = AssumedPodSweep(cache, fetch)
+    await sweep.sweep(70)
+    cache.assume(replace(ASSUMED, uid="another"))
+    await sweep.sweep(71)
+    assert cache.assumed_count == 0
+
+
 async def test_an_api_server_that_does_not_answer_settles_nothing() -> None:
     async def fetch(_: str, __: str) -> Mapping[str, Any] | None:
         raise UnreachableError("no route")

@@ -24,7 +24,9 @@ class Site:
         self.api = ApiServer(self.cache)
         self.reasons: dict[str, str] = {}
         self.leads = True
-        self.conditions = PlacedConditions(self.cache, self.api, self.reasons.get, lambda: self.leads)
+        self.conditions = PlacedConditions(
+            self.cache, self.api, lambda key, _uid: self.reasons.get(key), lambda: self.leads
+        )
 
     def waits(self, name: str = "p", text: str = "waiting: no room") -> None:
         self.api.has(gated(name=name, annotations={PLACEMENT: text}, metadata={"uid": f"uid-{name}"}))

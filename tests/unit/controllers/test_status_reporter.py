@@ -82,6 +82,20 @@ async def test_a_pod_that_was_recreated_under_the_name_is_news() -> None:
     assert one.reporter.news(again, frozenset({"no room"}))
 
 
+async def test_what_was_found_of_a_pod_is_not_said_of_the_next_one_of_its_name() -> None:
+    one = Reporter()
+    one.reporter.waits(one.pod, because("no room"))
+    one.api.has(gated(metadata={"uid": "another"}))
+    await one.report()
+    assert (one.says(), one.notes()) == ("", [])
+    assert one.reporter.reported_reason("default/p", "another") is None
+    one.reporter.waits(one.pod, because("no rack"))
+    await one.report()
+    assert one.says() == "waiting: no rack"
+    assert one.reporter.reported_reason("default/p", "another") == WaitReason.NO_NODE
+    assert one.reporter.reported_reason("default/p", "p") is None
+
+
 async def test_of_several_texts_that_come_together_only_the_newest_is_written() -> None:
     one = Reporter()
     for why in ("first of 3 pods", "second of 3 pods", "no room"):

@@ -83,9 +83,11 @@ class BindingPods:
         read = self._read[key] = BindingPod.from_object(raw, self._rules)
         return read
 
-    def forget(self, key: str) -> None:
-        """Drop a pod that is bound or gone."""
-        self._read.pop(key, None)
+    def bound_or_gone(self, key: str, uid: str) -> None:
+        """Drop a pod that is bound or gone, if it is this incarnation of it."""
+        known = self._read.get(key)
+        if known is not None and known.raw["metadata"].get("uid", "") == uid:
+            del self._read[key]
 
 
 def assigned_node(raw: Mapping[str, Any]) -> NUMAHint | None:

@@ -116,7 +116,7 @@ class BindingGuard:
         self._waiting = WaitingReviews()
         self._recent = RecentBindings()
         self._pods = BindingPods(rules)
-        cache.bound_or_gone.subscribe(self._pods.forget)
+        cache.bound_or_gone.subscribe(self._pods.bound_or_gone)
         cache.bound_or_gone.subscribe(self._waiting.bound_or_gone)
 
     async def handle(self, request: AdmissionRequest) -> Response:

@@ -70,8 +70,8 @@ class WaitingReviews:
         finally:
             self._remove(namespace, (pod, waiting))
 
-    def bound_or_gone(self, pod: str) -> None:
-        """Wake the reviews that wait for this pod."""
+    def bound_or_gone(self, pod: str, _uid: str) -> None:
+        """Wake the reviews that wait for a pod of this name. One that is woken too early finds that it still waits."""
         for waiting in self._after.get(pod, ()):
             waiting.wake()
 

@@ -18,7 +18,7 @@ _KEPT_SHARE: Final = 0.9
 
 
 class BindingPace:
-    """The time from ungating to binding, of the last pods (namespace/name). Times in seconds of any one clock."""
+    """The time from ungating to binding, of the last pods (uid). Times in seconds of any one clock."""
 
     def __init__(self) -> None:
         self._ungated: dict[str, float] = {}

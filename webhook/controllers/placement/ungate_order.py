@@ -11,6 +11,7 @@ one node are ungated in the order in which they must arrive:
 
 The caller reports each pod that is bound, gone, or not ungated after all. It also reports a pod that takes too long
 (see `binding_pace`): the scheduler may not be able to bind it at all, and then the guard decides on the next ones.
+Pods are identified by their uids: a StatefulSet gives the name of a pod to the next one.
 """
 
 from collections import deque
@@ -44,7 +45,7 @@ class _Pods(Generic[Item]):
 
 
 class UngateOrder(Generic[Item]):
-    """A queue of items by pod (namespace/name)."""
+    """A queue of items by pod (uid)."""
 
     def __init__(self) -> None:
         self._lanes: dict[_Lane, _Pods[Item]] = {}

@@ -41,7 +41,7 @@ class WritesInFlight:
         self._enough_room = self._most * 3 // 4
         self._ended = ended
         self._failed = failed
-        self._queue = UngateOrder[tuple[str, Write]]()
+        self._queue = UngateOrder[tuple[str, Write]]()  # by uid: (namespace/name, write)
         self._pace = BindingPace()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._keys: set[str] = set()
@@ -80,14 +80,14 @@ class WritesInFlight:
     def start(self, key: str, uid: str, write: Write, node: str = "", arrival: Hashable = None) -> None:
         """Write the pod in the background; start no second write of the same pod. arrival: see `UngateOrder.put`."""
         self._keys.add(key)
-        self._queue.put(node, key, (uid, write), arrival)
+        self._queue.put(node, uid, (key, write), arrival)
         # Not at once: the writes that are started next belong in the same order.
         asyncio.get_running_loop().call_soon(self._send)
 
-    def bound_or_gone(self, key: str) -> None:
-        """Send what waited for this pod's binding."""
-        self._pace.bound_or_gone(key, monotonic())
-        self._wait_no_longer(key)
+    def bound_or_gone(self, _key: str, uid: str) -> None:
+        """Send what waited for this pod's binding. An earlier pod of its name has another uid."""
+        self._pace.bound_or_gone(uid, monotonic())
+        self._wait_no_longer(uid)
 
     async def settle(self) -> None:
         """Wait for all writes, and for no binding."""
@@ -103,14 +103,14 @@ class WritesInFlight:
         for task in self._tasks.values():
             task.cancel()
 
-    def _wait_no_longer(self, key: str) -> None:
-        if self._queue.arrived(key):
+    def _wait_no_longer(self, uid: str) -> None:
+        if self._queue.arrived(uid):
             self._send()
 
     def _send(self) -> None:
         """Send queued writes while slots are free."""
         while len(self._tasks) < self._at_a_time and (following := self._queue.pop()) is not None:
-            key, (uid, write) = following
+            uid, (key, write) = following
             self._tasks[key] = asyncio.create_task(self._run(key, uid, write), name=f"write of {key}")
 
     async def _run(self, key: str, uid: str, write: Write) -> None:
@@ -124,11 +124,11 @@ class WritesInFlight:
             self._keys.discard(key)
             self._room.set()
         # Not after a cancellation: then the process ends, and nothing more is sent.
-        if written and self._queue.is_on_way(key):
-            self._pace.ungated(key, monotonic())
-            asyncio.get_running_loop().call_later(self._pace.patience, self._wait_no_longer, key)
+        if written and self._queue.is_on_way(uid):
+            self._pace.ungated(uid, monotonic())
+            asyncio.get_running_loop().call_later(self._pace.patience, self._wait_no_longer, uid)
         elif not written:
-            self._queue.arrived(key)
+            self._queue.arrived(uid)
         self._send()
         if fault:
             self._failed(key, uid, fault)

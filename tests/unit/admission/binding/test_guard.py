@@ -48,7 +48,7 @@ class OneNode:
         self.on_the_server: dict[str, Raw] = dict(self.waiting)
         self.refused: list[tuple[str, str, str]] = []
         self.doubts: Doubts | None = None
-        self.bound_or_gone = Signal[[str]]()
+        self.bound_or_gone = Signal[[str, str]]()
         self.now = 1000.0
         self.avoided = AvoidedNodes(lambda: self.now, 120.0, lambda _: None, Signal())
 
@@ -85,7 +85,7 @@ class OneNode:
         )
         self.keeper.settle(0)
         self.waiting.pop(name)
-        self.bound_or_gone.emit(f"default/{name}")
+        self.bound_or_gone.emit(f"default/{name}", name)
 
     def assumed(self, pod: str, uid: str, node: str) -> NUMANodeAmounts | None:
         assumed_pod = self.keeper.assumed_by(pod)

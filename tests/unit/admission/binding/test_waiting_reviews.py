@@ -36,13 +36,13 @@ async def test_the_pod_that_a_review_waits_for_wakes_it_and_no_other_pod_does() 
     with waiting.one("ns", "ns/p", {"ns/a", "ns/b"}) as one, waiting.one("ns", "ns/q", {"ns/c"}) as other:
         tasks = [asyncio.create_task(each.woken(60)) for each in (one, other)]
         await asyncio.sleep(0)
-        waiting.bound_or_gone("ns/x")
-        waiting.bound_or_gone("ns/b")
+        waiting.bound_or_gone("ns/x", "x")
+        waiting.bound_or_gone("ns/b", "b")
         await tasks[0]
         assert not tasks[1].done()
-        waiting.bound_or_gone("ns/c")
+        waiting.bound_or_gone("ns/c", "c")
         await tasks[1]
-    waiting.bound_or_gone("ns/a")
+    waiting.bound_or_gone("ns/a", "a")
 
 
 async def test_a_displaced_review_is_woken() -> None:

@@ -1,6 +1,10 @@
 """The order of writes, and their limit."""
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
+
+import pytest
 
 from webhook.controllers.placement.binding_pace import LEAST_SECONDS
 from webhook.controllers.placement.writes_in_flight import WritesInFlight
@@ -17,14 +21,14 @@ class Api:
         self._sent = asyncio.Semaphore(0)
         self.writes = WritesInFlight(at_a_time, lambda uid, _: self.ended.append(uid), lambda *_: None)
 
-    def start(self, pod: str, node: str = "", arrival: str | None = None) -> None:
+    def start(self, pod: str, node: str = "", arrival: str | None = None, uid: str = "") -> None:
         async def write() -> bool:
             self.sent.append(pod)
             self._sent.release()
             await self.goes.wait()
             return self.is_written
 
-        self.writes.start(pod, f"uid of {pod}", write, node=node, arrival=arrival)
+        self.writes.start(pod, uid or f"uid of {pod}", write, node=node, arrival=arrival)
 
     async def has_sent(self, count: int) -> None:
         for _ in range(count):
@@ -100,12 +104,39 @@ async def test_pods_that_must_arrive_later_are_written_when_the_ones_before_are_
     await api.has_sent(2)
     await asyncio.sleep(0)
     assert (api.sent, "b1" in api.writes) == (["a1", "a2"], True)
-    api.writes.bound_or_gone("a1")
-    api.writes.bound_or_gone("a2")
+    api.writes.bound_or_gone("a1", "uid of an earlier a1")
+    api.writes.bound_or_gone("a2", "uid of a2")
+    await asyncio.sleep(0)
+    assert api.sent == ["a1", "a2"]
+    api.writes.bound_or_gone("a1", "uid of a1")
     await api.has_sent(1)
     assert api.sent == ["a1", "a2", "b1"]
     await asyncio.wait_for(api.has_sent(1), LEAST_SECONDS + 1)  # b1 is never bound
     assert api.sent == ["a1", "a2", "b1", "c1"]
+
+
+async def test_a_pod_that_was_recreated_under_its_name_is_waited_for_as_long_as_any_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    api, timers = Api(4), list[Callable[[], object]]()
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "call_later", lambda _, timer, *about: timers.append(partial(timer, *about)))
+    api.goes.set()
+    api.start("a1", "n0", "first")
+    await api.has_sent(1)
+    await asyncio.sleep(0)
+    api.writes.bound_or_gone("a1", "uid of a1")
+    api.start("a1", "n0", "second", uid="uid of the next a1")
+    api.start("b1", "n0", "third")
+    await api.has_sent(1)
+    await asyncio.sleep(0)
+    of_the_first, of_the_next = timers
+    of_the_first()
+    await asyncio.sleep(0)
+    assert api.sent == ["a1", "a1"]
+    of_the_next()
+    await api.has_sent(1)
+    assert api.sent == ["a1", "a1", "b1"]
 
 
 async def test_a_pod_that_was_not_written_holds_up_none() -> None:
@@ -138,9 +169,9 @@ async def test_pods_are_under_way_until_they_are_bound() -> None:
         return True
 
     for number in range(3):
-        writes.start(f"team/p{number}", "u", write, "n0", arrival="alike")
+        writes.start(f"team/p{number}", f"u{number}", write, "n0", arrival="alike")
     assert writes.under_way == 3
     await asyncio.sleep(0.01)
     assert writes.under_way == 3
-    writes.bound_or_gone("team/p0")
+    writes.bound_or_gone("team/p0", "u0")
     assert writes.under_way == 2
