@@ -7,6 +7,8 @@ The modules, from the lowest layer up:
     run_folder, ports, pki, kubeconfig, api  what a run, a server and a client need
     control_plane                            etcd, API server, scheduler and controllers as one context manager
     nodes                                    machines as objects: Node and NodeResourceTopology
+    kubelets                                 machines whose pods the kubelet's own code admits, in one program
+    hardware, real_kubelets                  machines with the kubelet itself, on described hardware
     relay, services                          what kube-proxy and kubelets do for local processes
     webhook_process                          the chart's Deployment as local processes
     gated, audit, terms                      pods that request NUMA nodes, their assignments, and the leader of each

@@ -15,14 +15,17 @@ from tests.cluster.build import BuildFailedError
 from tests.cluster.cert_manager_build import find_cert_manager
 from tests.cluster.control_plane import CommandError, NotReadyError
 from tests.cluster.krew_build import find_krew
+from tests.cluster.kubelets import SimulatedMachine
 from tests.cluster.lock import LockError, lock
 from tests.cluster.process import ProcessEndedError
 from tests.cluster.promtool_build import find_promtool
+from tests.cluster.real_kubelets import ImpossibleError
 from tests.cluster.replay import replay
 from tests.cluster.up import tell, up
 from tests.cluster.versions import DEFAULT, versions
 
 SHOWN = 20
+_POLICIES = ("single-numa-node", "restricted", "best-effort", "none")
 
 
 def main() -> int:
@@ -52,8 +55,18 @@ def main() -> int:
                 nodes=options.nodes,
                 zones=options.zones,
                 kubernetes=options.kubernetes,
+                kubelets=_machines(options),
+                exporter=options.exporter,
             )
-    except (AssetError, BuildFailedError, CommandError, LockError, NotReadyError, ProcessEndedError) as error:
+    except (
+        AssetError,
+        BuildFailedError,
+        CommandError,
+        ImpossibleError,
+        LockError,
+        NotReadyError,
+        ProcessEndedError,
+    ) as error:
         tell(f"error: {error}")
         return 1
     return 0
@@ -66,6 +79,14 @@ def _replay(recordings: Path) -> int:
         tell(difference)
     tell(f"{found.pods} pods in {found.sequences} sequences: {len(found.differences)} differences")
     return 1 if found.differences else 0
+
+
+def _machines(options: argparse.Namespace) -> list[SimulatedMachine]:
+    """The machines with a real kubelet. A static CPU manager needs a CPU for the system."""
+    return [
+        SimulatedMachine(f"numa-{number}", numa_nodes=options.numa, policy=options.policy, reserved_cpus="0")
+        for number in range(options.kubelets)
+    ]
 
 
 def parser() -> argparse.ArgumentParser:
@@ -89,6 +110,15 @@ def parser() -> argparse.ArgumentParser:
     up_parser.add_argument("--values", type=Path, metavar="FILE", help="further values of the chart")
     up_parser.add_argument("--nodes", type=_count, default=0, help="nodes to make, without a kubelet")
     up_parser.add_argument("--zones", type=_positive, default=2, help="NUMA nodes of each")
+    up_parser.add_argument("--kubelets", type=_count, default=0, help="machines with a real kubelet on fake hardware")
+    up_parser.add_argument("--numa", type=_positive, default=2, help="NUMA nodes of each, with 16 CPUs and 64Gi")
+    up_parser.add_argument("--policy", choices=_POLICIES, default=_POLICIES[0], help="their NUMA topology policy")
+    up_parser.add_argument(
+        "--exporter",
+        choices=("nfd", "rte"),
+        default="",
+        help="the exporter on each: node-feature-discovery or resource-topology-exporter. Without: none",
+    )
     for each in (build_parser, up_parser):
         each.add_argument(
             "--kubernetes",

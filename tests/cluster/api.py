@@ -9,7 +9,9 @@ import copy
 import http.client
 import json
 import ssl
+import time
 from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 WATCH_BYTES = 2**18
+RETRIES, RETRY_AFTER_SECONDS = 10, 1.0  # client-go's number, and what the API server's Retry-After says
 WORKERS = 8  # enough to keep two API server cores busy; more only queue there
 
 
@@ -54,6 +57,14 @@ class Api:
             self._idle.pop().close()
 
     def get(self, path: str) -> Any:
+        """Read; again as client-go does, if the server is too busy or makes room for a changed CRD (429)."""
+        for _ in range(RETRIES):
+            try:
+                return self.request("GET", path)
+            except ApiError as error:
+                if error.status != HTTPStatus.TOO_MANY_REQUESTS:
+                    raise
+                time.sleep(RETRY_AFTER_SECONDS)
         return self.request("GET", path)
 
     def create(self, path: str, body: object) -> Any:

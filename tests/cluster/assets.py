@@ -5,8 +5,8 @@ For each program, the first that is set wins:
    the path of the program.
 2. KUBEBUILDER_ASSETS: a folder. envtest's archives hold kube-apiserver, etcd and kubectl only; what a folder lacks is
    built.
-3. Our own build (build.py). ENVTEST_K8S_VERSION=1.30 asks for another version of kube-apiserver, kube-scheduler and
-   kube-controller-manager; the programs beside them stay the same.
+3. Our own build (build.py). ENVTEST_K8S_VERSION=1.30 asks for another version of kube-apiserver, kube-scheduler,
+   kube-controller-manager and kubelet; the programs beside them stay the same.
 
 Source: kubernetes-sigs/controller-runtime, pkg/internal/testing/process (BinPathFinder).
 """

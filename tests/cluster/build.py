@@ -36,11 +36,13 @@ COMPONENTS = (
     "kube-controller-manager",
     "kube-scheduler",
     "kubectl",
+    "kubelet",
     "kubelets",
+    "node-runtime",
     "noop-webhook",
     "pod-load",
 )
-KUBERNETES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+KUBERNETES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
 """The components that are built for other versions, too."""
 PROGRESS_SECONDS = 10.0
 

@@ -61,7 +61,7 @@ class SimulatedMachine:
     @property
     def millicores(self) -> int:
         """What pods can allocate of its CPUs."""
-        return 1000 * (self.cpus * self.numa_nodes - len(_cpu_list(self.reserved_cpus)))
+        return 1000 * (self.cpus * self.numa_nodes - len(cpu_list(self.reserved_cpus)))
 
     def description(self) -> dict[str, Any]:
         """The machine as `kubelets` reads it."""
@@ -84,7 +84,7 @@ class SimulatedMachine:
         }
 
 
-def _cpu_list(text: str) -> list[int]:
+def cpu_list(text: str) -> list[int]:
     """The CPUs of a list such as `0-1,8`."""
     spans = [span.partition("-") for span in text.split(",") if span]
     return [cpu for first, _, last in spans for cpu in range(int(first), int(last or first) + 1)]

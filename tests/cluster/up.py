@@ -1,6 +1,7 @@
 """A control plane in the foreground, for people and for programs that wait for its READY line.
 
-1. Find or build the programs, start the control plane, install the CRDs, create the requested machines.
+1. Find or build the programs, start the control plane, install the CRDs, create the requested machines: Nodes without a
+   kubelet, and machines with a real one beside the exporter of another project.
 2. With --webhook: install the chart and run its replicas (webhook_process.py).
 3. Print `READY kubeconfig=PATH`: pods can be created, and the webhook is called.
 4. Wait for Ctrl-C or SIGTERM; what ends or is deleted meanwhile is restarted (tend.py). Then end everything.
@@ -18,21 +19,39 @@ from typing import TYPE_CHECKING
 from tests.cluster.assets import find_assets
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.nodes import create_machines, machines
+from tests.cluster.real_kubelets import real_kubelets, require_possible
 from tests.cluster.tend import Tender
 from tests.cluster.webhook_process import NAMESPACE, local_webhook
+from tests.neighbours.exporters import EXPORTERS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
     from types import FrameType
+
+    from tests.cluster.kubelets import SimulatedMachine
 
 WATCH_SECONDS = 0.5
 
 
 def up(
-    *, webhook: bool, replicas: int, values: Path | None, nodes: int, zones: int, kubernetes: str | None = None
+    *,
+    webhook: bool,
+    replicas: int,
+    values: Path | None,
+    nodes: int,
+    zones: int,
+    kubernetes: str | None = None,
+    kubelets: Sequence[SimulatedMachine] = (),
+    exporter: str = "",
 ) -> None:
-    """Run until a signal. `zones` NUMA nodes on each of `nodes` machines. kubernetes: the version, if not the usual."""
+    """Run until a signal. `zones` NUMA nodes on each of `nodes` machines. kubernetes: the version, if not the usual.
+
+    kubelets: the machines with a real kubelet. exporter: of EXPORTERS, for those; empty: none.
+    """
     leave_on_signals()
+    if kubelets:
+        require_possible(len(kubelets))
     start = time.monotonic()
     with ControlPlane.start(find_assets(tell, kubernetes=kubernetes)) as plane, contextlib.ExitStack() as stack:
         tell(f"control plane on {plane.url} ({time.monotonic() - start:.1f} s); logs in {plane.folder}")
@@ -40,6 +59,12 @@ def up(
         if nodes:
             create_machines(plane.api, machines(nodes, zones))
             tell(f"{nodes} nodes with {zones} NUMA nodes of 16 CPUs each")
+        fleet = None
+        if kubelets:
+            fleet = stack.enter_context(real_kubelets(plane, kubelets))
+            tell(f"{len(kubelets)} machines with a real kubelet")
+            if exporter:
+                stack.enter_context(EXPORTERS[exporter](plane, kubelets, fleet.state, tell))
         running = None
         if webhook:
             running = stack.enter_context(local_webhook(plane, replicas=replicas, values=values))
@@ -48,7 +73,7 @@ def up(
                 tell("note: with these values the API server does not call it for pods in the namespace default")
         tell(shlex.join(["env", f"KUBECONFIG={plane.kubeconfig}", str(plane.assets["kubectl"]), "get", "nodes"]))
         print(f"READY kubeconfig={plane.kubeconfig}", flush=True)  # noqa: T201 - the answer; progress is on stderr
-        tender = Tender(plane, running, tell)
+        tender = Tender(plane, running, fleet, tell)
         while True:
             time.sleep(WATCH_SECONDS)
             tender.tend()

@@ -9,9 +9,8 @@ schedulers      further schedulers
 beside          those that place or queue pods, for the proof
 trainer         Kubeflow's trainer
 untouched       what a component wrote on pods that it does not manage
-publishers      exporters of NodeResourceTopologies, a process for each simulated machine
+publishers      exporters of NodeResourceTopologies, a process for each machine
 exporters       those of them that the proof can run
-sysfs           what they read of /sys
 autoscalers     cluster autoscalers that add nodes, by cluster_autoscaler and karpenter
 node_groups     the groups of machines that they add to
 new_nodes       the machines behind the nodes that they add

@@ -1,19 +1,20 @@
-"""What an exporter of NodeResourceTopologies reads on a node, as a folder for each simulated machine.
+"""What an exporter of NodeResourceTopologies reads on a node, as a folder for each machine.
 
-<state>/<machine>-host/host-sys              sysfs.py
-<state>/<machine>-host/host-var/lib/kubelet  -> <state>/<machine>, which the simulated kubelet fills: the socket of
-                                             its pod resources API, the CPU manager's checkpoint; and config.yaml
+<state>/<machine>-host/host-sys              tests/cluster/hardware.py
+<state>/<machine>-host/host-var/lib/kubelet  -> <state>/<machine>, which its kubelet fills: the socket of its pod
+                                             resources API, the CPU manager's checkpoint; and config.yaml
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import yaml
 
+from tests.cluster.hardware import write_sys
 from tests.cluster.nodes import TOPOLOGIES
-from tests.neighbours.sysfs import write_sysfs
+from tests.cluster.real_kubelets import KUBELET_CONFIG, kubelet_config
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,25 +28,12 @@ def write_host(machine: SimulatedMachine, state: Path) -> Path:
     """Write the folder of a machine whose kubelet serves in `state`."""
     folder = state / f"{machine.name}-host"
     kubelet = folder / "host-var" / "lib" / "kubelet"
-    write_sysfs(machine, folder / "host-sys")
+    write_sys(machine, folder / "host-sys")
     kubelet.parent.mkdir(parents=True)
     kubelet.symlink_to(state / machine.name)
-    (kubelet / "config.yaml").write_text(yaml.safe_dump(kubelet_config(machine)))
+    if not (kubelet / KUBELET_CONFIG).exists():  # a real kubelet runs with its own
+        (kubelet / KUBELET_CONFIG).write_text(yaml.safe_dump(kubelet_config(machine)))
     return folder
-
-
-def kubelet_config(machine: SimulatedMachine) -> dict[str, Any]:
-    """The KubeletConfiguration of a machine, as far as it concerns NUMA nodes."""
-    return {
-        "apiVersion": "kubelet.config.k8s.io/v1beta1",
-        "kind": "KubeletConfiguration",
-        "cpuManagerPolicy": machine.cpu_manager,
-        "cpuManagerPolicyOptions": dict(machine.cpu_options),
-        "memoryManagerPolicy": "Static",
-        "reservedSystemCPUs": machine.reserved_cpus,
-        "topologyManagerPolicy": machine.policy,
-        "topologyManagerScope": machine.scope,
-    }
 
 
 def wait_until_published(plane: ControlPlane, machines: Sequence[SimulatedMachine], exporter: str) -> None:

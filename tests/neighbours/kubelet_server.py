@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 from tests.cluster.pki import Servers
-from tests.neighbours.hosts import kubelet_config
+from tests.cluster.real_kubelets import kubelet_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -21,6 +21,7 @@ from tests.cluster.gated import NUMA, Pods, pod, wait_until_known
 from tests.cluster.kubelets import Kubelets, SimulatedMachine, kubelets
 from tests.cluster.nodes import TOPOLOGIES
 from tests.cluster.racked import webhook
+from tests.cluster.real_kubelets import ImpossibleError, real_kubelets, require_possible
 from tests.fingerprints import pod_fingerprint
 from tests.neighbours.catalogue import KOORDLET, NFD, RTE, Neighbour
 from tests.neighbours.koordlet import koordlet
@@ -134,6 +135,45 @@ def test_what_node_feature_discovery_writes_places_pods_and_frees_a_waiting_one(
                 here
             )
         free_a_waiting_pod(pods, running)
+        control_plane.delete_namespace(pods.namespace)  # pods go before their machines
+
+
+@pytest.mark.neighbour("nfd")
+def test_real_kubelets_give_pods_what_was_predicted_from_what_node_feature_discovery_writes(
+    control_plane: ControlPlane, pods: Pods, built: Callable[[Neighbour], NeighbourFiles]
+) -> None:
+    try:
+        require_possible(len(MACHINES))
+    except ImpossibleError as error:
+        pytest.skip(str(error))
+    machines = [replace(each, reserved_cpus="0") for each in MACHINES]
+    wait_until_known(pods, 0)
+    with (
+        real_kubelets(control_plane, machines) as running,
+        nfd_topology_updater(control_plane, built(NFD), machines, running.state),
+    ):
+        wait_until_known(pods, len(machines))
+        written = topology(control_plane, "m-0")
+        assert free_cpus(written) == {"node-0": "15", "node-1": "16"}
+        assert attributes(written) == ALIGNED
+
+        def phases() -> dict[str, str]:
+            return {name: raw["status"]["phase"] for name, raw in pods.all().items()}
+
+        create_four(pods, pod)
+        control_plane.wait_for("all to run", lambda: phases() == dict.fromkeys(NAMES, "Running"))
+        given = {each["pod"].partition("/")[2]: each for each in running.admitted()}
+        for name in NAMES:
+            node, numa = pods.hint(name)
+            (container,) = given[name]["containers"]
+            assert (given[name]["node"], container["cpusPerNuma"]) == (node, {str(numa[0]): 10})
+
+        pods.create(pod("late", 10))
+        control_plane.wait_for("it to wait", lambda: "late" in pods.gated())
+        freed = pods.hint(NAMES[0])
+        pods.delete(NAMES[0])
+        control_plane.wait_for("it to run", lambda: phases() == dict.fromkeys([*NAMES[1:], "late"], "Running"))
+        assert pods.hint("late") == freed
         control_plane.delete_namespace(pods.namespace)  # pods go before their machines
 
 

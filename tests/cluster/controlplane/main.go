@@ -2,11 +2,12 @@
 // does it) or its first argument picks the component.
 //
 // One file, because linking dominates a warm build and the components share most of their packages: they are compiled
-// and linked once instead of nine times. The kubelets and the overhead bench's two programs are ours; the rest is
-// upstream's.
+// and linked once instead of eleven times. The simulated kubelets, the node runtime and the overhead bench's two programs
+// are ours; the rest is upstream's.
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -25,8 +26,10 @@ import (
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 
 	"topology-webhook.dev/tests/cluster/controlplane/kubelets"
+	"topology-webhook.dev/tests/cluster/controlplane/noderuntime"
 	"topology-webhook.dev/tests/cluster/controlplane/overhead"
 )
 
@@ -38,7 +41,9 @@ var components = map[string]func(){
 	"kube-controller-manager": func() { os.Exit(cli.Run(controllermanager.NewControllerManagerCommand())) },
 	"kube-scheduler":          func() { os.Exit(cli.Run(scheduler.NewSchedulerCommand())) },
 	"kubectl":                 kubectl,
+	"kubelet":                 func() { os.Exit(cli.Run(kubelet.NewKubeletCommand(context.Background()))) },
 	"kubelets":                kubelets.Main,
+	"node-runtime":            noderuntime.Main,
 	"noop-webhook":            overhead.Webhook,
 	"pod-load":                overhead.Load,
 }

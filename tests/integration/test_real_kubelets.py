@@ -1,0 +1,226 @@
+"""Real kubelets: they register, admit, reject, restart and free as themselves, and leave nothing on the host."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cluster.hardware import write_hardware
+from tests.cluster.kubelets import RUN_SECONDS, SimulatedMachine, cpu_list
+from tests.cluster.real_kubelets import ImpossibleError, RealKubelets, namespaces, real_kubelets, require_possible
+from webhook.model.node import Node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tests.cluster.control_plane import ControlPlane
+
+GPU = "example.com/gpu"
+
+# r0 [8 8] cpus, one of them reserved, a GPU near the second NUMA node; r1 the same with whole cores only
+MACHINES = (
+    SimulatedMachine("r0", cpus=8, devices={GPU: (0, 1)}, reserved_cpus="0", labels={"example.com/rack": "r1"}),
+    SimulatedMachine("r1", cpus=8, threads_per_core=2, reserved_cpus="0-1", cpu_options={"full-pcpus-only": "true"}),
+)
+
+
+@pytest.fixture(scope="module")
+def possible() -> None:
+    try:
+        require_possible(len(MACHINES))
+    except ImpossibleError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def fleet(possible: None, control_plane: ControlPlane) -> Iterator[RealKubelets]:
+    with real_kubelets(control_plane, MACHINES) as running:
+        yield running
+
+
+def pod(name: str, cpu: str, *, node: str = "r0", init: str = "", **amounts: str) -> dict[str, Any]:
+    """A Guaranteed pod that is bound already."""
+    limits = {"cpu": cpu, "memory": "1Gi", **amounts}
+    spec: dict[str, Any] = {
+        "nodeName": node,
+        "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": "main", "image": "none", "resources": {"limits": limits}}],
+    }
+    if init:
+        resources = {"limits": {"cpu": init, "memory": "1Gi"}}
+        spec["initContainers"] = [{"name": "init", "image": "none", "resources": resources}]
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+class Pods:
+    """The pods of a namespace."""
+
+    def __init__(self, plane: ControlPlane, namespace: str) -> None:
+        self._plane = plane
+        self._path = f"/api/v1/namespaces/{namespace}/pods"
+
+    def run(self, raw: dict[str, Any], phase: str = "Running") -> dict[str, Any]:
+        """Create a pod; returns it in this phase."""
+        self._plane.api.create(self._path, raw)
+        return self.reached(raw["metadata"]["name"], phase)
+
+    def reached(self, name: str, phase: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+
+        def is_decided() -> bool:
+            found.update(self._plane.api.get(f"{self._path}/{name}"))
+            return found["status"]["phase"] in {phase, "Failed", "Succeeded"}
+
+        self._plane.wait_for(f"{name} {phase}", is_decided)
+        assert found["status"]["phase"] == phase, found["status"]
+        return found
+
+    def delete(self, *names: str) -> None:
+        """Ask the kubelets to end these pods, and wait until they are gone."""
+        for name in names:
+            self._plane.api.delete(f"{self._path}/{name}")
+        gone = set(names)
+        self._plane.wait_for(f"{names} gone", lambda: not gone & self._names())
+
+    def _names(self) -> set[str]:
+        return {each["metadata"]["name"] for each in self._plane.api.get(self._path)["items"]}
+
+
+@pytest.fixture
+def pods(fleet: RealKubelets, control_plane: ControlPlane, namespace: str) -> Pods:
+    return Pods(control_plane, namespace)
+
+
+def test_nodes_are_the_described_machines(fleet: RealKubelets, control_plane: ControlPlane) -> None:
+    raw = control_plane.api.get("/api/v1/nodes/r0")
+    node = Node.from_object(raw)
+    assert node.ready
+    assert (node.allocatable["cpu"], node.allocatable[GPU]) == (15_000, 1)
+    assert node.allocatable["memory"] == 128 * 2**30
+    assert node.labels["example.com/rack"] == "r1"
+    assert raw["status"]["nodeInfo"]["containerRuntimeVersion"].startswith("node-runtime://")
+    assert fleet.cpu_manager_state("r0")["defaultCpuSet"] == "0-15"
+
+
+def test_a_kubelet_aligns_rejects_and_frees(fleet: RealKubelets, pods: Pods) -> None:
+    first = pods.run(pod("first", "5", **{GPU: "1"}))
+    second = pods.run(pod("second", "5"))
+    rejected = pods.run(pod("third", "5"), "Failed")["status"]
+    assert rejected["reason"] == "TopologyAffinityError"
+    assert rejected["message"] == "Pod was rejected: Resources cannot be allocated with Topology locality"
+    got = {pod["uid"]: pod["containers"][0] for pod in fleet.admitted()}
+    uids = [each["metadata"]["uid"] for each in (first, second)]
+    assert [got[uid]["cpusPerNuma"] for uid in uids] == [{"1": 5}, {"0": 5}]
+    assert [got[uid]["devices"] for uid in uids] == [{GPU: {"1": 1}}, {}]
+    assert [got[uid]["memory"][0]["numaAffinity"] for uid in uids] == [[1], [0]]
+    entries = fleet.cpu_manager_state("r0")["entries"]
+    assert {uid: len(cpu_list(entries[uid]["main"])) for uid in entries} == dict.fromkeys(uids, 5)
+    pods.delete("first", "third")
+    pods.run(pod("fourth", "8"))
+
+
+def test_a_kubelet_that_gives_whole_cores_only_rejects_parts_of_them(fleet: RealKubelets, pods: Pods) -> None:
+    assert pods.run(pod("half", "3", node="r1"), "Failed")["status"]["reason"] == "SMTAlignmentError"
+    pods.run(pod("whole", "4", node="r1"))
+
+
+def test_an_init_container_ends_and_leaves_its_cpus_to_the_next(fleet: RealKubelets, pods: Pods) -> None:
+    uid = pods.run(pod("a", "3", init="7"))["metadata"]["uid"]
+    (got,) = (pod["containers"] for pod in fleet.admitted() if pod["uid"] == uid)
+    assert [(each["name"], each["cpusPerNuma"]) for each in got] == [("init", {"0": 7}), ("main", {"0": 3})]
+
+
+def test_a_pod_with_a_run_time_succeeds(pods: Pods) -> None:
+    short = pod("short", "1")
+    short["metadata"]["annotations"] = {RUN_SECONDS: "0.5"}
+    short["spec"]["restartPolicy"] = "Never"
+    pods.run(short, "Succeeded")
+
+
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL])
+def test_pods_keep_what_they_have_when_their_kubelet_is_started_again(
+    number: signal.Signals, fleet: RealKubelets, pods: Pods
+) -> None:
+    uid = pods.run(pod("a", "5"))["metadata"]["uid"]
+    before = fleet.cpu_manager_state("r0")["entries"][uid]
+    os.kill(fleet.process("r0").pid, number)
+    fleet.process("r0").wait(60)
+    fleet.restart("kubelet-r0")
+    pods.run(pod("b", "8"))
+    assert pods.run(pod("c", "5"), "Failed")["status"]["reason"] == "TopologyAffinityError"
+    assert fleet.cpu_manager_state("r0")["entries"][uid] == before
+    assert sum(event["event"] == "created" and event["uid"] == uid for event in fleet.journal()) == 1
+
+
+@pytest.mark.usefixtures("possible")
+def test_a_killed_run_leaves_no_program_no_mount_and_no_changed_tunable(
+    programs: Mapping[str, Path], tmp_path: Path
+) -> None:
+    tunables = [Path(place) for place in write_hardware(MACHINES[0], tmp_path) if place.startswith("/proc/sys/")]
+
+    def host() -> tuple[str, list[str]]:
+        # root alone may read the limits of keys
+        readable = [file for file in tunables if os.access(file, os.R_OK)]
+        return Path("/proc/self/mountinfo").read_text(), [file.read_text() for file in readable]
+
+    before = host()
+    kubelets = len(running_kubelets())
+    up = [sys.executable, "-m", "tests.cluster", "up", "--kubelets", "2", "--numa", "4", "--policy", "restricted"]
+    with subprocess.Popen(up, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        kubectl = [str(programs["kubectl"]), f"--kubeconfig={line.partition('kubeconfig=')[2].strip()}"]
+        told = subprocess.run([*kubectl, "get", "nodes", "-o", "json"], capture_output=True, text=True, check=True)
+        nodes = {
+            each["metadata"]["name"]: each["status"]["capacity"]["cpu"] for each in json.loads(told.stdout)["items"]
+        }
+        assert nodes == {"numa-0": "64", "numa-1": "64"}
+        assert len(running_kubelets()) == kubelets + 2
+        process.kill()
+    deadline = time.monotonic() + 60
+    while len(running_kubelets()) > kubelets:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert host() == before
+
+
+def running_kubelets() -> list[str]:
+    """The command lines of all real kubelets, and of what starts one."""
+    lines = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:  # it ended meanwhile
+            continue
+        if "--hostname-override=" in line and "supervise.py" not in line:
+            lines.append(line)
+    return lines
+
+
+def test_where_no_namespace_can_be_had_the_reason_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "unshare").write_text("#!/bin/sh\necho unshare failed: Operation not permitted >&2; exit 1\n")
+    (tmp_path / "unshare").chmod(0o755)
+    namespaces.cache_clear()
+    try:
+        with monkeypatch.context() as patch:
+            patch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+            with pytest.raises(
+                ImpossibleError, match="user namespaces, or root: unshare failed: Operation not permitted"
+            ):
+                require_possible(1)
+    finally:
+        namespaces.cache_clear()
+
+
+@pytest.mark.usefixtures("possible")
+def test_more_machines_than_the_host_can_have_are_refused_before_any_starts() -> None:
+    with pytest.raises(ImpossibleError, match="max_user_instances allows"):
+        require_possible(10**6)
