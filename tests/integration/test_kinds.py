@@ -17,7 +17,7 @@ import pytest
 from tests.cluster.api import ApiError
 from tests.cluster.controllers import Controllers, collection
 from tests.cluster.gated import SINGLE, Pods, pod
-from tests.cluster.kinds import KINDS, Kind, at, served
+from tests.cluster.kinds import KINDS, NAME, Kind, at, served
 from tests.cluster.lws_webhook import pod_webhook_of_lws
 from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL, Machine
 from tests.cluster.racked import RACKS, rack_of, webhook
@@ -232,3 +232,25 @@ def test_what_an_app_wrapper_contains_is_marked_and_checked_when_its_operator_cr
         ((group, members),) = by_group(pods).items()
         assert group == f"pg-w-{made['metadata']['uid']}"
         is_in_one_rack(pods, members, job.groups[""])
+
+
+def test_members_that_exclude_each_other_wait_for_a_rack_with_a_node_for_each(
+    control_plane: ControlPlane,
+    pods: Pods,
+    known: Callable[..., None],
+    create_machines: Callable[..., None],
+) -> None:
+    """Each node has room for all four: the scheduler would bind one of them and leave the others pending."""
+    job = next(kind for kind in KINDS if kind.api_version == "batch/v1")
+    on_host = {"labelSelector": {"matchLabels": {"app": "w"}}, "topologyKey": "kubernetes.io/hostname"}
+    anti_affinity = {"requiredDuringSchedulingIgnoredDuringExecution": [on_host]}
+    spec = {**pod("", cpu=2)["spec"], "affinity": {"podAntiAffinity": anti_affinity}}
+    known(*[machine(rack, number) for rack in range(2) for number in range(1, 4)])
+    path = collection(pods.namespace, job.api_version, job.kind)
+    made = control_plane.api.create(path, job.workload(RACKS, {**TEMPLATE, "spec": spec}))
+    group = f"pg-{NAME}-{made['metadata']['uid']}"
+    control_plane.wait_for("why it waits", lambda: says(pods, group, "nodes for members that exclude each other"))
+    assert pods.bound() == {}
+    create_machines(machine(0, 0))
+    control_plane.wait_for("all to be bound", lambda: len(pods.bound()) == 4)
+    assert set(pods.bound().values()) == {f"n-0-{number}" for number in range(4)}

@@ -6,7 +6,8 @@
 4. A level inside a finer one: of segments, or of a pod set.
 5. Requests in the names of others that only their programs read (`unread_requests`).
 6. With `gate=Never`, annotations that only apply to gangs or to pods of an owner.
-7. A Job of Volcano that Volcano's scheduler places, which is its default and reads none of our names.
+7. Rules of a gang's pods about each other that are not counted when it is placed.
+8. A Job of Volcano that Volcano's scheduler places, which is its default and reads none of our names.
 
 An object that a workload of a kind that is read here creates is not checked, because that one was. What another
 controller creates may be completed by what stands on that controller: nothing is said of a missing level.
@@ -21,8 +22,10 @@ from webhook.admission.unread_requests import unread_requests
 from webhook.admission.workload.templates import templates_in
 from webhook.engine.gang.workload_gang import topology_of
 from webhook.model.errors import UserError
+from webhook.model.exclusions import PodExclusions, ignored_rule_text, limits_of
+from webhook.model.fields import mapping
 from webhook.model.json_text import shortened
-from webhook.model.membership import GANG_REQUESTS, may_be_in_group
+from webhook.model.membership import GANG_REQUESTS, GROUP_ANNOTATIONS, may_be_in_group
 from webhook.model.mistyped import is_compared, meant
 from webhook.model.names import (
     KAI_PREFERRED_PLACEMENT,
@@ -74,6 +77,7 @@ def annotation_warnings(raw: Mapping[str, Any], topologies: Mapping[str, Topolog
         *(_without_gang(raw, sets) if is_whole else ()),
         *_coarser(raw, topologies),
         *unread_requests(raw, rules),
+        *_ignored_rules(raw, sets, topologies),
         *_without_gate(raw, sets, rules),
     )
 
@@ -155,6 +159,28 @@ def _coarser(raw: Mapping[str, Any], topologies: Mapping[str, Topology]) -> Iter
     except UserError:
         return  # it is denied, or its topology may be created later
     yield from dict.fromkeys(found)
+
+
+def _ignored_rules(raw: Mapping[str, Any], sets: Sets, topologies: Mapping[str, Topology]) -> Iterator[str]:
+    if GROUP_ANNOTATIONS.isdisjoint(key for annotations in sets.values() for key in annotations):
+        return
+    found: list[str] = []
+    try:
+        workload = read_workload(raw)
+        for gang in workload.distinct if workload else ():
+            topology, pod_sets = topology_of(gang, topologies), gang.all_pod_sets()
+            pods = [_rules_of(pod_set.template, workload.namespace if workload else "") for pod_set in pod_sets]
+            for index, path in limits_of(pods, topology.node_labels)[1]:
+                prefix = f"{pod_sets[index].path}." if pod_sets[index].path else ""
+                found.append(ignored_rule_text(f"{prefix}{path}", topology.name))
+    except UserError:
+        return  # it is denied, or its topology may be created later
+    yield from dict.fromkeys(found)
+
+
+def _rules_of(template: Mapping[str, Any], namespace: str) -> tuple[Mapping[str, str], PodExclusions | None]:
+    labels = mapping(mapping(template, "metadata", "metadata"), "labels", "metadata.labels")
+    return labels, PodExclusions.of(mapping(template, "spec", "spec"), namespace, labels)
 
 
 def _without_gate(raw: Mapping[str, Any], sets: Sets, rules: Rules) -> Iterator[str]:

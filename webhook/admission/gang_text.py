@@ -6,6 +6,7 @@ from typing import Final
 from webhook.engine.gang.result import GangAssignment, Path, Shortfall
 from webhook.engine.gang.unmet_levels import Missed
 from webhook.model.counted import counted
+from webhook.model.exclusions import ROOM_FOR
 from webhook.model.resources import PODS, format_amount
 
 _MOST_NAMED: Final = 5
@@ -41,6 +42,8 @@ def _needed(short: Shortfall) -> str:
         sizes += [(last, "the last segment")] if last else []
         amounts = ((format_amount(short.resource, size * short.amount), which) for size, which in sizes)
         return " and ".join(f"{amount} {short.resource} in one {kind} for {which}" for amount, which in amounts)
+    if short.resource.startswith(ROOM_FOR):
+        return f"room for {counted(short.needed - short.holds, 'more pod')} on other nodes there"
     if short.resource == PODS:
         return f"room for {counted(missing, 'more pod')} there"
     return f"at least {format_amount(short.resource, missing)} more {short.resource} there"

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 from webhook.model.avoided_node import AvoidedNode
 from webhook.model.containers import Container, ContainerKind, PodLevelResources, parse_containers
 from webhook.model.errors import UserError
+from webhook.model.exclusions import PodExclusions
 from webhook.model.fields import mapping, mappings
 from webhook.model.limits import check_size
 from webhook.model.pod_resources import QoS, container_requests, effective_requests, pod_level_resources, qos_class
@@ -78,6 +79,8 @@ class Pod:
     """Preferred node affinity."""
     avoided: tuple[AvoidedNode, ...] = ()
     """Nodes that it avoids for a while. Not a part of its object."""
+    exclusions: PodExclusions | None = None
+    """What it keeps off its node or domain; None = nothing."""
 
     @property
     def key(self) -> str:
@@ -124,6 +127,9 @@ class Pod:
             priority=spec.get("priority") or 0,
             deleting="deletionTimestamp" in metadata,
             created=metadata.get("creationTimestamp") or "",
+            exclusions=PodExclusions.of(
+                spec, metadata.get("namespace") or "", mapping(metadata, "labels", "metadata.labels")
+            ),
         )
 
 

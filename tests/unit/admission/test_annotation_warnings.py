@@ -284,3 +284,68 @@ def test_values_and_objects_that_no_schema_has_looked_at_do_no_harm(value: Any) 
         workload("Odd", "example.com/v1", {"template": {"metadata": {"annotations": {KAI_TOPOLOGY: value}}}}),
     ):
         assert all(isinstance(one, str) for one in annotation_warnings(raw, TOPOLOGIES, NEVER))
+
+
+def apart(key: str, **more: Any) -> dict[str, Any]:
+    """A pod that keeps pods of its app off its domain."""
+    term = {"labelSelector": {"matchLabels": {"app": "w"}}, "topologyKey": key, **more}
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+def spreading(key: str, **more: Any) -> dict[str, Any]:
+    rule = {"labelSelector": {"matchLabels": {"app": "w"}}, "topologyKey": key, "maxSkew": 1}
+    return {"topologySpreadConstraints": [{**rule, "whenUnsatisfiable": "DoNotSchedule", **more}]}
+
+
+def gang_of(spec: dict[str, Any], annotations: dict[str, str] = RACK) -> dict[str, Any]:
+    raw = job(annotations)
+    metadata = {"labels": {"app": "w", "role": "x"}}
+    raw["spec"]["template"] = {"metadata": metadata, "spec": {**SPEC, **spec}}
+    return raw
+
+
+HOST = "kubernetes.io/hostname"
+
+
+@pytest.mark.parametrize(
+    ("spec", "counted"),
+    [
+        (apart(HOST), True),
+        (apart("example.com/rack"), True),
+        (apart("example.com/chassis"), False),
+        (spreading(HOST), True),
+        (spreading("example.com/block"), True),
+        (spreading("example.com/chassis"), False),
+        (spreading("example.com/chassis", whenUnsatisfiable="ScheduleAnyway"), True),
+        (apart(HOST, labelSelector={"matchLabels": {"app": "other"}}), True),
+        (apart("example.com/chassis", labelSelector=None), True),
+        (apart(HOST, namespaceSelector={}), True),
+        (apart(HOST, namespaceSelector={"matchLabels": {"team": "x"}}), False),
+        (apart("example.com/chassis", namespaces=["elsewhere"]), True),
+        (apart(HOST, mismatchLabelKeys=["role"]), True),
+    ],
+    ids=str,
+)
+def test_what_members_keep_off_each_other_is_counted_or_told(spec: dict[str, Any], counted: bool) -> None:
+    warnings = of(gang_of(spec))
+    assert len(warnings) == (not counted)
+    assert all(
+        "is not counted when the gang is placed" in text and text.startswith("spec.template.spec.") for text in warnings
+    )
+    assert of(gang_of(spec, {})) == []
+    assert of(gang_of(spec), gang_of(spec)) == []
+
+
+def test_a_rule_of_one_template_about_another_is_told_and_many_rules_are_bounded() -> None:
+    lead = template()
+    lead["metadata"]["labels"], worker = {"app": "lead"}, template()
+    worker["metadata"]["labels"], worker["spec"] = {"app": "w"}, SPEC
+    lead["spec"] = {**SPEC, **apart(HOST)}
+    specs = {"Master": {"replicas": 1, "template": lead}, "Worker": {"replicas": 2, "template": worker}}
+    raw = workload("PyTorchJob", "kubeflow.org/v1", {"pytorchReplicaSpecs": specs}, RACK)
+    (warning,) = of(raw)
+    assert warning.startswith("spec.pytorchReplicaSpecs.Master.template.spec.affinity.podAntiAffinity.")
+    many = {"topologySpreadConstraints": spreading("example.com/chassis")["topologySpreadConstraints"] * 5_000}
+    assert len(of(gang_of(many))) <= 20
+    odd = {"affinity": {"podAntiAffinity": "x"}, "topologySpreadConstraints": [7, {"maxSkew": "1"}]}
+    assert of(gang_of({**odd, "containers": [{"name": "a", "ports": [{"hostPort": "x"}, 3]}]})) == []

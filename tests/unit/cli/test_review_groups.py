@@ -105,6 +105,49 @@ def test_a_job_goes_to_the_tightest_rack_that_holds_it(judge: Judge) -> None:
     assert group["why"] == []
 
 
+# hn1 ── n1 [8] n2 [8]    hn2 ── n3 [8] n4 [0]    hn3 ── n5 [8] n6 [0]     [free CPUs]
+@pytest.mark.parametrize("how", ["anti-affinity", "host port", "host network", "spread"])
+def test_members_that_exclude_each_other_get_a_rack_with_a_node_for_each(
+    how: str, review: Review, tmp_path: Path
+) -> None:
+    on_host = {"labelSelector": {"matchLabels": {"app": "w"}}, "topologyKey": "kubernetes.io/hostname"}
+    raw = _job(2, RACK)
+    below = raw["spec"]["template"] = template(cpu=2, labels={"app": "w"})
+    match how:
+        case "anti-affinity":
+            terms = {"requiredDuringSchedulingIgnoredDuringExecution": [on_host]}
+            below["spec"]["affinity"] = {"podAntiAffinity": terms}
+        case "spread":
+            rule = {**on_host, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+            below["spec"]["topologySpreadConstraints"] = [rule]
+        case _:
+            below["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
+            if how == "host network":
+                below["spec"]["hostNetwork"] = True
+                del below["spec"]["containers"][0]["ports"][0]["hostPort"]
+    places = {"n1": "hn1", "n2": "hn1", "n3": "hn2", "n4": "hn2", "n5": "hn3", "n6": "hn3"}
+    labels = {name: {"example.com/rack": rack, "kubernetes.io/hostname": name} for name, rack in places.items()}
+    nodes = [node(name=name, cpus=0 if name in {"n4", "n6"} else 8, labels=labels[name]) for name in places]
+
+    def judged(*without: str) -> Any:
+        cluster = [
+            topology(labels=("example.com/rack",)),
+            *(raw for raw in nodes if raw["metadata"]["name"] not in without),
+        ]
+        (tmp_path / "cluster.json").write_text("\n".join(map(json.dumps, cluster)))
+        (tmp_path / "job.json").write_text(json.dumps(raw))
+        (entry,) = review("-f", tmp_path / "job.json", "-o", "json", cluster=tmp_path / "cluster.json").json
+        return entry
+
+    found = judged()
+    assert (found["verdict"], found["warnings"]) == ("allow", [])
+    assert {pod["node"] for pod in found["group"]["pods"]} == {"n1", "n2"}
+    waits = judged("n2")
+    assert waits["verdict"] == "wait"
+    assert "1 of 2 pods: nodes for members that" in waits["message"]
+    assert "needed: room for 1 more pod on other nodes there" in waits["message"]
+
+
 def test_or_to_the_one_with_most_room_where_that_is_asked_for(judge: Judge) -> None:
     (entry,) = judge(_job(6, RACK, SINGLE), flags=("--gang-strategy", "Spread")).json
     assert entry["group"]["domain"][-1] == ["example.com/rack", "rack-1"]

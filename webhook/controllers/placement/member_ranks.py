@@ -1,8 +1,9 @@
 """The order of a gang's waiting members, and which of them stand for others."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.model.exclusions import likeness
 from webhook.model.membership import AssignedMember
 from webhook.model.pod import Pod
 
@@ -13,6 +14,13 @@ def preferring(members: Sequence[GatedPod]) -> tuple[tuple[Pod, int], ...]:
     for gated in members:
         by_preference.setdefault(gated.preferred, []).append(gated)
     return tuple((ones[0].pod, len(ones)) for ones in by_preference.values()) if len(by_preference) > 1 else ()
+
+
+def told_apart(members: Sequence[GatedPod]) -> Mapping[str, Hashable]:
+    """Key of a member -> equal for those that the gang's rules about pods on one node or in one domain treat alike."""
+    pods = [(gated.pod.labels, gated.pod.exclusions) for gated in members]
+    alike = likeness(pods)
+    return {gated.key: alike(*pod) for gated, pod in zip(members, pods, strict=True)}
 
 
 def ranks_of(members: Sequence[GatedPod], assigned_members: Sequence[AssignedMember]) -> dict[str, int]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from webhook.controllers.placement.gang_anchor import Anchors, Unknown
 from webhook.controllers.placement.gated_pods import GatedPod
-from webhook.controllers.placement.member_ranks import preferring, ranks_of
+from webhook.controllers.placement.member_ranks import preferring, ranks_of, told_apart
 from webhook.controllers.placement.other_topologies import NO_OTHERS, Others
 from webhook.controllers.placement.pod_group_members import assigned_by_subgroup, by_subgroup
 from webhook.controllers.placement.pod_sets import Assembled, in_their_domain
@@ -60,6 +60,7 @@ class PodGroupAssembly:
         self._assigned = assigned_by_subgroup(assigned_members.values())
         self._any = members[0]
         self._ranks = ranks_of(members, tuple(assigned_members.values()))
+        self._told_apart = told_apart(members)
         leaves = [part for part in group.whole.all() if not part.parts]
         self._needed = {part.name: self._still_needed(part) for part in leaves}
 
@@ -116,7 +117,7 @@ class PodGroupAssembly:
         """Step 1: sets of equal pods; small ones count first, so that a leader is not left behind."""
         equal: dict[Hashable, list[GatedPod]] = {}
         for gated in sorted(self._members.get(part.name, ()), key=lambda gated: self._ranks[gated.key]):
-            equal.setdefault(gated.signature, []).append(gated)
+            equal.setdefault((gated.signature, self._told_apart[gated.key]), []).append(gated)
         if not equal and running:
             return [PodSet(part.name, self._any.pod, self._any.intent, (), 0, None, running)]  # step 2
         sets: list[PodSet] = []

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from webhook.controllers.placement.gang_anchor import Anchors, Unknown
 from webhook.controllers.placement.gated_pods import GatedPod
-from webhook.controllers.placement.member_ranks import preferring, ranks_of
+from webhook.controllers.placement.member_ranks import preferring, ranks_of, told_apart
 from webhook.controllers.placement.other_topologies import NO_OTHERS, Others
 from webhook.controllers.placement.segments import WorkloadPodSets
 from webhook.engine.gang.gang_spec import Constraint, Gang, Member, OtherTopology, PodSet, Segments
@@ -79,6 +79,7 @@ class Assembly:
         self._assigned_members = tuple(assigned_members.values())
         self._name = name
         self._ranks = ranks_of(members, self._assigned_members)
+        self._told_apart = told_apart(members)
         first = members[0]
         owner_chain = first.owner_chain if first.in_group_of_its_top else None
         top = owner_chain.raw if owner_chain is not None else None
@@ -129,7 +130,7 @@ class Assembly:
         """Step 1: what each set requests, its members, and its share of the minimum."""
         equal: dict[tuple[_Asked, Hashable], list[GatedPod]] = {}
         for gated in sorted(self._members, key=lambda gated: self._ranks[gated.key]):
-            equal.setdefault((self._asked(gated), gated.signature), []).append(gated)
+            equal.setdefault((self._asked(gated), (gated.signature, self._told_apart[gated.key])), []).append(gated)
         made = []
         by_size = sorted(equal.items(), key=lambda entry: len(entry[1]), reverse=largest_first)
         for (asked, _), members in by_size:

@@ -1,7 +1,7 @@
 """What a node must offer apart from its NUMA nodes: the scheduler's own filters, for all nodes at once.
 
 Not simulated: volumes, ports, pod (anti-)affinity, topology spread. The scheduler checks those on the remaining
-nodes.
+nodes. Within a gang, webhook.engine.gang.exclusions counts them.
 Source: kubernetes pkg/scheduler/framework/plugins (nodeaffinity, tainttoleration, nodeunschedulable, noderesources).
 """
 

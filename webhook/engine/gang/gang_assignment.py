@@ -1,5 +1,6 @@
 """Placement of a gang: from free amounts to a node and NUMA nodes for every pod.
 
+Members that exclude each other take part of a resource made for that (webhook.engine.gang.exclusions).
 1. The gang is divided into slices: pods of one class under the same constraints (webhook.engine.gang.slices).
 2. One class without constraints of subgroups: exact by sums alone (webhook.engine.gang.equal_pods).
 3. Otherwise slice by slice, larger ones first; if that fails, an exact search (webhook.engine.gang.mixed_pods).
@@ -17,6 +18,7 @@ import numpy as np
 from webhook.engine.gang.assignment_request import AssignmentRequest, Effort
 from webhook.engine.gang.caps import Caps
 from webhook.engine.gang.equal_pods import EqualPods, assign_equal
+from webhook.engine.gang.exclusions import with_exclusions
 from webhook.engine.gang.gang_spec import ANYWHERE, Gang
 from webhook.engine.gang.mean_preference import GangPreference
 from webhook.engine.gang.mixed_pods import Found, assign_mixed
@@ -51,6 +53,7 @@ def assign_gang(
         place = partial(assign_gang, strategy=strategy, effort=effort)
         return SeveralTopologies(snapshot, tree, gang, place).run()
     snapshot = snapshot.covering(name for podset in gang.all_sets() for name in named_resources(podset.pod))
+    snapshot, gang = with_exclusions(snapshot, tree, gang)
     sliced = slice_gang(snapshot, tree, gang)
     caps = Caps()
     pod_slices = sliced.all_slices()

@@ -1,12 +1,12 @@
 """Rows for rare resources, created for one decision on a pod that names them (see `rare_resources`)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
-from webhook.engine.arrays import UNLISTED, read_only
+from webhook.engine.arrays import UNLISTED, Amounts, read_only
 from webhook.engine.snapshot.node_arrays import NodeArrays
 
 _OF_ZONES: Final = ("available", "capacity", "zone_allocatable")
@@ -32,6 +32,27 @@ def with_rows(node_arrays: NodeArrays, names: Iterable[str]) -> NodeArrays:
                     zones[field][row, : len(column), node] = column
                 allocatable[row, node] = amounts.allocatable
                 requested[row, node] = amounts.requested
+    return _extended(node_arrays, rare, zones, allocatable, requested)
+
+
+def with_node_rows(node_arrays: NodeArrays, amounts: Mapping[str, Amounts]) -> NodeArrays:
+    """The snapshot with a row for each of these, of which nodes have so much and their NUMA nodes nothing.
+
+    amounts: int64 [node].
+    """
+    z, n = node_arrays.zone_ids.shape
+    zones = {field: np.full((len(amounts), z, n), UNLISTED, dtype=np.int64) for field in _OF_ZONES}
+    allocatable = np.array(list(amounts.values()), dtype=np.int64)
+    return _extended(node_arrays, tuple(amounts), zones, allocatable, np.zeros_like(allocatable))
+
+
+def _extended(
+    node_arrays: NodeArrays,
+    names: Iterable[str],
+    zones: Mapping[str, Amounts],
+    allocatable: Amounts,
+    requested: Amounts,
+) -> NodeArrays:
     more: dict[str, Any] = {
         **zones,
         "listed": (zones["zone_allocatable"] > UNLISTED).any(axis=1),
@@ -42,4 +63,4 @@ def with_rows(node_arrays: NodeArrays, names: Iterable[str]) -> NodeArrays:
     arrays: dict[str, Any] = {
         field: read_only(np.concatenate([getattr(node_arrays, field), rows])) for field, rows in more.items()
     }
-    return replace(node_arrays, resources=node_arrays.resources.with_names(rare), **arrays)
+    return replace(node_arrays, resources=node_arrays.resources.with_names(names), **arrays)

@@ -1,12 +1,12 @@
 """What is free at the moment of one decision: the cluster's arrays minus the ledger's reservations."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from webhook.engine.arrays import Amounts, Bools, Counts
-from webhook.engine.snapshot.extra_rows import with_rows
+from webhook.engine.snapshot.extra_rows import with_node_rows, with_rows
 from webhook.engine.snapshot.ledger import Ledger
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.node_sums import NodeSums
@@ -67,6 +67,10 @@ class Snapshot:
         node_arrays = with_rows(self.node_arrays, names)
         return self if node_arrays is self.node_arrays else _WithRows(self, node_arrays)
 
+    def offering(self, amounts: Mapping[str, Amounts]) -> "Snapshot":
+        """The same snapshot with resources that no other pod names. amounts: int64 [node] of each."""
+        return _WithRows(self, with_node_rows(self.node_arrays, amounts))
+
     def without(self, closed: Bools) -> "Snapshot":
         """The same snapshot with nothing free in the closed NUMA nodes. closed: bool [zone, node]."""
         return _WithoutZones(self, closed)
@@ -93,7 +97,7 @@ class _WithRows(Snapshot):
         if snapshot.ledger is not None:
             self._available, self._node_free = self._available.copy(), self._node_free.copy()
             for row, name in enumerate(node_arrays.resources.names[self._first :]):
-                for node in node_arrays.rare[name]:
+                for node in node_arrays.rare.get(name, ()):
                     if node in node_arrays.index:
                         self._reserve(row, name, node_arrays.index[node], snapshot.ledger.sums(node))
 
