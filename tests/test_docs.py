@@ -166,5 +166,5 @@ def test_pictures_have_no_character_that_ends_a_statement_of_mermaid() -> None:
     pictures = [
         picture for page in PAGES for picture in re.findall(r"```mermaid\n(.*?)```", page.read_text(), re.DOTALL)
     ]
-    assert len(pictures) == 4
+    assert len(pictures) == 5
     assert [line for picture in pictures for line in picture.splitlines() if ";" in line or "#" in line] == []
