@@ -9,15 +9,20 @@ Life cycle of an entry, of a node and a controller or gang:
 All of it comes from objects of the API server: failed pods and NRTs. So a replica that starts knows the same, unless
 the failed pod was deleted meanwhile.
 
-Users cannot write a pod's status, but they can have pods of their own rejected. These count for their own namespace
-alone, and a namespace has a bounded number of entries; the oldest are dropped.
+A kubelet that gives whole cores only (full-pcpus-only) says so when it rejects a pod, with the threads per core. For
+all pods of the namespace this is known until the kubelet restarts, which shows as its node becoming ready again. If it
+restarts faster than its node is seen as not ready, nothing shows it: so it is known for a day at most.
+
+Users cannot write a pod's status, unless they are given the right to, but they can have pods of their own rejected. So
+all of this counts for the pods of their own namespace alone, and a namespace has a bounded number of entries; the
+oldest are dropped. It never denies a pod, because it ends.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from webhook.model.avoided_node import Avoided, AvoidedNode, avoided_by
+from webhook.model.avoided_node import Avoided, AvoidedNode, avoided_by, learned_in, learned_key
 from webhook.model.membership import membership_of
 from webhook.model.pod import Pod
 from webhook.model.rejected_pod import RejectedPod
@@ -26,6 +31,7 @@ from webhook.signal import Signal
 # Per namespace. More nodes than reject the pods of one namespace between two reports of their NRTs, unless something
 # else is wrong with its pods. An entry takes about 300 bytes.
 _MOST: Final = 256
+_LEARNED_SECONDS: Final = 86_400
 
 
 def avoiding(pod: Pod, raw: Mapping[str, Any], avoided: Avoided, namespace: str = "") -> Pod:
@@ -33,19 +39,22 @@ def avoiding(pod: Pod, raw: Mapping[str, Any], avoided: Avoided, namespace: str 
     if not avoided:
         return pod
     controller, membership = pod.controller, membership_of(raw)
+    namespace = pod.namespace or namespace
     nodes = avoided_by(
         avoided,
-        pod.namespace or namespace,
+        namespace,
         "" if controller is None else controller.uid,
         "" if membership is None else membership.group,
     )
-    return replace(pod, avoided=nodes) if nodes else pod
+    learned = learned_in(avoided, namespace)
+    return replace(pod, avoided=nodes, learned=learned) if nodes or learned else pod
 
 
 class AvoidedNodes:
     """The entries. clock: seconds since the epoch; seconds: how long a node without a newer NRT is avoided.
 
-    written_at: when the zones of a node's NRT were written, in seconds since the epoch; None: not known.
+    written_at: when the zones of a node's NRT were written, in seconds since the epoch; None: not known. ready_since:
+    when a node became ready; 0: not known.
     """
 
     def __init__(
@@ -53,6 +62,7 @@ class AvoidedNodes:
         clock: Callable[[], float],
         seconds: float,
         written_at: Callable[[str], int | None],
+        ready_since: Callable[[str], int],
         changed: Signal[[]],
     ) -> None:
         self.began = Signal[[RejectedPod, AvoidedNode]]()
@@ -60,6 +70,7 @@ class AvoidedNodes:
         self._clock = clock
         self._seconds = seconds
         self._written_at = written_at
+        self._ready_since = ready_since
         self._changed = changed
         self._of: dict[str, dict[tuple[str, str], AvoidedNode]] = {}  # namespace -> (group, node) -> entry
         self._by_key: Avoided | None = {}
@@ -79,9 +90,11 @@ class AvoidedNodes:
     def saw(self, pod: RejectedPod, just_now: bool) -> None:  # a signal's observer
         """Take a rejected pod."""
         now = self._clock()
+        at = int(now) if pod.rejected_at is None else pod.rejected_at
+        if pod.node and pod.threads:
+            self._learn(pod, at, now)
         if not (pod.node and pod.groups):
             return
-        at = int(now) if pod.rejected_at is None else pod.rejected_at
         # A kubelet's clock may be ahead.
         entry = AvoidedNode(pod.node, pod.rejection.reason, at, int(min(at, now) + self._seconds))
         if entry.until <= now or self._is_newer(pod.node, at):
@@ -90,16 +103,21 @@ class AvoidedNodes:
         for group in pod.groups:
             known = entries.pop((group, pod.node), None)
             entries[group, pod.node] = entry if known is None else max(known, entry, key=lambda one: one.rejected_at)
-        while len(entries) > _MOST:
-            del entries[next(iter(entries))]
-        self._has_changed()
+        self._bound(entries)
         if just_now:
             self.began.emit(pod, entry)
 
     def reported(self, node: str) -> None:
         """Take a new NRT of the node."""
         if self.by_key() and node in self._nodes:
-            self._drop(lambda entry: entry.node == node and self._is_newer(node, entry.rejected_at))
+            self._drop(
+                lambda entry: entry.node == node and not entry.threads and self._is_newer(node, entry.rejected_at)
+            )
+
+    def restarted(self, node: str, ready_since: int) -> None:
+        """The node became ready then."""
+        if self.by_key() and node in self._nodes:
+            self._drop(lambda entry: entry.node == node and entry.threads > 0 and entry.rejected_at < ready_since)
 
     def gone(self, node: str) -> None:
         """The node was deleted."""
@@ -111,6 +129,22 @@ class AvoidedNodes:
         if self._of:
             now = self._clock()
             self._drop(lambda entry: entry.until <= now)
+
+    def _learn(self, pod: RejectedPod, at: int, now: float) -> None:
+        """The kubelet gives whole cores only."""
+        entry = AvoidedNode(pod.node, pod.rejection.reason, at, int(min(at, now) + _LEARNED_SECONDS), pod.threads)
+        if entry.until <= now or self._ready_since(pod.node) > at:
+            return
+        entries = self._of.setdefault(learned_key(pod.namespace), {})
+        key = learned_key(pod.namespace), pod.node
+        known = entries.pop(key, None)
+        entries[key] = entry if known is None else max(known, entry, key=lambda one: one.rejected_at)
+        self._bound(entries)
+
+    def _bound(self, entries: dict[tuple[str, str], AvoidedNode]) -> None:
+        while len(entries) > _MOST:
+            del entries[next(iter(entries))]
+        self._has_changed()
 
     def _is_newer(self, node: str, rejected_at: int) -> bool:
         written = self._written_at(node)

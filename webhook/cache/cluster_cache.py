@@ -92,6 +92,7 @@ class ClusterCache(ClusterReads):
         if self._state.upsert_node(node):
             self.policies.changed(node.name)
             self.changed.emit()
+        self.avoided.restarted(node.name, node.ready_since)
 
     def _drop_node(self, name: str) -> None:
         self._state.delete_node(name)

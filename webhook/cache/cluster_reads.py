@@ -63,7 +63,7 @@ class ClusterReads(PodAssumptions):
         self._unbound = UnboundPods()
         self._unconfirmed = UnconfirmedPods(clock)
         self._predictions = KubeletPredictions(self._assumed_pods, self._ledger, self._unbound.waiting)
-        self.avoided = AvoidedNodes(clock, times.age, self._written_at, self.changed)
+        self.avoided = AvoidedNodes(clock, times.age, self._written_at, self._ready_since, self.changed)
         """The nodes that the next pods of a rejected pod's controller or gang avoid."""
         self._namespaces: dict[str, Namespace] = {}
         self._hint_key = HintKey.create()
@@ -222,6 +222,10 @@ class ClusterReads(PodAssumptions):
     def _announce_hints(self) -> None:
         if self._assumed_pods.hints.has_changes:
             self.hints_changed.emit()
+
+    def _ready_since(self, node: str) -> int:
+        found = self._state.nodes.get(node)
+        return 0 if found is None else found.ready_since
 
     def _written_at(self, node: str) -> int | None:
         topology = self._state.topologies.get(node)

@@ -140,7 +140,7 @@ def why_stuck(key: str, raw: Mapping[str, Any], cache: ClusterCache, rules: Rule
     try:
         pod = avoiding(Pod.from_object(raw), raw, cache.avoided.by_key())
         users = without_ours(raw, ManagedFields.parse(annotations.get(MANAGED_FIELDS)))
-        free_pod = replace(Pod.from_object(users), avoided=pod.avoided)
+        free_pod = replace(Pod.from_object(users), avoided=pod.avoided, learned=pod.learned)
         intent = parse_numa_intent(annotations)[0]
     except UserError:
         return None

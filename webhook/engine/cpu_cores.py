@@ -5,13 +5,15 @@
 2. FullPCPUs: the request is a multiple of the threads per core, and that many CPUs are in wholly free cores.
    SpreadByPCPUs: there are as many cores with a free CPU as CPUs are requested.
 3. A node that requires another policy than the pod is excluded, and for bound CPUs one whose CPUs are amplified.
-4. Where the threads per core are not known, nothing more is required.
+4. A kubelet with full-pcpus-only also counts what is free of the whole node, container after container, before it lets
+   a container use the CPUs of an init container again: 8 after 8 take 16 (`at_once`).
+5. Where the threads per core are not known, nothing more is required.
 
 On NUMA nodes the free amounts are reduced to such CPUs (`in_cores`); the alignment is then as for any pod. Amounts that
 are taken later count against whole cores, also those of pods that would take split ones: never too much is promised.
 
 Source: koordinator pkg/scheduler/plugins/nodenumaresource (plugin.go Filter, resource_manager.go), kubernetes
-pkg/kubelet/cm/cpumanager/policy_static.go (SMTAlignmentError).
+pkg/kubelet/cm/cpumanager/policy_static.go (enforceSMTAlignment, SMTAlignmentError).
 """
 
 from collections.abc import Sequence
@@ -20,7 +22,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from webhook.engine.arrays import Amounts, Bools, Bytes
+from webhook.engine.arrays import Amounts, Bools, Bytes, Ids
 from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.core_columns import AMPLIFIED, FULL, KUBELET_FULL, SPREAD
@@ -28,7 +30,7 @@ from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.spread_cores import spread_pods
 from webhook.model.cpu_bind import CPUBindPolicy
-from webhook.model.pod import QoS
+from webhook.model.pod import ContainerKind, QoS
 from webhook.model.resources import CPU
 
 UNLIMITED: Final = np.iinfo(np.int64).max
@@ -49,11 +51,17 @@ class CoreRules:
     """bool [N]: its CPUs are wholly free cores."""
     spread: Bools
     """bool [N]: they are one of each core."""
+    threads: Ids
+    """int [N]: threads per core; 0 = not known."""
+    by_kubelet: Bools
+    """bool [N]: its kubelet requires whole cores of every container that it gives CPUs."""
+    at_once: int
+    """What must be free in whole cores of all NUMA nodes for such a kubelet, in millicores."""
 
     def whole_free(self, snapshot: Snapshot) -> Amounts:
         """int64 [zone, node]: what is free of each NUMA node; of wholly free cores where that is required."""
         free = snapshot.free(self.row)
-        step = 1000 * np.maximum(snapshot.node_arrays.threads, 1).astype(np.int64)
+        step = 1000 * np.maximum(self.threads, 1).astype(np.int64)
         cores = np.maximum(free - snapshot.node_arrays.split_cpu, 0) // step * step
         return np.where(self.whole & (free > 0), cores, free)
 
@@ -94,7 +102,15 @@ class CoreRules:
         """Bool [node]: the node as a whole has too few such CPUs."""
         cores = snapshot.node_arrays.core_cpu.sum(axis=0)
         too_few: Bools = (self.whole_free_of_node(snapshot) < self.cpu) | (self.spread & (cores < self.cpu))
+        too_few |= self.kubelet_pods(snapshot) == 0
         return too_few
+
+    def kubelet_pods(self, snapshot: Snapshot) -> Amounts:
+        """int64 [node]: such pods that a kubelet with full-pcpus-only admits one after the other, by all NUMA nodes."""
+        listed = self.by_kubelet & snapshot.node_arrays.listed[self.row]
+        free = np.maximum(self.whole_free(snapshot), 0).sum(axis=0)
+        pods = np.where(free < self.at_once, 0, (free - self.at_once) // max(self.cpu, 1) + 1)
+        return np.where(listed, pods, UNLIMITED)
 
 
 class WholeCores(NamedTuple):
@@ -130,22 +146,32 @@ def core_rules(node_arrays: NodeArrays, request: PodRequest) -> CoreRules | None
     """What nodes require of the pod's CPUs; None = nothing anywhere."""
     rule = node_arrays.cpu_rule
     # Nearly all pods end here: this costs two microseconds at 5,000 nodes.
-    if request.cpu_bind is None and not (_has_exclusive_cpus(request) and np.count_nonzero(rule & KUBELET_FULL)):
+    learned = [(at, n) for name, n in request.whole_cores if (at := node_arrays.index.get(name)) is not None]
+    if request.cpu_bind is None and not (
+        _has_exclusive_cpus(request) and (learned or np.count_nonzero(rule & KUBELET_FULL))
+    ):
         return None
     column = request.resources.index(CPU)
-    known = node_arrays.threads > 0
+    threads = node_arrays.threads
+    by_kubelet = rule & KUBELET_FULL != 0
+    if learned:
+        where, found = zip(*learned, strict=True)
+        threads = threads.copy()
+        threads[list(where)] = found
+        by_kubelet[list(where)] = True
+    known = threads > 0
+    by_kubelet &= known & _has_exclusive_cpus(request)
     whole = np.zeros(node_arrays.n, dtype=np.bool_)
     spread = whole.copy()
     if request.cpu_bind is not None:
         required = request.cpu_bind.required
         whole = known & ((rule & FULL != 0) | (required is CPUBindPolicy.FULL_PCPUS))
         spread = known & ~whole & ((rule & SPREAD != 0) | (required is CPUBindPolicy.SPREAD_BY_PCPUS))
-    if _has_exclusive_cpus(request):
-        by_kubelet = known & (rule & KUBELET_FULL != 0)
-        whole, spread = whole | by_kubelet, spread & ~by_kubelet
+    whole, spread = whole | by_kubelet, spread & ~by_kubelet
     if not np.count_nonzero(whole) and not np.count_nonzero(spread):
         return None
-    return CoreRules(request.rows[column], request.node[column], whole, spread)
+    cpu, row = request.node[column], request.rows[column]
+    return CoreRules(row, cpu, whole, spread, threads, by_kubelet, _at_once(request, column))
 
 
 def core_reasons(node_arrays: NodeArrays, request: PodRequest) -> Bytes | None:
@@ -156,13 +182,13 @@ def core_reasons(node_arrays: NodeArrays, request: PodRequest) -> Bytes | None:
         return None
     reasons = np.zeros(node_arrays.n, dtype=np.uint8)
     if rules is not None:
-        step = 1000 * np.maximum(node_arrays.threads, 1).astype(np.int64)
+        step = 1000 * np.maximum(rules.threads, 1).astype(np.int64)
         uneven = np.zeros(node_arrays.n, dtype=np.bool_)
         if bind is not None:
             uneven |= rules.whole & (rules.cpu % step != 0)
             uneven |= rules.spread & (rules.cpu % 1000 != 0)
         for cpus in _exclusive_cpus(request):
-            uneven |= (node_arrays.cpu_rule & KUBELET_FULL != 0) & rules.whole & (cpus % step != 0)
+            uneven |= rules.by_kubelet & (cpus % step != 0)
         reasons[uneven] = Reason.NOT_WHOLE_CORES
     if bind is not None:
         other = 0 if bind.required is None else _OTHERS[bind.required]
@@ -179,6 +205,17 @@ def in_cores(snapshot: Snapshot, request: PodRequest) -> Snapshot:
 
 def _has_exclusive_cpus(request: PodRequest) -> bool:
     return request.qos is QoS.GUARANTEED and not request.pod_level and any(request.integral_cpu)
+
+
+def _at_once(request: PodRequest, column: int) -> int:
+    """The most that is free or held when a container is checked: it cannot count on what an init container holds."""
+    held = running = most = 0
+    for kind, amounts, integral in zip(request.kinds, request.containers, request.integral_cpu, strict=True):
+        if integral:
+            most = max(most, held + amounts[column])
+            held = max(held, running + amounts[column])
+            running += amounts[column] if kind is not ContainerKind.INIT else 0
+    return most
 
 
 def _exclusive_cpus(request: PodRequest) -> set[int]:

@@ -56,20 +56,22 @@ def explain(snapshot: Snapshot, pod: Pod, request: PodRequest, reason: Reason, n
         case Reason.NUMA_NODE_EXCLUSIVE:
             return f"NUMA nodes held exclusively: {_residents(snapshot, request, node)}"
         case _:
-            before = reason is Reason.REJECTED_BEFORE
-            said = _rejection(pod, node_arrays.names[node]) if before else _of_cores(snapshot, request, reason, node)
-            return said or reason.phrase
+            before = _rejection(pod, reason, node_arrays.names[node])
+            return before or _of_cores(snapshot, pod, request, reason, node) or reason.phrase
 
 
-def _rejection(pod: Pod, node: str) -> str:
-    """The rejection because of which the pod avoids the node."""
+def _rejection(pod: Pod, reason: Reason, node: str) -> str | None:
+    """The rejection because of which the pod avoids the node; None for another reason."""
+    if reason is not Reason.REJECTED_BEFORE:
+        return None
     avoided = [one for one in pod.avoided if one.node == node]
     rejected = f"its kubelet rejected a pod of the same controller or group ({avoided[0].what})"
     return f"{rejected}; {used_again_text(avoided)}"
 
 
-def _of_cores(snapshot: Snapshot, request: PodRequest, reason: Reason, node: int) -> str | None:
+def _of_cores(snapshot: Snapshot, pod: Pod, request: PodRequest, reason: Reason, node: int) -> str | None:
     """The sentence of a reason about bound CPUs; None for another reason."""
+    name = snapshot.node_arrays.names[node]
     if reason is Reason.AMPLIFIED_CPUS:
         return f"{reason.phrase}: only its scheduler counts bound CPUs there"
     if reason is Reason.CPU_BIND_POLICY_MISMATCH:
@@ -77,11 +79,22 @@ def _of_cores(snapshot: Snapshot, request: PodRequest, reason: Reason, node: int
         required = None if request.cpu_bind is None else request.cpu_bind.required
         return f"{reason.phrase}: the pod requires {required}, the node {own}"
     if reason is Reason.NOT_WHOLE_CORES:
-        threads = int(snapshot.node_arrays.threads[node])
-        return f"{reason.phrase}: {_cpu(request)} CPUs requested, {counted(threads, 'thread')} per core"
+        rules = core_rules(snapshot.node_arrays, request)
+        threads = counted(0 if rules is None else int(rules.threads[node]), "thread")
+        return f"{reason.phrase}: {_cpu(request)} CPUs requested, {threads} per core{_learned(pod, name)}"
     if reason is Reason.TOO_FEW_CORES:
-        return f"{reason.phrase}: {_cpu(request)} CPUs in cores requested ({_free(snapshot, request, node)})"
+        rules = core_rules(snapshot.node_arrays, request)
+        by_kubelet = rules is not None and rules.by_kubelet[node]
+        cpus = format_amount(CPU, rules.at_once) if rules is not None and by_kubelet else _cpu(request)
+        wanted = f"{cpus} CPUs in cores {'at once ' if cpus != _cpu(request) else ''}requested"
+        return f"{reason.phrase}: {wanted} ({_free(snapshot, request, node)}){_learned(pod, name)}"
     return None
+
+
+def _learned(pod: Pod, node: str) -> str:
+    """The rejection that showed that the node's kubelet gives whole cores only; empty if it is not learned from one."""
+    found = [one for one in pod.learned if one.node == node]
+    return f"; its kubelet rejected a pod of this namespace ({found[0].what})" if found else ""
 
 
 def _unmet_labels(snapshot: Snapshot, pod: Pod, node: int) -> str:

@@ -4,7 +4,7 @@ Plain tuples: a pod has few containers and resources, and for such short arrays 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from webhook.engine.arrays import UNLISTED
 from webhook.engine.snapshot.resource_index import ResourceIndex
@@ -60,12 +60,17 @@ class PodRequest:
     exclusive: Exclusive | None
     cpu_bind: CPUBind | None = None
     """How its CPUs are bound to physical cores; None = they are not, or the pod is bound already."""
+    whole_cores: tuple[tuple[str, int], ...] = ()
+    """Nodes whose kubelets are learned to give whole cores only, with the threads per core."""
 
     @classmethod
     def of(cls, pod: Pod, intent: NUMAIntent, resources: ResourceIndex) -> "PodRequest":
         """The request of `pod` with the NUMA intent of its annotations, over the rows of `resources`."""
         bind = cpu_bind(pod, intent)
-        return cls._of(pod, pod.overhead, pod.pod_level is not None, intent.policy, intent.exclusive, resources, bind)
+        found = cls._of(pod, pod.overhead, pod.pod_level is not None, intent.policy, intent.exclusive, resources, bind)
+        if not pod.learned:
+            return found
+        return replace(found, whole_cores=tuple((one.node, one.threads) for one in pod.learned))
 
     @classmethod
     def of_resident(cls, pod: ResidentPod, resources: ResourceIndex) -> "PodRequest":

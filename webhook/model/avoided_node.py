@@ -26,6 +26,9 @@ class AvoidedNode:
     """Seconds since the epoch, by the API server's clock."""
     until: int
     """Until then it is avoided if its NodeResourceTopology does not become newer than the rejection; likewise."""
+    threads: int = 0
+    """The threads per core that its kubelet named: only pods avoid it that a kubelet rejects that gives whole cores. 0:
+    all pods of the controller or gang avoid it."""
 
     @property
     def what(self) -> str:
@@ -37,7 +40,17 @@ class AvoidedNode:
 
 
 Avoided = Mapping[str, tuple[AvoidedNode, ...]]
-"""The avoided nodes by key of a controller's pods or of a gang (see `webhook.model.membership`)."""
+"""The avoided nodes by key of a controller's pods or of a gang (`webhook.model.membership`), or of `learned_key`."""
+
+
+def learned_key(namespace: str) -> str:
+    """The key of what a namespace has learned of kubelets. No group's key begins so."""
+    return f"/{namespace}"
+
+
+def learned_in(avoided: Avoided, namespace: str) -> tuple[AvoidedNode, ...]:
+    """The nodes whose kubelets said to the namespace that they give whole cores only."""
+    return avoided.get(learned_key(namespace), ()) if avoided else ()
 
 
 def avoided_by(avoided: Avoided, namespace: str, controller: str, group: str = "") -> tuple[AvoidedNode, ...]:

@@ -69,6 +69,8 @@ EPOCH: Final = "topology-webhook.dev/epoch"
 ROLE_LABEL: Final = "topology-webhook.dev/role"
 # On a namespace: which of its pods are managed.
 MANAGE_LABEL: Final = "topology-webhook.dev/manage"
+# On a Node: options of its kubelet that no exporter publishes.
+KUBELET_OPTIONS: Final = "topology-webhook.dev/kubelet-options"
 # Written by users, or copied into pod templates for them.
 INHERIT: Final = "topology-webhook.dev/inherit"
 INJECT_ENV: Final = "topology-webhook.dev/inject-env"

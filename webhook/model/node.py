@@ -10,6 +10,7 @@ from webhook.model.cpu_bind import CPUBindPolicy
 from webhook.model.errors import UserError
 from webhook.model.fields import NO_FIELDS
 from webhook.model.koordinator_node import is_amplified, less_reserved, node_bind_policy
+from webhook.model.kubelet_options import NO_OPTIONS, KubeletOptions, stated_options
 from webhook.model.names import KOORDINATOR_NODE_POLICY_LABEL
 from webhook.model.policy import NUMAPolicy, read_policy
 from webhook.model.problems import MAX_NODE_RESOURCES, MAX_TAINTS, told
@@ -52,6 +53,11 @@ class Node:
     """What Koordinator's label `node.koordinator.sh/cpu-bind-policy` requires of bound CPUs."""
     amplified: bool = False
     """Koordinator amplifies its CPUs: `allocatable` has more than the machine."""
+    kubelet: KubeletOptions = NO_OPTIONS
+    """The options of its kubelet that an operator states."""
+    ready_since: int = 0
+    """When it became ready, in seconds since the epoch; 0 = it is not, or it is not known. A kubelet that restarts is
+    not ready for a moment."""
     created: int = 0
     """When it was created, in seconds since the epoch; 0 = not known."""
 
@@ -76,6 +82,8 @@ class Node:
             unknown_policy=unknown_policy,
             cpu_bind=node_bind_policy(labels, problems),
             amplified=is_amplified(annotations, problems),
+            kubelet=stated_options(annotations, problems),
+            ready_since=_ready_since(status),
             created=epoch_seconds(metadata.get("creationTimestamp")) or 0,
             problems=told(problems),
         )
@@ -99,6 +107,17 @@ def _is_ready(status: Mapping[str, Any]) -> bool:
         condition.get("status") == "True"
         for condition in status.get("conditions") or ()
         if condition.get("type") == "Ready"
+    )
+
+
+def _ready_since(status: Mapping[str, Any]) -> int:
+    return max(
+        (
+            epoch_seconds(condition.get("lastTransitionTime")) or 0
+            for condition in status.get("conditions") or ()
+            if condition.get("type") == "Ready" and condition.get("status") == "True"
+        ),
+        default=0,
     )
 
 

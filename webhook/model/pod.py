@@ -81,6 +81,8 @@ class Pod:
     """Nodes that it avoids for a while. Not a part of its object."""
     exclusions: PodExclusions | None = None
     """What it keeps off its node or domain; None = nothing."""
+    learned: tuple[AvoidedNode, ...] = ()
+    """Nodes whose kubelets give whole cores only, as its namespace has learned. Not a part of its object."""
 
     @property
     def key(self) -> str:

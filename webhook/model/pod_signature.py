@@ -36,6 +36,7 @@ def pod_signature(pod: Pod, intent: NUMAIntent) -> Hashable:
         repr(pod.required_terms),
         repr(pod.tolerations),
         pod.avoided,
+        pod.learned,
     )
 
 

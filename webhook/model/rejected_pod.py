@@ -19,6 +19,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from webhook.model.errors import UserError
+from webhook.model.kubelet_options import threads_named
 from webhook.model.membership import controllers_group, membership_of
 from webhook.model.owner_reference import check_owner
 from webhook.model.pod import Owner
@@ -106,6 +107,8 @@ class RejectedPod:
     groups: tuple[str, ...]
     """The keys of its controller's pods and of its gang: the next pod has one of them, too."""
     deleting: bool
+    threads: int = 0
+    """The threads per core that its kubelet named: it gives whole cores only. 0: it named none."""
 
     @property
     def key(self) -> str:
@@ -163,6 +166,7 @@ def rejected_pod(raw: Mapping[str, Any], reason: str, *, managed: bool) -> Rejec
         controller=controller,
         groups=tuple(sorted(groups)),
         deleting="deletionTimestamp" in metadata,
+        threads=threads_named(raw["status"]) if reason == RejectionReason.SMT_ALIGNMENT else 0,
     )
 
 

@@ -5,13 +5,14 @@ much as the decision.
 """
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 from webhook.admission.pod.placement_text import FOR_A_NODE, affinity_added
 from webhook.cache.delegated_pods import delegation_text, why_delegated
 from webhook.cache.unmanaged import why_unmanaged
 from webhook.engine.snapshot.single_node import as_chosen
+from webhook.model.avoided_node import Avoided, learned_in
 from webhook.model.errors import UserError
 from webhook.model.hint import NUMAHint
 from webhook.model.intent import NO_INTENT, NUMAIntent, parse_numa_intent
@@ -59,6 +60,13 @@ class BindingPod:
         how_chosen = _how_chosen(raw, hint)
         affinity = "" if how_chosen is None else affinity_added(raw)
         return cls(raw, None, pod, intent, pod_signature(pod, intent), hint, how_chosen, affinity, placement)
+
+    def learning(self, node: str, avoided: Avoided) -> Self:
+        """The same with what its namespace has learned of a node."""
+        if self.pod is None:
+            return self
+        learned = tuple(one for one in learned_in(avoided, self.pod.namespace) if one.node == node)
+        return replace(self, pod=replace(self.pod, learned=learned)) if learned else self
 
 
 # A few kilobytes each. More reviews than an API server sends at a time.

@@ -173,7 +173,8 @@ def guard(
         "was_hinted": hint is not None and (bool(hint.numa_nodes) or not hint.certain),
         "placement": binding_pod.placement,
     }
-    key = None if recent is None else (kubelet_admission.key, binding_pod.signature, unknowing, repr(assumed))
+    signature = binding_pod.signature, pod.learned
+    key = None if recent is None else (kubelet_admission.key, signature, unknowing, repr(assumed))
     found = None if recent is None else recent.get(key)
     if found is None:
         how = _decided(pod, binding_pod, node, kubelet_admission, rules, assumed, unknowing=unknowing)

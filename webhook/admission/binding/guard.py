@@ -180,7 +180,8 @@ class BindingGuard:
             if leader_state is LeaderState.NONE:
                 raise NotNowError("this replica is not the leader, and only the leader reserves NUMA nodes")
             return _refused(_NOT_LEADER) if leader_state is LeaderState.ELSEWHERE else _refused(_LEADER_CHANGED)
-        refusal = rejected_before(pod.raw, node, self._cache.avoided.by_key())
+        avoided = self._cache.avoided.by_key()
+        refusal, pod = rejected_before(pod.raw, node, avoided), pod.learning(node, avoided)
         if leader_state in {LeaderState.NONE, LeaderState.ELSEWHERE}:
             if refusal is not None:
                 return _refused(refusal)

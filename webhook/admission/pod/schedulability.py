@@ -87,7 +87,7 @@ class Unschedulable:
 def look_ahead(node_arrays: NodeArrays, pod: Pod, intent: NUMAIntent, options: Options) -> Unschedulable:
     """The schedulability of a pod that fits nowhere now."""
     empty = empty_cluster(with_rows(node_arrays, named_resources(pod)))
-    pod = replace(pod, avoided=())  # nodes are avoided for minutes only
+    pod = replace(pod, avoided=(), learned=())  # nodes are avoided for a while only
     decision = decide(Snapshot(empty), pod, intent, options)
     reasons = decision.excluded.keys()
     if decision.fit_count:

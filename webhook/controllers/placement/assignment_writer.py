@@ -127,5 +127,5 @@ def _still_waiting(raw: Mapping[str, Any] | None, gated: GatedPod) -> GatedPod |
         now = GatedPod.from_object(raw, gated.owner_chain, gated.basis, reads_kueue=gated.reads_kueue)
     except UserError:
         return None
-    now = now.avoiding_these(gated.pod.avoided)
+    now = now.avoiding_these(gated.pod.avoided, gated.pod.learned)
     return now if now.signature == gated.signature else None

@@ -14,7 +14,7 @@ from webhook.cache.unmanaged import why_unmanaged
 from webhook.controllers.placement.native_request import GroupBasis, marked_group
 from webhook.controllers.placement.retry_delays import RetryDelays
 from webhook.internal_errors import Where, internal_error
-from webhook.model.avoided_node import Avoided, AvoidedNode, avoided_by
+from webhook.model.avoided_node import Avoided, AvoidedNode, avoided_by, learned_in
 from webhook.model.errors import UserError
 from webhook.model.intent import NUMAIntent, parse_numa_intent
 from webhook.model.kueue import asks_kueue, left_to_kueue
@@ -91,11 +91,14 @@ class GatedPod:
         """The same with the nodes that it avoids after a rejection."""
         controller, membership = self.pod.controller, self.membership
         uid, group = "" if controller is None else controller.uid, "" if membership is None else membership.group
-        return self.avoiding_these(avoided_by(avoided, self.pod.namespace, uid, group))
+        namespace = self.pod.namespace
+        return self.avoiding_these(avoided_by(avoided, namespace, uid, group), learned_in(avoided, namespace))
 
-    def avoiding_these(self, nodes: tuple[AvoidedNode, ...]) -> "GatedPod":
-        """The same with these avoided nodes."""
-        return self if nodes == self.pod.avoided else replace(self, pod=replace(self.pod, avoided=nodes))
+    def avoiding_these(self, nodes: tuple[AvoidedNode, ...], learned: tuple[AvoidedNode, ...]) -> "GatedPod":
+        """The same with these avoided nodes, and what its namespace has learned of nodes."""
+        if (nodes, learned) == (self.pod.avoided, self.pod.learned):
+            return self
+        return replace(self, pod=replace(self.pod, avoided=nodes, learned=learned))
 
     @cached_property
     def owner(self) -> Owner | None:

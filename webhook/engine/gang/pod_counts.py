@@ -63,6 +63,7 @@ def count(snapshot: Snapshot, pod_class: PodClass) -> Count:
         np.minimum(nodes, slots([rules.whole_free_of_node(snapshot)], [rules.cpu]), out=nodes)
         if (spread := rules.spread_on_node(snapshot)) is not None:
             np.minimum(nodes, spread, out=nodes)
+        np.minimum(nodes, rules.kubelet_pods(snapshot), out=nodes)
         nodes[rules.too_few(snapshot)] = 0
     how = pod_class.ways
     if how.refusing is not None:

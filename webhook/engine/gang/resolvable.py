@@ -36,12 +36,12 @@ def assign_when_empty(
 
 
 def _avoiding_none(gang: Gang) -> Gang:
-    """Nodes are avoided for minutes only."""
-    if not any(podset.pod.avoided for podset in gang.all_sets()):
+    """Nodes are avoided for a while only."""
+    if not any(podset.pod.avoided or podset.pod.learned for podset in gang.all_sets()):
         return gang
     return replace(
         gang,
-        sets=tuple(replace(podset, pod=replace(podset.pod, avoided=())) for podset in gang.sets),
+        sets=tuple(replace(podset, pod=replace(podset.pod, avoided=(), learned=())) for podset in gang.sets),
         subgroups=tuple(map(_avoiding_none, gang.subgroups)),
         elsewhere=tuple(replace(part, gang=_avoiding_none(part.gang)) for part in gang.elsewhere),
     )

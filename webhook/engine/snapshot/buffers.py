@@ -229,7 +229,7 @@ class Buffer:
         kubelet = topology or _NO_TOPOLOGY
         policy = policy_of(node, kubelet)
         arrays["policy"][n] = policy or NUMAPolicy.NONE
-        arrays["kind"][n] = kind_of(policy, kubelet)
+        arrays["kind"][n] = kind_of(policy, kubelet, node.kubelet)
         arrays["plugin_policy"][n], arrays["plugin_scope"][n] = plugin_config(node, kubelet)
         requested = self._by_row(sums.requests, 0)
         arrays["requested"][:, n] = requested

@@ -4,7 +4,8 @@
    Koordinator's scheduler (the pod's `resource-status` says so).
 2. Free CPUs beyond those of wholly free cores are split ones (`split_cpu`). A pod that takes whole cores has what is
    free without them. Pods of which only amounts are known take split CPUs first, as far as there are any.
-3. Where no topology of the CPUs is published, nothing is known and nothing is required (`threads` is 0).
+3. Where no topology of the CPUs is published, nothing is known and nothing is required (`threads` is 0). Unless the
+   node states that its kubelet gives whole cores only: then all that is free is taken for whole cores.
 
 Source: koordinator pkg/scheduler/plugins/nodenumaresource (resource_manager.go: trimNUMANodeResources,
 filterCPUsByRequiredCPUBindPolicy; topology_options.go: reserved CPUs).
@@ -95,11 +96,12 @@ def core_columns(
     available: free millicores of each position for a NUMA node, -1 = not listed; node_free: of the node.
     """
     cpus = topology.cpus
-    full = cpus is not None and cpus.full_cores_only
+    full = node.kubelet.whole_cores > 0 or (cpus is not None and cpus.full_cores_only)
     rule = FULL * (full or node.cpu_bind is CPUBindPolicy.FULL_PCPUS) | KUBELET_FULL * full | AMPLIFIED * node.amplified
     rule |= SPREAD * (node.cpu_bind is CPUBindPolicy.SPREAD_BY_PCPUS and not full)
     if cpus is None:
-        return {"threads": 0, "cpu_rule": rule, "split_cpu": 0, "core_cpu": 0, "split_cpu_of_node": 0}
+        stated = {"threads": node.kubelet.whole_cores, "cpu_rule": rule}
+        return {**stated, "split_cpu": 0, "core_cpu": 0, "split_cpu_of_node": 0}
     free = free_cores(cpus.topology, taken.cpus)
     split, some = [0] * len(available), [0] * len(available)
     whole = 1000 * cpus.topology.threads

@@ -5,6 +5,7 @@ A kind is one byte: bits 0-1 NUMAPolicy, then one bit each as named below.
 
 from typing import Final
 
+from webhook.model.kubelet_options import NO_OPTIONS, KubeletOptions
 from webhook.model.nrt import NodeTopology, Publisher
 from webhook.model.policy import NUMAPolicy, Scope
 
@@ -25,13 +26,13 @@ KINDS: Final = 1 << 8
 """The number of possible kinds."""
 
 
-def kind_of(policy: NUMAPolicy | None, topology: NodeTopology) -> int:
-    """The kind of a node with this policy (None: it is unknown) and NRT."""
+def kind_of(policy: NUMAPolicy | None, topology: NodeTopology, options: KubeletOptions = NO_OPTIONS) -> int:
+    """The kind of a node with this policy (None: it is unknown), NRT and stated options."""
     flags = (
         (policy is None, UNKNOWN_POLICY),
         (topology.publisher is Publisher.TOTAL, TOTAL),
         (topology.scope is Scope.POD, POD_SCOPE),
-        (topology.prefer_closest, CLOSEST),
+        (topology.prefer_closest or options.prefer_closest, CLOSEST),
         (len(topology.zones) > topology.max_numa_nodes, TOO_MANY),
         # NUMA nodes without a known resource do not say where a pod could be aligned.
         (not any(zone.resources or zone.unmanaged for zone in topology.zones), NO_TOPOLOGY),

@@ -50,7 +50,7 @@ class OneNode:
         self.doubts: Doubts | None = None
         self.bound_or_gone = Signal[[str, str]]()
         self.now = 1000.0
-        self.avoided = AvoidedNodes(lambda: self.now, 120.0, lambda _: None, Signal())
+        self.avoided = AvoidedNodes(lambda: self.now, 120.0, lambda _: None, lambda _: 0, Signal())
 
     def waiting_pod(self, key: str, uid: str) -> Raw | None:
         known = self.waiting.get(key.partition("/")[2])
