@@ -22,6 +22,7 @@ from tests.cluster.gated import Pods, wait_until_known
 from tests.cluster.krew_build import find_krew
 from tests.cluster.nodes import Machine, present
 from tests.cluster.promtool_build import find_promtool
+from tests.cluster.webhook_process import LocalWebhook, local_webhook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
@@ -31,14 +32,23 @@ ASSETS: pytest.StashKey[Mapping[str, Path]] = pytest.StashKey()
 PROMTOOL: pytest.StashKey[Path] = pytest.StashKey()
 KREW: pytest.StashKey[Path] = pytest.StashKey()
 CERT_MANAGER: pytest.StashKey[CertManagerFiles] = pytest.StashKey()
+STANDING: pytest.StashKey[contextlib.ExitStack] = pytest.StashKey()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark before pytest applies `-m`."""
+    """Mark before pytest applies `-m`. Files that share a webhook come first, one after the other."""
     for item in items:
         if HERE in item.path.parents or _needs(item, "control_plane", "programs", "promtool"):
             item.add_marker("cluster")
+    items.sort(key=lambda item: not _needs(item, "shared_webhook"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test that does not share the webhook finds a control plane without one."""
+    if STANDING in item.config.stash and not _needs(item, "shared_webhook"):
+        item.config.stash[STANDING].close()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -111,6 +121,32 @@ def control_plane(programs: Mapping[str, Path]) -> Iterator[ControlPlane]:
     with ControlPlane.start(programs) as plane:
         plane.install_crds()
         yield plane
+
+
+@pytest.fixture(scope="session")
+def standing(control_plane: ControlPlane, pytestconfig: pytest.Config) -> Iterator[list[LocalWebhook]]:
+    """The webhook that stays between two test files, if there is one now."""
+    webhooks: list[LocalWebhook] = []
+    with contextlib.ExitStack() as pytestconfig.stash[STANDING]:
+        yield webhooks
+
+
+@pytest.fixture(scope="module")
+def shared_webhook(
+    control_plane: ControlPlane, standing: list[LocalWebhook], pytestconfig: pytest.Config
+) -> LocalWebhook:
+    """One replica with the default settings, shared by the test files that request it: a start takes seconds.
+
+    Tests keep apart by their namespaces. One that changes the release or ends the replica has to put it right.
+    """
+    stack = pytestconfig.stash[STANDING]
+    if standing and not standing[0].replicas[0].process.running:
+        stack.close()
+    if not standing:
+        standing.append(stack.enter_context(local_webhook(control_plane)))
+        stack.callback(standing.clear)
+        standing[0].wait_until_called()
+    return standing[0]
 
 
 def name_of(request: pytest.FixtureRequest) -> str:

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cluster.api import ApiError
+from tests.cluster.gated import pod
 from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL, machines
-from tests.cluster.webhook_process import LocalWebhook, local_webhook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.cluster.control_plane import ControlPlane
     from tests.cluster.gated import Pods
+    from tests.cluster.webhook_process import LocalWebhook
 
 TOPOLOGY = "/apis/kai.scheduler/v1alpha1/topologies"
 RACKS = {
@@ -43,9 +45,19 @@ def topology_of_racks(control_plane: ControlPlane) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
-    with topology_of_racks(control_plane), local_webhook(control_plane) as webhook:
-        yield webhook
+def webhook(control_plane: ControlPlane, shared_webhook: LocalWebhook) -> Iterator[LocalWebhook]:
+    with topology_of_racks(control_plane):
+        control_plane.wait_for("the topology to be known", lambda: _is_known(control_plane))
+        yield shared_webhook
+
+
+def _is_known(control_plane: ControlPlane) -> bool:
+    """Whether the webhook knows the topology: else it denies a pod that names it."""
+    try:
+        control_plane.api.create("/api/v1/namespaces/default/pods?dryRun=All", pod("in-a-rack", annotations=RACKS))
+    except ApiError:
+        return False
+    return True
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +10,8 @@ from tests.cluster.control_plane import CommandError
 from tests.cluster.gated import Pods, pod
 from tests.cluster.job_pods import job_pods
 from tests.cluster.nodes import machines
-from tests.cluster.webhook_process import CHART, NAMESPACE, PROGRAM, RELEASE, LocalWebhook, local_webhook
+from tests.cluster.webhook_process import CHART, NAMESPACE, RELEASE, LocalWebhook, local_webhook
+from tests.unit.cli.conftest import run_command
 from webhook.cli.diagnosis.checks import NAMES
 
 if TYPE_CHECKING:
@@ -41,15 +40,10 @@ def sound(webhook: LocalWebhook, known: Callable[..., None]) -> LocalWebhook:
 
 def examine(kubeconfig: Path, *arguments: str) -> tuple[int, list[dict[str, str]]]:
     """The exit code and the findings of `doctor`."""
-    done = subprocess.run(
-        [PROGRAM, "doctor", "--output=json", f"--kubeconfig={kubeconfig}", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_command("doctor", "--output=json", f"--kubeconfig={kubeconfig}", *arguments)
     assert done.stderr == ""
-    findings: list[dict[str, str]] = json.loads(done.stdout)["findings"]
-    return done.returncode, findings
+    findings: list[dict[str, str]] = done.json["findings"]
+    return done.code, findings
 
 
 def faults(plane: ControlPlane, *arguments: str) -> Mapping[str, str]:

@@ -9,19 +9,14 @@ import pytest
 from tests.cluster.audit import overcommitted
 from tests.cluster.gated import NUMA, Pods, is_gated, pod
 from tests.cluster.nodes import Machine, publish
-from tests.cluster.webhook_process import LocalWebhook, local_webhook
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from tests.cluster.control_plane import ControlPlane
 
 
-@pytest.fixture(scope="module", autouse=True)
-def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
-    with local_webhook(control_plane) as webhook:
-        webhook.wait_until_called()
-        yield webhook
+pytestmark = pytest.mark.usefixtures("shared_webhook")
 
 
 def apart(name: str) -> dict[str, Any]:

@@ -20,7 +20,9 @@ EPOCH = "topology-webhook.dev/epoch"
 
 @pytest.fixture(scope="module", autouse=True)
 def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
-    values = {"settings": {"gate": "Always", **QUICK_LEASE}, "webhook": {"timeoutSeconds": 1}}
+    # Calls of a leader that has died should fail soon. A pod whose review is late is not gated, and 170 come at once.
+    timeouts = {"timeoutSeconds": 30, "bindTimeoutSeconds": 1}
+    values = {"settings": {"gate": "Always", **QUICK_LEASE}, "webhook": timeouts}
     with local_webhook(control_plane, replicas=3, values=values) as webhook:
         yield webhook
 

@@ -9,10 +9,9 @@ import pytest
 
 from tests.cluster.gated import PLACEMENT, SPEC, Pods, is_gated, pod
 from tests.cluster.nodes import NODES, RACK_LABEL, Machine
-from tests.cluster.webhook_process import LocalWebhook, local_webhook
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from tests.cluster.control_plane import ControlPlane
 
@@ -23,11 +22,7 @@ ANY_POLICY = {SPEC: '{"numaTopologyPolicy": ""}'}
 TAINT = {"key": "example.com/maintenance", "effect": "NoSchedule"}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
-    with local_webhook(control_plane) as webhook:
-        webhook.wait_until_called()
-        yield webhook
+pytestmark = pytest.mark.usefixtures("shared_webhook")
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ import pytest
 from tests.cluster.api import ApiError
 from tests.cluster.gated import Pods, pod
 from tests.cluster.nodes import machines
-from tests.cluster.webhook_process import LocalWebhook, local_webhook
 from tests.integration.processes import process_lives
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.cluster.control_plane import ControlPlane
+    from tests.cluster.webhook_process import LocalWebhook
 
 __all__ = ["process_lives"]  # a fixture
 
@@ -37,9 +37,8 @@ LASTING = [(field, value) for field, value in BAD.values() if field != "name"]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
-    with local_webhook(control_plane) as webhook:
-        yield webhook
+def webhook(shared_webhook: LocalWebhook) -> LocalWebhook:
+    return shared_webhook
 
 
 def owned(pod_name: str, /, **reference: str) -> dict[str, Any]:

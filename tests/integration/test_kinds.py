@@ -20,7 +20,8 @@ from tests.cluster.gated import SINGLE, Pods, pod
 from tests.cluster.kinds import KINDS, NAME, Kind, at, served
 from tests.cluster.lws_webhook import pod_webhook_of_lws
 from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL, Machine
-from tests.cluster.racked import RACKS, rack_of, webhook
+from tests.cluster.racked import RACKS, rack_of, topology_of_racks
+from tests.cluster.webhook_process import local_webhook
 from tests.integration.pod_groups import groups as pod_groups
 from tests.integration.pod_groups import says
 
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
     from tests.cluster.control_plane import ControlPlane
 
-__all__ = ["webhook"]  # a fixture
-
 INHERIT = "topology-webhook.dev/inherit"
 RANK = "topology-webhook.dev/rank"
 GROUP = "pod-group-name"
@@ -38,8 +37,13 @@ TEMPLATE = {"metadata": {"labels": {"app": "w"}}, "spec": pod("", cpu=16)["spec"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def kinds(control_plane: ControlPlane) -> Iterator[None]:
-    with served(control_plane), pod_webhook_of_lws(control_plane):
+def webhook(control_plane: ControlPlane) -> Iterator[None]:
+    with (
+        served(control_plane),
+        pod_webhook_of_lws(control_plane),
+        topology_of_racks(control_plane),
+        local_webhook(control_plane),  # knows the kinds from its start
+    ):
         yield
 
 

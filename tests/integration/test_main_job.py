@@ -8,7 +8,6 @@ free cpus per NUMA node of 16; single-numa-node where nothing else is said (exam
 from __future__ import annotations
 
 import json
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,8 +15,9 @@ import yaml
 
 from tests.cluster.api import ApiError
 from tests.cluster.gated import Pods
-from tests.cluster.webhook_process import PROGRAM, LocalWebhook, local_webhook
+from tests.cluster.webhook_process import LocalWebhook, local_webhook
 from tests.demo.example import CLUSTER, EXAMPLES, POD, RIGHT, WRONG, example_cluster, node_of
+from tests.unit.cli.conftest import run_review
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,10 +77,7 @@ def required_terms(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 def reviewed() -> dict[str, Any]:
     """The example's pod, as printed by `review -o yaml`."""
-    command = [str(PROGRAM), "review", "-f", str(POD), "--cluster", str(CLUSTER), "-o", "yaml"]
-    document: dict[str, Any] = yaml.safe_load(
-        subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    )
+    document: dict[str, Any] = yaml.safe_load(run_review("-f", POD, "-o", "yaml", cluster=CLUSTER).stdout)
     return document
 
 
@@ -186,10 +183,9 @@ def test_what_review_prints_is_placed_by_the_running_webhook_as_its_user_wrote_i
 def test_a_mistake_is_refused_with_what_review_says_of_it(
     cluster: ControlPlane, namespace: str, document: dict[str, Any]
 ) -> None:
-    command = [str(PROGRAM), "review", "-f", "-", "--cluster", str(CLUSTER), "-o", "json"]
-    reviewed = subprocess.run(command, check=False, capture_output=True, text=True, input=json.dumps(document))
-    (verdict,) = json.loads(reviewed.stdout)
-    assert (reviewed.returncode, verdict["verdict"]) == (1, "deny")
+    reviewed = run_review("-f", "-", "-o", "json", stdin=json.dumps(document), cluster=CLUSTER)
+    (verdict,) = reviewed.json
+    assert (reviewed.code, verdict["verdict"]) == (1, "deny")
     with pytest.raises(ApiError) as refused:
         create(cluster, namespace, document)
     assert refused.value.status == 403

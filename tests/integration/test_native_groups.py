@@ -14,14 +14,15 @@ from tests.cluster.audit import overcommitted
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.gated import SINGLE, Pods, pod
 from tests.cluster.nodes import RACK_LABEL
-from tests.cluster.racked import racks, racks_of, webhook
+from tests.cluster.racked import racks, racks_of, topology_of_racks
+from tests.cluster.webhook_process import local_webhook
 from webhook.model.native_pod_group import CONDITION_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["racks", "webhook"]  # fixtures
+__all__ = ["racks"]  # a fixture
 
 # Kubernetes -> the version of the API, and the feature gate of the scheduler's gang plugin, in 1.37 without its own.
 FORMS = {"1.36": ("v1alpha2", "GangScheduling"), "1.37": ("v1beta1", "GenericWorkload")}
@@ -46,6 +47,12 @@ def control_plane(programs: Mapping[str, Path]) -> Iterator[ControlPlane]:
     with ControlPlane.start(programs, flags) as plane:
         plane.install_crds()
         yield plane
+
+
+@pytest.fixture(scope="module", autouse=True)
+def webhook(control_plane: ControlPlane) -> Iterator[None]:
+    with topology_of_racks(control_plane), local_webhook(control_plane):
+        yield
 
 
 @pytest.fixture

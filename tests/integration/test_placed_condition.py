@@ -10,20 +10,16 @@ import pytest
 
 from tests.cluster.gated import PLACEMENT, Pods, pod, scheduler_paused
 from tests.cluster.nodes import machines, publish_all
-from tests.cluster.webhook_process import LocalWebhook, local_webhook
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from tests.cluster.control_plane import ControlPlane
 
 PLACED = "topology-webhook.dev/Placed"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
-    with local_webhook(control_plane) as webhook:
-        yield webhook
+pytestmark = pytest.mark.usefixtures("shared_webhook")
 
 
 def condition(pods: Pods, name: str) -> dict[str, Any]:

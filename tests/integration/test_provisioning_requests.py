@@ -5,7 +5,6 @@ No autoscaler runs here: the test writes what it would answer, and adds the node
 
 from __future__ import annotations
 
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +13,8 @@ from tests.cluster.api import ApiError
 from tests.cluster.gated import PLACEMENT, Pods, is_gated, pod
 from tests.cluster.nodes import Machine, delete_nodes
 from tests.cluster.provisioning_requests import provisioning_requests, requests_of, requests_path, templates_of
-from tests.cluster.webhook_process import PROGRAM, QUICK_LEASE, LocalWebhook, local_webhook
+from tests.cluster.webhook_process import QUICK_LEASE, LocalWebhook, local_webhook
+from tests.unit.cli.conftest import run_command
 from webhook.model.names import MIN_MEMBER, POD_GROUP_NAME
 
 if TYPE_CHECKING:
@@ -90,9 +90,7 @@ def answer(pods: Pods, name: str, *conditions: tuple[str, str, str]) -> None:
 
 def doctor(plane: ControlPlane) -> str:
     """What `doctor` prints."""
-    arguments = [str(PROGRAM), "doctor", "--output=json", f"--kubeconfig={plane.kubeconfig}"]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
-    return str(done.stdout)
+    return run_command("doctor", "--output=json", f"--kubeconfig={plane.kubeconfig}").stdout
 
 
 def wait_until_says(pods: Pods, name: str, text: str) -> None:

@@ -12,7 +12,6 @@ from tests.cluster.api import ApiError
 from tests.cluster.gated import SINGLE, SPEC, Pods, pod
 from tests.cluster.kinds import CRDS
 from tests.cluster.nodes import Machine
-from tests.cluster.webhook_process import local_webhook
 from tests.unit.cli.conftest import run_review
 
 if TYPE_CHECKING:
@@ -26,10 +25,7 @@ INHERIT = "topology-webhook.dev/inherit"
 LABELS = {"app": "w"}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def webhook(control_plane: ControlPlane) -> Iterator[None]:
-    with local_webhook(control_plane):
-        yield
+pytestmark = pytest.mark.usefixtures("shared_webhook")
 
 
 def reviewed(raw: Raw, pods: Pods, folder: Path) -> Raw:

@@ -18,15 +18,14 @@ from tests.cluster.gated import SINGLE, Pods, pod
 from tests.cluster.kinds import KINDS, served
 from tests.cluster.lws_webhook import pod_webhook_of_lws
 from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL, Machine
-from tests.cluster.racked import rack_of, webhook
+from tests.cluster.racked import rack_of, topology_of_racks
+from tests.cluster.webhook_process import local_webhook
 from tests.integration.members import create_all, member
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.cluster.control_plane import ControlPlane
-
-__all__ = ["webhook"]  # a fixture
 
 TOPOLOGY = {"kai.scheduler/topology": "racks"}
 SEGMENTS_IN_RACK = {"kai.scheduler/segment-topology-required-placement": "rack"}
@@ -35,9 +34,14 @@ FIRST, SECOND = ("w-0", "w-0-1", "w-0-2"), ("w-0-3", "w-0-4")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def lws(control_plane: ControlPlane) -> Iterator[None]:
+def webhook(control_plane: ControlPlane) -> Iterator[None]:
     kinds = [kind for kind in KINDS if kind.kind == "LeaderWorkerSet"]
-    with served(control_plane, kinds), pod_webhook_of_lws(control_plane):
+    with (
+        served(control_plane, kinds),
+        pod_webhook_of_lws(control_plane),
+        topology_of_racks(control_plane),
+        local_webhook(control_plane),  # knows the kind from its start
+    ):
         yield
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cluster.gated import GATE, PLACEMENT, Pods, is_gated, pod
-from tests.cluster.webhook_process import PROGRAM
+from tests.unit.cli.conftest import Outcome, run_command
 from webhook.cli.ungater import TEXT, Ungater
 from webhook.kube.client import Client
 from webhook.kube.credentials import from_kubeconfig
@@ -33,14 +32,9 @@ def waiting(name: str, *more: dict[str, str], annotations: dict[str, str] | None
 
 
 @pytest.fixture
-def ungate(control_plane: ControlPlane) -> Callable[..., subprocess.CompletedProcess[str]]:
+def ungate(control_plane: ControlPlane) -> Callable[..., Outcome]:
     """Run the command as the control plane's administrator."""
-
-    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        command = [PROGRAM, "ungate", "--kubeconfig", control_plane.kubeconfig, *arguments]
-        return subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
-
-    return run
+    return partial(run_command, "ungate", "--kubeconfig", control_plane.kubeconfig)
 
 
 def placement(raw: Mapping[str, Any]) -> str:
@@ -48,18 +42,18 @@ def placement(raw: Mapping[str, Any]) -> str:
 
 
 def test_all_waiting_pods_of_a_namespace_are_ungated_page_by_page_and_other_gates_stay(
-    control_plane: ControlPlane, pods: Pods, ungate: Callable[..., subprocess.CompletedProcess[str]]
+    control_plane: ControlPlane, pods: Pods, ungate: Callable[..., Outcome]
 ) -> None:
     names = [f"p{number:02}" for number in range(20)]
     control_plane.api.in_parallel(partial(pods.create, waiting(name)) for name in names)
     pods.create(waiting("held", HOLD))
     pods.create(pod("other", schedulingGates=[HOLD]))
     dry = ungate("--namespace", pods.namespace, "--dry-run", "--list-page-size", 7)
-    assert (dry.returncode, dry.stderr) == (0, "")
+    assert (dry.code, dry.stderr) == (0, "")
     assert dry.stdout == f"{pods.namespace}: 21 pods would be ungated\n21 pods would be ungated\n"
     assert len(pods.gated()) == 21
     done = ungate("--namespace", pods.namespace, "--list-page-size", 7)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.code, done.stderr) == (0, "")
     assert done.stdout == f"{pods.namespace}: 21 pods ungated\n21 pods ungated\n"
     raws = pods.all()
     assert {name for name, raw in raws.items() if raw["spec"].get("schedulingGates") == [HOLD]} == {"held", "other"}
@@ -68,11 +62,11 @@ def test_all_waiting_pods_of_a_namespace_are_ungated_page_by_page_and_other_gate
 
 
 def test_a_namespace_leaves_the_others_alone(
-    control_plane: ControlPlane, pods: Pods, ungate: Callable[..., subprocess.CompletedProcess[str]]
+    control_plane: ControlPlane, pods: Pods, ungate: Callable[..., Outcome]
 ) -> None:
     pods.create(waiting("here"))
     done = ungate("--all", "--namespace", "default")
-    assert (done.returncode, done.stdout) == (0, "0 pods ungated\n")
+    assert (done.code, done.stdout) == (0, "0 pods ungated\n")
     assert pods.gated() == {"here"}
 
 
@@ -99,14 +93,14 @@ def policy(plane: ControlPlane, name: str, expression: str, namespace: str) -> I
 
 
 def test_a_pod_that_cannot_be_written_is_named_and_the_others_are_ungated(
-    control_plane: ControlPlane, pods: Pods, ungate: Callable[..., subprocess.CompletedProcess[str]]
+    control_plane: ControlPlane, pods: Pods, ungate: Callable[..., Outcome]
 ) -> None:
     for name in ("a", "stubborn", "z"):
         pods.create(waiting(name))
     with policy(control_plane, f"stubborn-{pods.namespace}", "object.metadata.name != 'stubborn'", pods.namespace):
         control_plane.wait_for("the policy to count", partial(pods.update_is_refused, "stubborn", "no touching"))
         done = ungate("--namespace", pods.namespace)
-    assert done.returncode == 1
+    assert done.code == 1
     assert done.stdout == f"{pods.namespace}: 2 pods ungated\n2 pods ungated, 1 left\n"
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"still gated: {pods.namespace}/stubborn: ")
@@ -115,14 +109,14 @@ def test_a_pod_that_cannot_be_written_is_named_and_the_others_are_ungated(
 
 
 def test_a_pod_whose_annotations_are_full_is_ungated_without_the_text(
-    pods: Pods, ungate: Callable[..., subprocess.CompletedProcess[str]]
+    pods: Pods, ungate: Callable[..., Outcome]
 ) -> None:
     raw = waiting("full")
     held = sum(len(key) + len(value) for key, value in raw["metadata"]["annotations"].items())
     raw["metadata"]["annotations"]["k"] = "v" * (256 * 1024 - held - 1)
     assert is_gated(pods.create(raw))
     done = ungate("--namespace", pods.namespace)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.code, done.stderr) == (0, "")
     raw = pods.get("full")
     assert (is_gated(raw), placement(raw)) == (False, "")
 
@@ -179,13 +173,13 @@ async def test_new_pods_are_left_to_a_service_that_still_runs_and_ungated_when_i
 
 
 def test_a_user_without_the_right_gets_an_error_and_nothing_changes(
-    control_plane: ControlPlane, pods: Pods, ungate: Callable[..., subprocess.CompletedProcess[str]]
+    control_plane: ControlPlane, pods: Pods, ungate: Callable[..., Outcome]
 ) -> None:
     pods.create(waiting("a"))
     kubeconfig = control_plane.service_account_kubeconfig(pods.namespace, "default")
     done = ungate("--namespace", pods.namespace, "--kubeconfig", kubeconfig)
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.code, done.stdout) == (2, "")
     assert done.stderr.startswith("error: 403 Forbidden: pods is forbidden")
     done = ungate("--all", "--remove-webhooks", "topology-webhook", "--kubeconfig", kubeconfig)
-    assert (done.returncode, "mutatingwebhookconfigurations" in done.stderr) == (2, True)
+    assert (done.code, "mutatingwebhookconfigurations" in done.stderr) == (2, True)
     assert pods.gated() == {"a"}

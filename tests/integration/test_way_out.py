@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,8 +15,9 @@ from tests.cluster.gated import PLACEMENT, Pods, pod
 from tests.cluster.job_pods import job_pods
 from tests.cluster.nodes import machines
 from tests.cluster.racked import topology_of_racks
-from tests.cluster.webhook_process import CHART, NAMESPACE, PROGRAM, RELEASE, LocalWebhook, local_webhook
+from tests.cluster.webhook_process import CHART, NAMESPACE, RELEASE, LocalWebhook, local_webhook
 from tests.integration.members import create_all
+from tests.unit.cli.conftest import run_command
 from webhook.cli.ungater import TEXT
 
 if TYPE_CHECKING:
@@ -127,11 +127,11 @@ def test_an_administrator_ungates_while_the_service_runs_and_a_tenant_cannot(
         *("--namespace", pods.namespace),
     )
     tenant = control_plane.service_account_kubeconfig(pods.namespace, "default")
-    done = _ungate("--namespace", pods.namespace, "--kubeconfig", tenant)
-    assert (done.returncode, pods.gated()) == (1, waiting)
+    done = run_command("ungate", "--namespace", pods.namespace, "--kubeconfig", tenant)
+    assert (done.code, pods.gated()) == (1, waiting)
     assert done.stderr.count("may not") >= len(waiting)
-    done = _ungate("--all", "--kubeconfig", control_plane.kubeconfig)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = run_command("ungate", "--all", "--kubeconfig", control_plane.kubeconfig)
+    assert (done.code, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1] == f"{len(waiting)} pods ungated"
     control_plane.wait_for("its text to stay", lambda: texts(pods) == {TEXT})
     assert len(configurations(control_plane)) == 2
@@ -166,9 +166,3 @@ def test_without_helm_the_commands_of_the_docs_remove_everything_cluster_wide(
         *("--selector", f"app.kubernetes.io/instance={RELEASE}", "--output", "name"),
     )
     assert left == ""
-
-
-def _ungate(*arguments: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(each) for each in (PROGRAM, "ungate", *arguments)], capture_output=True, text=True, check=False
-    )
