@@ -21,7 +21,7 @@ from webhook.kube.leader_label import LEADER
 from webhook.model.manage import BY_LABEL, Manage
 from webhook.model.names import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC, ROLE_LABEL
 from webhook.model.rules import Rules
-from webhook.model.workload.readers import ASKED_ABOUT, READERS
+from webhook.model.workload.readers import ASKED_ABOUT, MAKERS
 from webhook.version import VERSION
 
 MANAGE = "topology-webhook.dev/manage"
@@ -102,7 +102,7 @@ def test_workloads_are_asked_about_when_they_carry_annotations_and_never_held_up
         condition,
     ]
     listed = set(re.findall(r"'([^'/]+)/([A-Za-z]+)'", call["matchConditions"][0]["expression"]))
-    assert listed == {(group or "v1", kind) for group, kind in READERS}
+    assert listed == {(group or "v1", kind) for group, kind in MAKERS}
 
 
 @pytest.mark.parametrize("mode", ["Observe", "Off"])

@@ -154,17 +154,17 @@ container.?resources.limits.orValue({}).exists(name, name.contains('/') && !name
 {{- end }}
 {{- end }}
 
-{{/* CEL. API group (of the core API its version) and kind of each workload that is read: READERS in webhook/model/workload/readers.py. */}}
+{{/* CEL. API group (of the core API its version) and kind of each controller whose objects are checked with it: MAKERS in webhook/model/workload/readers.py. */}}
 {{- define "topology-webhook.readKinds" -}}
-['v1/ReplicationController', 'apps/Deployment', 'apps/ReplicaSet', 'apps/StatefulSet', 'batch/CronJob', 'batch/Job',
+['v1/Pod', 'v1/ReplicationController', 'apps/Deployment', 'apps/ReplicaSet', 'apps/StatefulSet', 'batch/CronJob', 'batch/Job',
 'batch.volcano.sh/Job', 'jobset.x-k8s.io/JobSet', 'kubeflow.org/JAXJob', 'kubeflow.org/MPIJob', 'kubeflow.org/PaddleJob',
 'kubeflow.org/PyTorchJob', 'kubeflow.org/TFJob', 'kubeflow.org/XGBoostJob', 'leaderworkerset.x-k8s.io/LeaderWorkerSet',
 'ray.io/RayCluster', 'ray.io/RayJob', 'ray.io/RayService']
 {{- end }}
 
 {{- define "topology-webhook.notOfAController" -}}
-# Workloads that a controller creates for a workload of these kinds are validated with that one. What the controller of any
-# other kind creates (an AppWrapper, a Trial) is a workload of its own.
+# Workloads that a controller of these kinds creates are validated with it; the Pod is the leader of a LeaderWorkerSet's group.
+# What the controller of any other kind creates (an AppWrapper, a Trial) is a workload of its own.
 - name: not-of-a-controller
   expression: >-
     !object.?metadata.ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false) &&

@@ -37,6 +37,10 @@ READERS: Final[Mapping[tuple[str, str], Reader]] = {
 ASKED_ABOUT: Final = frozenset(READERS) - {("", "ReplicationController")}
 """(API group, kind) of the workloads that the webhook validates with the chart's defaults."""
 
+MAKERS: Final = frozenset(READERS) | {("", "Pod")}
+"""(API group, kind) of the controllers whose objects were checked with them. The leader of a LeaderWorkerSet's group, a
+Pod, is the controller of its workers' StatefulSet."""
+
 
 def kind_of(raw: Mapping[str, Any]) -> tuple[str, str]:
     """The API group and kind of an object, or those that a reference names."""
@@ -50,8 +54,8 @@ def made_by(raw: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def is_made_by_another(raw: Mapping[str, Any]) -> bool:
-    """Whether the object's controller is a workload that is read here, whose annotations are checked instead."""
-    return made_by(raw) in READERS
+    """Whether the object's controller is one of `MAKERS`, whose annotations are checked instead."""
+    return made_by(raw) in MAKERS
 
 
 def read_workload(raw: Mapping[str, Any]) -> Workload | None:
