@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.cluster.api import ApiError
 from tests.cluster.nodes import Machine, machines, publish_all
+from webhook.model.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -145,6 +146,6 @@ def wait_until_known(pods: Pods, nodes: int) -> None:
             text = error.message
         else:
             text = tried["metadata"]["annotations"].get(PLACEMENT, "")
-        return f"of {nodes} nodes" in text and "no NUMA topology known" not in text
+        return f"of {counted(nodes, 'node')} fit" in text and "no NUMA topology known" not in text
 
     pods.plane.wait_for(f"the webhook to know {nodes} machines", known)

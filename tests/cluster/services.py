@@ -32,6 +32,8 @@ class Backend(NamedTuple):
 
     port: int
     health_port: int
+    page_port: int = 0
+    """0: any free one, which its log names."""
 
     def is_ready(self) -> bool:
         """Whether /readyz answers 200 in time."""

@@ -69,7 +69,13 @@ def up(
         if webhook:
             running = stack.enter_context(local_webhook(plane, replicas=replicas, values=values))
             tell(f"webhook on {running.url} with {replicas} replicas; chart in namespace {NAMESPACE}")
-            if not running.wait_until_called():
+            for replica in running.replicas:
+                if replica.page_url:
+                    tell(f"page of {replica.name}: {replica.page_url}")
+            mode = running.replicas[0].mode
+            if mode != "Enforce":
+                tell(f"note: in the mode {mode} it denies and changes nothing")
+            elif not running.wait_until_called():
                 tell("note: with these values the API server does not call it for pods in the namespace default")
         tell(shlex.join(["env", f"KUBECONFIG={plane.kubeconfig}", str(plane.assets["kubectl"]), "get", "nodes"]))
         print(f"READY kubeconfig={plane.kubeconfig}", flush=True)  # noqa: T201 - the answer; progress is on stderr

@@ -94,6 +94,8 @@ class Replica:
             secret.update()
         self.backend = backend
         listen = {"bind-address": "127.0.0.1", "port": backend.port, "metrics-port": backend.health_port}
+        if self._shows_page:  # earlier versions do not know the flag
+            listen["page-port"] = backend.page_port
         flags = [f"--{name}={value}" for name, value in {**listen, "kubeconfig": self._kubeconfig}.items()]
         self.process = Process(
             self.name,
@@ -161,6 +163,24 @@ class Replica:
             return int(self.metrics().get(metric, 0))
         except OSError:
             return 0
+
+    @property
+    def mode(self) -> str:
+        """Its settings.mode."""
+        return self._setting("MODE", "Enforce")
+
+    @property
+    def page_url(self) -> str | None:
+        """The base URL of its page; None if that is not enabled."""
+        return f"http://127.0.0.1:{self.backend.page_port}/" if self._shows_page else None
+
+    @property
+    def _shows_page(self) -> bool:
+        return self._setting("PAGE", "") == "true"
+
+    def _setting(self, name: str, default: str) -> str:
+        variables = {variable["name"]: variable.get("value") for variable in self._container.get("env", ())}
+        return variables.get(f"TOPOLOGY_WEBHOOK_{name}") or default
 
     @property
     def metrics_url(self) -> str:
@@ -328,7 +348,7 @@ def local_webhook(
 
 def free_ports() -> Backend:
     """Ports that were free a moment ago. Unlike the control plane, the webhook cannot share reserved ports."""
-    return Backend(port=free_port(), health_port=free_port())
+    return Backend(port=free_port(), health_port=free_port(), page_port=free_port())
 
 
 def container_environment(container: Mapping[str, Any], pod_name: str) -> dict[str, str]:

@@ -82,7 +82,7 @@ def test_a_pod_waits_for_those_that_were_placed_on_its_node_before(known: Callab
         pods.create(pod("first", cpu=8))
         pods.plane.wait_for("it to be placed", lambda: not is_gated(pods.get("first")))
         pods.create(pod("second", cpu=10))
-        pods.wait_until_says("second", "waiting: it fits on n0, but another pod must be bound there first")
+        pods.wait_until_says("second", "waiting: it fits on n0, but 1 other pod must be bound there first")
     pods.wait_until_bound("first", "second")
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,6 +74,23 @@ def test_the_webhook_is_called_once_it_is_ready_and_leaves_no_process(programs: 
         process.terminate()
         assert process.wait(60) == 0
         assert programs_of(str(kubeconfig.parent)) == []
+
+
+def test_it_says_what_observe_does_and_where_the_page_of_each_replica_is(tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text("settings: {mode: Observe}\npage: {enabled: true}\n")
+    with up("--webhook", "--replicas", "2", "--values", str(values)) as (process, _):
+        assert process.stderr is not None
+        told: list[str] = []
+        while "get nodes" not in "".join(told[-1:]):
+            told.append(process.stderr.readline())
+        pages = re.findall(r"page of topology-webhook-\d: (\S+)", "".join(told))
+        assert len(set(pages)) == 2
+        for page in pages:
+            with urllib.request.urlopen(page, timeout=10) as answer:  # noqa: S310 - our own
+                assert answer.status == 200
+    (note,) = (line for line in told if "note: " in line)
+    assert note.endswith("in the mode Observe it denies and changes nothing\n")
 
 
 def test_what_somebody_kills_or_deletes_is_there_again(programs: Mapping[str, Path]) -> None:

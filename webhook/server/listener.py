@@ -110,7 +110,7 @@ class Listener:
         found = await loop.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, place = found[0]
         self._context = context
-        self._socket = listening = socket.socket(family, kind, protocol)
+        listening = socket.socket(family, kind, protocol)
         if family == socket.AF_INET6:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)  # else a sysctl decides
         listening.setblocking(False)
@@ -118,11 +118,12 @@ class Listener:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BYTES)
         try:
             listening.bind(place)
+            listening.listen(_BACKLOG)
         except OSError as error:
             listening.close()
             reason = f"cannot listen on {address} port {port}: {(error.strerror or '').lower()}"
             raise OSError(error.errno, reason) from error
-        listening.listen(_BACKLOG)
+        self._socket = listening
         self.port = listening.getsockname()[1]
         loop.add_reader(listening.fileno(), self._accept)
 

@@ -79,6 +79,24 @@ def test_without_an_api_server_it_is_alive_not_ready_says_why_and_ends_when_aske
         assert process.wait(START_SECONDS) == 0
 
 
+def test_a_port_that_is_taken_ends_the_page_with_2_and_a_sentence() -> None:
+    snapshot = Path(__file__).parents[3] / "examples" / "snapshots" / "cluster.yaml"
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            [PROGRAM, "page", "--cluster", snapshot, "--port", str(port)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert f"cannot listen on 127.0.0.1 port {port}: address already in use" in line
+
+
 def test_a_port_that_is_taken_ends_it_with_1_and_a_sentence(kubeconfig: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -37,6 +37,18 @@ async def test_without_ipv6_a_port_on_all_addresses_takes_ipv4(monkeypatch: pyte
     assert await _reached("::") == {"127.0.0.1"}
 
 
+async def test_a_taken_port_is_told_with_its_number_and_closing_it_changes_nothing() -> None:
+    first, second = Listener(web.Application(), 0.1), Listener(web.Application(), 0.1)
+    await first.open("127.0.0.1", 0)
+    try:
+        with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1 port {first.port}: address already in use"):
+            await second.open("127.0.0.1", first.port)
+        await second.close()
+        assert await _reaches("127.0.0.1", first.port)
+    finally:
+        await first.close()
+
+
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="the machine has no IPv6")
 async def test_an_ipv4_client_has_the_same_address_on_a_port_for_both() -> None:
     listener = Listener(web.Application(), 0.1)

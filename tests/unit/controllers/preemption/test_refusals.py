@@ -101,7 +101,7 @@ async def test_the_event_names_no_text_of_other_tenants() -> None:
     leader.api.refusals["default/a"] = Outcome.NOT_NOW
     await leader.round()
     (refused,) = (event.note for event in leader.api.events if event.reason == "PreemptionRefused")
-    assert refused == "1 of 1 pods of lower priority cannot be evicted for it: 429 TooManyRequests"
+    assert refused == "1 of 1 pod of lower priority cannot be evicted for it: 429 TooManyRequests"
 
 
 async def test_the_nominations_of_a_gang_that_lost_a_member_are_removed() -> None:
