@@ -90,6 +90,9 @@ def test_a_machine_registers_its_node_and_publishes_its_topology(control_plane: 
     assert node.labels["example.com/rack"] == "r1"
     published = topology(control_plane)
     assert published.problems == ()
+    assert published.policy.kubelet == "single-numa-node"
+    # resource-topology-exporter leaves the deprecated field empty
+    assert "topologyPolicies" not in control_plane.api.get(f"{TOPOLOGIES}/k0")
     assert published.fingerprint == pod_fingerprint([])
     assert [zone.resources["cpu"].available for zone in published.zones] == [7000, 8000]
     assert [GPU in zone.resources for zone in published.zones] == [False, True]

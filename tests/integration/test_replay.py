@@ -27,13 +27,22 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 GPU = "example.com/gpu"
-RECORDINGS = Path(__file__).parents[1] / "conformance" / "golden" / "kubelet_admission.jsonl.gz"
+TESTS = Path(__file__).parents[1]
+RECORDINGS = TESTS / "conformance" / "golden" / "kubelet_admission.jsonl.gz"
+REAL_RECORDINGS = TESTS / "conformance" / "recorded" / "real_kubelet.jsonl.gz"
+"""Of kubelets themselves (1.36), on described machines. What devices a pod gets over several NUMA nodes is random."""
 
 
 def test_every_recorded_admission_comes_out_again(programs: Mapping[str, Path]) -> None:
     found = replay(programs["kubelets"], RECORDINGS)
     assert found.differences == []
     assert (found.sequences, found.pods) == (3000, 21551)
+
+
+def test_every_admission_of_a_real_kubelet_comes_out_again(programs: Mapping[str, Path]) -> None:
+    found = replay(programs["kubelets"], REAL_RECORDINGS)
+    assert found.differences == []
+    assert (found.sequences, found.pods) == (22, 403)
 
 
 @pytest.mark.parametrize(

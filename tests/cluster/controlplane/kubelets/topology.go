@@ -64,11 +64,13 @@ func (a *Admission) Topology(publisher Publisher, random *rand.Rand) object {
 		attribute("topologyManagerPolicy", a.machine.Policy)
 	}
 	topology := object{
-		"apiVersion":       apiVersion,
-		"kind":             "NodeResourceTopology",
-		"metadata":         metadata,
-		"topologyPolicies": []any{a.deprecatedPolicy()},
-		"zones":            zones,
+		"apiVersion": apiVersion,
+		"kind":       "NodeResourceTopology",
+		"metadata":   metadata,
+		"zones":      zones,
+	}
+	if publisher != RTE { // which leaves the deprecated field empty
+		topology["topologyPolicies"] = []any{a.deprecatedPolicy()}
 	}
 	if attributes != nil {
 		topology["attributes"] = attributes
