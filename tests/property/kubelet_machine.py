@@ -132,7 +132,7 @@ class Machine:
             return
         name = self.random.choice(waiting)
         key = f"default/{name}"
-        raw = self.cache.waiting_pod(key, "")
+        raw = self.cache.waiting_pod(key, self.pods[name]["metadata"]["uid"])
         if raw is None or raw["spec"].get("schedulingGates"):
             raw = json.loads(json.dumps(self.pods[name]))
         if sum(self.cpus_of(other) for other in self.given) + self.cpus_of(name) > CPUS * len(self.free):

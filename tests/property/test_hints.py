@@ -4,6 +4,7 @@ The machine is that of test_kubelet_admission. In addition:
 1. The leader writes missing hints, corrects wrong ones and removes uncertain ones.
 2. Unmanaged pods come: without annotation and hint, and their kubelet gives them CPUs of a NUMA node.
 3. Assigned pods are bound while no replica reviews bindings.
+4. Pods are deleted, and others are created under their names, before the replica has heard of it.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class Hinted(Machine):
         for change in self.cache.hint_changes():
             name = change.pod.partition("/")[2]
             raw = self.pods[name]
-            if raw["status"]["phase"] not in TERMINAL_PHASES:
+            is_it = (raw["metadata"]["uid"], raw["spec"].get("nodeName")) == (change.uid, change.node)
+            if is_it and raw["status"]["phase"] not in TERMINAL_PHASES:
                 self.pods[name] = apply_patch(raw, list(correcting(raw, change.node, change.hint)))
                 self.cache.hint_written(change)
                 self.tell(name)
@@ -112,6 +114,16 @@ def test_nor_where_assigned_pods_are_bound_without_a_review(seed: int) -> None:
     machine = Hinted(seed)
     for _ in range(4):
         take(machine, machine.random.randrange(STEPS), weights(machine) | {machine.bind_unhinted: 2})
+        machine.tell_all()
+        assert machine.wrong() == {}
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_nor_where_pods_are_recreated_under_their_names(seed: int) -> None:
+    machine = Hinted(seed)
+    for _ in range(4):
+        take(machine, machine.random.randrange(STEPS), weights(machine) | {machine.recreate: 4})
         machine.tell_all()
         assert machine.wrong() == {}
 

@@ -65,7 +65,7 @@ class AssumedPods:
 
     def drop_pod(self, key: str, now: float = inf) -> None:
         """Remove a pod whose deletion was received at `now`."""
-        if not self._predecessors.forget(key):
+        if not self._predecessors.are_meant(key):
             self.forget(key)
         known = self._facts.pods.get(key)
         if known is not None:
@@ -107,15 +107,19 @@ class AssumedPods:
         self._marked |= changed
         return bool(changed)
 
-    def assume(self, assumed_pod: AssumedPod, shown: str = "") -> None:
-        """Reserve what the pod was given, in place of an earlier assumption. shown: the uid shown last for its name."""
+    def assume(self, assumed_pod: AssumedPod, shown: str | None = None) -> None:
+        """Reserve what the pod was given, in place of an earlier assumption.
+
+        shown: the uid that was shown last for its name; empty if none is, None if it is this pod's.
+        """
         known = self._facts.assumed.get(assumed_pod.pod)
         if known is not None and not known.is_binding and replace(known, expires=assumed_pod.expires) == assumed_pod:
             # A patch that was queued or is sent again. The reservation stays as it is.
             self._facts.assumed.put(assumed_pod)
             return
         self._drop_assumed(assumed_pod.pod)
-        self._predecessors.note(assumed_pod.pod, assumed_pod.uid, shown)
+        if shown is not None:
+            self._predecessors.note(assumed_pod.pod, assumed_pod.uid, shown)
         self.hints.assume(assumed_pod)
         self._facts.assumed.put(assumed_pod)
         self._reserve(assumed_pod)

@@ -55,7 +55,7 @@ class Site:
 
 
 @pytest.mark.parametrize("before", ["bound", "gated", "nothing"])
-@pytest.mark.parametrize("event", ["deleting", "deleted"])
+@pytest.mark.parametrize("event", ["deleting", "deleted", "another in between"])
 async def test_what_a_recreated_pod_was_given_stays_reserved_when_its_predecessor_is_shown_to_end(
     before: str, event: str
 ) -> None:
@@ -78,6 +78,11 @@ async def test_what_a_recreated_pod_was_given_stays_reserved_when_its_predecesso
         put(site.cache, {**first, "metadata": {**first["metadata"], **deleting}})
     if first is not None and event == "deleted":
         site.cache.pods.delete("default/w-0")
+    if event == "another in between":
+        site.cache.pods.delete("default/w-0")
+        put(site.cache, gated(name="w-0", metadata={"uid": "between"}))
+        site.cache.pods.delete("default/w-0")
+    put(site.cache, second)
     other = created(name="other")
     site.server["default/other"] = other
     put(site.cache, other)
