@@ -288,7 +288,7 @@ def kubelet_config(machine: SimulatedMachine, version: tuple[int, ...] = ()) -> 
         "maxPods": machine.max_pods,
         # The host is another one than the machine: no cgroups, no iptables, and its swap and fullness are no concern.
         "cgroupsPerQOS": False,
-        "enforceNodeAllocatable": ["none"],
+        "enforceNodeAllocatable": [],
         "failSwapOn": False,
         "makeIPTablesUtilChains": False,
         "oomScoreAdj": 0,
