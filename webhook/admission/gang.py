@@ -7,6 +7,7 @@
 4. The result covers all gangs: their pods and the domain that holds them all, or what is missing.
 """
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -42,6 +43,7 @@ from webhook.model.names import (
 from webhook.model.rules import Rules
 from webhook.model.topology import Topology
 from webhook.model.workload.common_fields import annotations_at, min_member
+from webhook.model.workload.levels import coarser_levels
 from webhook.model.workload.plain_pods import workloads_of_pods
 from webhook.model.workload.readers import is_made_by_another, made_by
 from webhook.model.workload.record import Workload, WorkloadGang
@@ -205,7 +207,9 @@ def check_gangs(workload: Workload, topologies: Mapping[str, Topology]) -> None:
     for gang in workload.distinct:
         _check_segments(gang, gang.request.topology)
         _check_minimum(gang, workload)
-        check_gang(workload, gang, topology_of(gang, topologies), topologies)
+        topology = topology_of(gang, topologies)
+        check_gang(workload, gang, topology, topologies)
+        deque(coarser_levels(gang, topology, topologies), maxlen=0)  # of its warnings, annotation_warnings tells
 
 
 def check_bare_pod(raw: Mapping[str, Any], topologies: Mapping[str, Topology]) -> None:

@@ -46,8 +46,8 @@ _LONGEST_NAME: Final = 63
 _LONGEST_OBJECT: Final = 253
 _SUBGROUPS: Final = "spec.subGroups"
 _CONSTRAINT: Final = "topologyConstraint"
-# Newer versions of the API: a minimum of subgroups instead of pods.
-_UNSUPPORTED: Final = "minSubGroup"
+# Newer versions of the API: a minimum of subgroups instead of pods. Their default is all of them, as here.
+_MIN_SUBGROUP: Final = "minSubGroup"
 _MOST_NAMED: Final = 10
 
 
@@ -171,9 +171,8 @@ def _whole(spec: Mapping[str, Any]) -> SubGroup:
     faults: list[UserError] = []
     for index, entry in enumerate([spec, *entries]):
         path = f"{_SUBGROUPS}[{index - 1}]" if index else "spec"
-        if entry.get(_UNSUPPORTED) is not None:
-            text = "A minimum of subgroups is not supported. Write minMember on the subgroups and leave it out."
-            faults.append(UserError(f"{path}.{_UNSUPPORTED}", text))
+        below = [other for other in entries if (other.get("parent") or "") == (entry.get("name") if index else "")]
+        faults += _faults_of_min_subgroup(entry, len(below), path)
         faults += _faults_of_numbers(entry, path)
     faults += _faults_of_names(entries)
     if faults:
@@ -187,6 +186,15 @@ def _whole(spec: Mapping[str, Any]) -> SubGroup:
     for part in whole.parts:
         check_topologies(part, "")
     return whole
+
+
+def _faults_of_min_subgroup(entry: Mapping[str, Any], below: int, path: str) -> Iterator[UserError]:
+    """A minimum of subgroups other than all of those directly below."""
+    value = entry.get(_MIN_SUBGROUP)
+    if value is not None and (type(value) is not int or value != below or not below):
+        have = f"there are {below}. Write {below}" if below else "none are below"
+        text = f"{quoted(value)} is not supported: all subgroups start together, and {have}, or leave it out."
+        yield UserError(f"{path}.{_MIN_SUBGROUP}", text)
 
 
 def _faults_of_numbers(entry: Mapping[str, Any], path: str) -> Iterator[UserError]:

@@ -167,10 +167,13 @@ def test_kais_first_design_of_constraints_is_told_to_be_unread(tmp_path: Path) -
     ]
 
 
-def test_kais_minimum_of_subgroups_is_refused(tmp_path: Path) -> None:
+def test_kais_minimum_of_subgroups_is_its_default_or_refused(tmp_path: Path) -> None:
     parts = [{"name": f"prefill-{n}", "minMember": 8} for n in range(4)]
     (warning,) = answers(tmp_path, pod_group(*parts, minSubGroup=3))["PodGroup"]["warnings"]
-    assert "spec.minSubGroup: A minimum of subgroups is not supported." in warning
+    assert "spec.minSubGroup: 3 is not supported: all subgroups start together, and there are 4." in warning
+    nested = [{"name": "above", "minSubGroup": 2}, *({**part, "parent": "above"} for part in parts[:2]), *parts[2:]]
+    assert answers(tmp_path, pod_group(*parts, minSubGroup=4))["PodGroup"]["warnings"] == []
+    assert answers(tmp_path, pod_group(*nested, minSubGroup=3))["PodGroup"]["warnings"] == []
 
 
 @pytest.mark.parametrize("policy", ["FullPCPUs", "SpreadByPCPUs", "None"])

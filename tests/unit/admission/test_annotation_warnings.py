@@ -146,14 +146,22 @@ def test_a_pod_of_a_scheduling_group_names_its_strategy() -> None:
     assert annotation_warnings(raw, TOPOLOGIES, Rules()) == ()
 
 
-@pytest.mark.parametrize("key", [KAI_SEGMENT_REQUIRED_PLACEMENT, KAI_SEGMENT_PREFERRED_PLACEMENT])
-def test_a_segment_level_above_the_required_level_is_told(key: str) -> None:
-    assert of(job({**RACK, **SEGMENTS, key: "zone"})) == [
-        (
-            f'metadata.annotations[{key}]: "zone" is coarser than the required level "rack" of topology network, '
-            "and adds nothing to it. Name a finer level."
-        )
-    ]
+def refused(raw: dict[str, Any]) -> str:
+    response = WorkloadValidator(lambda: CLUSTER, Rules()).handle(written(raw, None))
+    assert isinstance(response, Denied)
+    return response.message
+
+
+COARSER = (
+    '"zone" is coarser than the required level "rack" of topology network, and adds nothing to it. Name a finer level.'
+)
+
+
+def test_a_segment_level_above_the_required_level_is_refused_and_told_where_it_is_preferred() -> None:
+    raw = job({**RACK, **SEGMENTS, KAI_SEGMENT_REQUIRED_PLACEMENT: "zone"})
+    assert refused(raw) == f"metadata.annotations[{KAI_SEGMENT_REQUIRED_PLACEMENT}]: {COARSER}"
+    raw = job({**RACK, **SEGMENTS, KAI_SEGMENT_PREFERRED_PLACEMENT: "zone"})
+    assert of(raw) == [f"metadata.annotations[{KAI_SEGMENT_PREFERRED_PLACEMENT}]: {COARSER}"]
 
 
 @pytest.mark.parametrize(
@@ -173,8 +181,7 @@ def test_segments_of_a_role_are_held_against_what_the_workload_requires() -> Non
     worker = template({**NAMED, **SEGMENTS, KAI_SEGMENT_REQUIRED_PLACEMENT: "zone"})
     roles = {"Master": {"template": template()}, "Worker": {"replicas": 4, "template": worker}}
     raw = workload("PyTorchJob", "kubeflow.org/v1", {"pytorchReplicaSpecs": roles}, RACK)
-    (warning,) = of(raw)
-    assert warning.startswith(
+    assert refused(raw).startswith(
         f"spec.pytorchReplicaSpecs.Worker.template.metadata.annotations[{KAI_SEGMENT_REQUIRED_PLACEMENT}]: "
     )
 
@@ -193,12 +200,12 @@ def test_a_role_that_requires_a_coarser_level_than_the_workload_is_told() -> Non
 
 
 def test_the_segments_of_a_leader_worker_set_are_told_once_and_by_their_own_annotation() -> None:
-    worker = template({KAI_SEGMENT_REQUIRED_PLACEMENT: "zone"})
+    worker = template({KAI_SEGMENT_PREFERRED_PLACEMENT: "zone"})
     groups = {"size": 4, "subGroupPolicy": {"subGroupSize": 2}, "workerTemplate": worker}
     raw = workload("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", {"leaderWorkerTemplate": groups}, RACK)
     assert of(raw) == [
         (
-            f"spec.leaderWorkerTemplate.workerTemplate.metadata.annotations[{KAI_SEGMENT_REQUIRED_PLACEMENT}]: "
+            f"spec.leaderWorkerTemplate.workerTemplate.metadata.annotations[{KAI_SEGMENT_PREFERRED_PLACEMENT}]: "
             '"zone" is coarser than the required level "rack" of topology network, and adds nothing to it. '
             "Name a finer level."
         )

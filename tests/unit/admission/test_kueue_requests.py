@@ -174,8 +174,9 @@ def test_faults_and_warnings_name_the_annotations_that_the_user_wrote() -> None:
     assert isinstance(denied, Denied)
     assert denied.message.startswith(f'spec.template.metadata.annotations[{LAYERS}]: "example.com/zone" is not finer')
     sliced = {"kueue.x-k8s.io/podset-slice-required-topology": "example.com/zone", **REQUIRED}
-    (warning,) = judged(job(None, {**sliced, "kueue.x-k8s.io/podset-slice-size": "2"})).warnings
-    assert warning.startswith(
+    coarser = judged(job(None, {**sliced, "kueue.x-k8s.io/podset-slice-size": "2"}))
+    assert isinstance(coarser, Denied)
+    assert coarser.message.startswith(
         "spec.template.metadata.annotations[kueue.x-k8s.io/podset-slice-required-topology]: "
         '"example.com/zone" is coarser than the required level'
     )

@@ -18,7 +18,7 @@ SINGLE = {"scheduling.koordinator.sh/numa-topology-spec": '{"numaTopologyPolicy"
 NAMED = {"kai.scheduler/topology": "racks"}
 REQUIRED, PREFERRED = (f"kai.scheduler/topology-{how}-placement" for how in ("required", "preferred"))
 RACK = {**NAMED, REQUIRED: "rack"}
-SEGMENTS = {"kai.scheduler/segment-size": "2", "kai.scheduler/segment-topology-required-placement": "hall"}
+PREFERRED_SEGMENTS = {"kai.scheduler/segment-size": "2", "kai.scheduler/segment-topology-preferred-placement": "hall"}
 MISTYPED = "kai.scheduler/topology-requierd-placement"
 
 
@@ -45,7 +45,7 @@ def one(folder: Path, raw: Mapping[str, Any], *flags: str) -> Any:
     [
         ({**RACK, MISTYPED: "rack"}, (), f"metadata.annotations[{MISTYPED}] is not read. Did you mean {REQUIRED}?"),
         (NAMED, (), "metadata.annotations[kai.scheduler/topology] names a topology and no level"),
-        ({**RACK, **SEGMENTS}, (), '"hall" is coarser than the required level "rack" of topology racks'),
+        ({**RACK, **PREFERRED_SEGMENTS}, (), '"hall" is coarser than the required level "rack" of topology racks'),
         ({"topology-webhook.dev/strategy": "Balanced"}, (), "[topology-webhook.dev/strategy] has no effect"),
         (RACK, ("--gate", "Never"), "With the setting gate=Never pods are placed one by one"),
     ],

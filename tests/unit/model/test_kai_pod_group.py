@@ -100,7 +100,7 @@ def test_a_minimum_that_those_below_exceed_is_told_to_have_no_effect() -> None:
         (
             [{"name": "a", "minSubGroup": 1}],
             {},
-            "spec.subGroups[0].minSubGroup: A minimum of subgroups is not supported.",
+            "spec.subGroups[0].minSubGroup: 1 is not supported: all subgroups start together, and none are below",
         ),
         ([], {"subGroups": {"a": 1}}, "spec.subGroups: This must be a list"),
         ([], {"topologyConstraint": ["rack"]}, "spec.topologyConstraint: This must be an object"),

@@ -3,7 +3,7 @@
 1. Pod sets whose pods have the same request are of one class.
 2. Members of a segment that already runs in part are a slice of their own: they belong beside its running members. If
    it consists of smaller segments, the same holds for each of these.
-3. The rest of the pod set is another slice.
+3. The rest of the pod set is another slice. A minimum that ends inside a segment includes the whole segment.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -102,7 +102,7 @@ def _pod_slices(podset: PodSet, cutter: _Cutter) -> list[PodSlice]:
     everyone = np.arange(len(podset.members))
     if podset.segments is None or not podset.running:
         running = cutter.running([name for _, name in podset.running])
-        return [PodSlice(podset, pod_class, everyone, podset.minimum, ANYWHERE, podset.segments, running)]
+        return [PodSlice(podset, pod_class, everyone, _in_whole_segments(podset), ANYWHERE, podset.segments, running)]
     pod_slices = []
     minimum = podset.minimum
     for part in _parts(podset, _Part(everyone.tolist(), ANYWHERE, podset.segments, podset.running)):
@@ -112,6 +112,12 @@ def _pod_slices(podset: PodSet, cutter: _Cutter) -> list[PodSlice]:
         members = np.array(part.members, dtype=np.int64)
         pod_slices.append(PodSlice(podset, pod_class, members, needed, part.constraint, part.segments, running))
     return pod_slices
+
+
+def _in_whole_segments(podset: PodSet) -> int:
+    """The minimum of a pod set of which no pod runs. One that ends inside a segment includes the whole segment."""
+    size = 1 if podset.segments is None else podset.segments.size
+    return min(-(-podset.minimum // size) * size, len(podset.members))
 
 
 class _Part(NamedTuple):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from webhook.model.errors import UserError
 from webhook.model.json_text import shortened
 from webhook.model.names import KAI_SEGMENT_PREFERRED_PLACEMENT, KAI_SEGMENT_REQUIRED_PLACEMENT
 from webhook.model.topology import Topology
@@ -15,7 +16,9 @@ Bound = tuple[int, str]
 def coarser_levels(
     gang: WorkloadGang, topology: Topology, topologies: Mapping[str, Topology], bound: Bound | None = None
 ) -> Iterator[str]:
-    """A warning for each level of segments and subgroups that is coarser than the bound. Raises UserError.
+    """A warning for each level of segments and subgroups that is coarser than the bound.
+
+    Raises UserError, also for segments that are required in such a level: the gang is in one of its domains anyway.
 
     topologies: those in which parts may be besides the gang's own, whose levels bound theirs in no order.
     """
@@ -41,7 +44,10 @@ def _coarser_segments(segments: SegmentRequest, topology: Topology, bound: Bound
         (KAI_SEGMENT_PREFERRED_PLACEMENT, segments.preferred, levels.preferred),
     ):
         if name is not None and level is not None and level < bound[0]:
-            yield _sentence(segments.path, key, name, bound, topology)
+            sentence = _sentence(segments.path, key, name, bound, topology)
+            if key == KAI_SEGMENT_REQUIRED_PLACEMENT:
+                raise UserError(f"{segments.path}[{key}]", sentence.partition("]: ")[2])
+            yield sentence
     if segments.inner is not None:
         yield from _coarser_segments(segments.inner, topology, bound)
 

@@ -54,3 +54,14 @@ def test_pods_are_kept_in_the_domains_of_the_smallest_segments() -> None:
     state = whole_nodes(places=PLACES, free={name: {GPU: 2} for name in PLACES})
     answer = assigned(state, group(podset(name="w", of=gpus(), count=4, segments=FOURS_OF_PAIRS)))
     assert {domain.level for domain in domains_of(answer)["w"]} == {RACK}
+
+
+@pytest.mark.parametrize(
+    ("free", "pods"), [((4, 1), 0), ((4, 3), 0), ((4, 4), 8), ((9, 0), 9), ((8, 0), 8), ((3, 3), 0)]
+)
+def test_a_minimum_that_ends_inside_a_segment_waits_for_the_whole_segment(free: tuple[int, int], pods: int) -> None:
+    places = racks(n0="a/1", n1="a/2")
+    state = whole_nodes(places=places, free={name: {GPU: room} for name, room in zip(places, free, strict=True)})
+    asked = podset(name="w", of=gpus(), count=9, minimum=5, segments=Segments(4, Constraint(RACK)))
+    answer = assigned(state, group(asked))
+    assert (answer.assigned, len(list(answer.pods()))) == (pods > 0, pods)
