@@ -163,3 +163,31 @@ def test_running_members_pin_a_required_domain(
     assert (plan is not None) == bool(fits)
     if plan is not None and constraint.bound != ROOT:
         assert all(inside.start <= position < inside.stop for position in plan.nodes.domains.tolist())
+
+
+small_racks = st.lists(
+    st.tuples(st.sampled_from("abc"), st.lists(st.integers(0, 4), min_size=1, max_size=2)), min_size=1, max_size=7
+)
+
+
+@given(small_racks, st.integers(2, 20))
+def test_of_the_fewest_racks_those_in_the_fewest_blocks_are_taken(
+    racks: list[tuple[str, list[int]]], count: int
+) -> None:
+    paths = [(block, f"r{index}") for index, (block, nodes) in enumerate(racks) for _ in nodes]
+    tree = tree_of(paths)
+    slots = np.array([free for _, nodes in racks for free in nodes], dtype=np.int64)
+    rooms = [(block, sum(nodes)) for block, nodes in racks]
+    largest_block = max(sum(room for other, room in rooms if other == block) for block, _ in rooms)
+    if not largest_block < count <= sum(room for _, room in rooms):
+        return  # it fits into one block, or nowhere
+    plan = assign_equal(tree, slots[tree.order], EqualPods(count, count, Constraint(None, RACK)))
+    assert plan is not None
+    used = {paths[tree.order[position]] for position in plan.nodes.domains.tolist()}
+    best = min(
+        (len(choice), len({block for block, _ in choice}))
+        for size in range(1, len(rooms) + 1)
+        for choice in combinations(rooms, size)
+        if sum(room for _, room in choice) >= count
+    )
+    assert (len(used), len({block for block, _ in used})) == best

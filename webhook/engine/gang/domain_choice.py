@@ -4,12 +4,15 @@
    for each threshold the domains whose finer domains exceed it most. The latter are the optima of the Lagrangian
    relaxation, which prices each finer domain at the threshold.
 2. Cost of a choice at a finer level: the number of its domains of that level that the gang fills, largest first.
-3. The lowest cost at the first of the finer levels wins, then at the next. Ties: the pods' preference, then the least
+3. Where the levels in between are passed over, the choice in the fewest of their domains comes first: racks of few
+   blocks. If step 1 is not exhaustive, such choices are added: the largest racks of the fewest blocks that can do.
+4. The lowest cost at the first of the finer levels wins, then at the next. Ties: the pods' preference, then the least
    capacity (the tightest), then the least capacity in the parents (the fullest parent), then tree order.
 
 The answer is the optimum over all choices if step 1 is exhaustive and one finer level counts.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import chain, combinations
@@ -56,10 +59,20 @@ Key = Callable[[Amounts], Amounts]
 """int64 [n] of some candidates (n numbers of domains): lower is better."""
 
 
+class Candidates(NamedTuple):
+    """The domains of a level among which a choice is made. D of them."""
+
+    numbers: Amounts
+    """int64 [D], ascending."""
+    domain_capacity: Amounts
+    """int64 [D]."""
+    above: Sequence[Nodes] = ()
+    """int [D] each: the domains that hold them at the levels passed over, from fine to coarse."""
+
+
 def fewest_below(
-    candidates: Amounts,
+    among: Candidates,
     size: int,
-    domain_capacity: Amounts,
     wanted: int,
     finer: Iterable[Finer],
     ties: Iterable[Key],
@@ -67,8 +80,9 @@ def fewest_below(
 ) -> Amounts:
     """The best `size` candidates, ascending; together they hold `wanted`, which some choice does.
 
-    candidates: int64 [D], numbers of domains, ascending; domain_capacity: int64 [D]; disliked: low means preferred.
+    disliked: low means preferred.
     """
+    candidates, domain_capacity, above = among
     tables: Iterable[_Table] = (_by_size(level, candidates) for level in finer)
     if comb(len(domain_capacity), size) <= _EXHAUSTIVE:
         choices = _every(len(domain_capacity), size)
@@ -77,7 +91,13 @@ def fewest_below(
     else:
         tables = list(tables)
         choices = _likely(domain_capacity, size, tables, None if disliked is None else disliked(candidates))
+        few = [_of_few_blocks(domain_capacity, size, wanted, owners) for owners in above]
+        choices = np.concatenate([choices, *few]) if few else choices
     choices = choices[_added(domain_capacity, choices) >= wanted]
+    for owners in above:
+        blocks = np.sort(owners.take(choices), axis=1)
+        number = np.count_nonzero(np.diff(blocks, axis=1), axis=1)
+        choices = choices[number == number.min()]
     for counts, sizes, needed in tables:
         if len(choices) == 1:
             break
@@ -123,6 +143,40 @@ def _likely(domain_capacity: Amounts, size: int, finer: Sequence[_Table], dislik
         most = levels[:: max(len(levels) // _THRESHOLDS, 1)][:-1]
         worths = np.concatenate([worths, *(np.where(disliked <= level, worths, -1) for level in most.tolist())])
     return np.argsort(-worths, axis=1, kind="stable")[:, :size]
+
+
+def _of_few_blocks(domain_capacity: Amounts, size: int, wanted: int, owners: Nodes) -> Amounts:
+    """int64 [1, size]: the largest domains of the first blocks that can do, those with the best `size` domains first.
+
+    owners: int [D], the block of each domain.
+    """
+    order = np.lexsort((-domain_capacity, owners))
+    blocks, first = np.unique(owners[order], return_index=True)
+    within = np.arange(len(order)) - np.repeat(first, np.diff(first, append=len(order)))
+    best = np.where(within < size, domain_capacity[order], 0)
+    value = np.add.reduceat(best, first)
+    place = np.empty(int(blocks[-1]) + 1, dtype=np.int64)
+    place[blocks[np.argsort(-value, kind="stable")]] = np.arange(len(blocks))
+    position = place[owners]
+
+    def largest(number: int) -> Amounts:
+        worth = np.where(position < number, domain_capacity, -1)
+        found: Amounts = np.argsort(-worth, kind="stable")[:size]
+        return found
+
+    # The more blocks, the more their largest domains hold.
+    number = 1 + bisect_left(
+        range(1, len(blocks)),
+        wanted,
+        key=lambda number: int(domain_capacity[_in(largest(number), position, number)].sum()),
+    )
+    return largest(number)[None]
+
+
+def _in(chosen: Amounts, position: Amounts, number: int) -> Amounts:
+    """The chosen ones that are in the first blocks."""
+    inside: Amounts = chosen[position[chosen] < number]
+    return inside
 
 
 def _by_size(level: Finer, candidates: Amounts) -> _Table:

@@ -7,7 +7,7 @@ import numpy as np
 
 from webhook.engine.gang.distribution import Share, SubDomains, distribute
 from webhook.engine.gang.domain_capacity import DomainCapacity
-from webhook.engine.gang.domain_choice import Key, fewest_below
+from webhook.engine.gang.domain_choice import Candidates, Key, fewest_below
 from webhook.engine.gang.equal_gang import EqualGang, EqualPlan
 from webhook.engine.gang.even_shares import evenness, share_evenly
 from webhook.engine.topology.tree import Domain
@@ -126,7 +126,9 @@ class Descent:
             each.__getitem__
             for each in ([amounts, domain_capacity.pods(level)] if domain_capacity.segmented else [amounts])
         ]
-        chosen = fewest_below(candidates, len(share.domains), held, wanted, finer, ties, disliked)
+        passed = range(level - 1, upper, -1)
+        blocks = [self.tree.owners(each, level).take(candidates) for each in passed if self.tree.size(each) > 1]
+        chosen = fewest_below(Candidates(candidates, held, blocks), len(share.domains), wanted, finer, ties, disliked)
         # Largest first, as for the minimum: the smallest takes the rest.
         order = np.argsort(-amounts[chosen], kind="stable")
         taken = amounts[chosen]

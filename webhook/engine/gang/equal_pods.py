@@ -9,9 +9,10 @@
 3. Elastic gangs: if no domain holds all pods, the one that holds most, if that is at least the minimum; in whole
    segments if these suffice. Of equal ones the one whose nodes the pods prefer.
 4. Downwards: to the preferred level, then level by level to the segments' level and to the nodes, each time into the
-   fewest subdomains of all domains chosen above (webhook.engine.gang.distribution). Of such choices the one that needs
-   the fewest further down, then the preferred one (webhook.engine.gang.domain_choice). The smaller last segment goes
-   where space is left over.
+   fewest subdomains of all domains chosen above (webhook.engine.gang.distribution). Of such choices the one in the
+   fewest domains of the levels passed over (racks, then blocks), then the one that needs the fewest further down
+   (hosts), then the preferred one (webhook.engine.gang.domain_choice). The smaller last segment goes where space is
+   left over.
 5. Balanced: in step 2 the domain whose subdomains of the balanced level can share the gang most evenly comes first. In
    step 4 shares are even at that level and below (webhook.engine.gang.even_shares). It is the segments' level, else the
    one below the finest level of the constraint.
@@ -27,7 +28,7 @@ import numpy as np
 
 from webhook.engine.arrays import Amounts, Bools
 from webhook.engine.gang.domain_capacity import DomainCapacity
-from webhook.engine.gang.domain_choice import Key, fewest_below
+from webhook.engine.gang.domain_choice import Candidates, Key, fewest_below
 from webhook.engine.gang.equal_descent import Descent
 from webhook.engine.gang.equal_gang import EqualGang, EqualPlan, EqualPods
 from webhook.engine.gang.even_shares import Evenness, evenness
@@ -108,7 +109,12 @@ class _Search:
             few = [] if counted is None else [self.domain_capacity.finer(level, counted)]
             return int(
                 fewest_below(
-                    fitting, 1, domain_capacity[fitting], 0, few, [lambda left: -domain_capacity[left]], disliked
+                    Candidates(fitting, domain_capacity[fitting]),
+                    1,
+                    0,
+                    few,
+                    [lambda left: -domain_capacity[left]],
+                    disliked,
                 )[0]
             )
         levels = self.gang.finer_levels(level)
@@ -117,7 +123,7 @@ class _Search:
         finer = (self.domain_capacity.finer(level, each) for each in levels)
         above = (partial(self._capacity_above, level, coarser) for coarser in range(level - 1, ROOT, -1))
         ties: chain[Key] = chain([domain_capacity.__getitem__], above)
-        return int(fewest_below(fitting, 1, domain_capacity[fitting], 0, finer, ties, disliked)[0])
+        return int(fewest_below(Candidates(fitting, domain_capacity[fitting]), 1, 0, finer, ties, disliked)[0])
 
     def _most_even(self, level: int, fitting: Amounts) -> Amounts:
         """The domains among `fitting` with the largest smallest share, then the smallest largest one."""
