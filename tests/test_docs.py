@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -119,18 +118,30 @@ def test_every_case_that_cannot_be_known_has_a_heading_and_names_tests_that_exis
         assert [file for file in files if not (ROOT / file).exists()] == []
 
 
-@pytest.mark.parametrize("line", [line for line in console_lines(README) if "topology-webhook review" in line])
-def test_the_readmes_review_commands_run(line: str) -> None:
-    command = shlex.split(line.replace("--cluster cluster.yaml", "--cluster examples/snapshots/cluster.yaml"))
-    done = subprocess.run(
-        [Path(sys.executable).with_name("topology-webhook"), *command[1:]],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+@pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md"])
+def test_the_commands_of_a_page_run_as_written_in_order_in_a_fresh_shell(name: str, tmp_path: Path) -> None:
+    """Those that need no cluster. tests/integration types the others."""
+    lines = console_lines((ROOT / name).read_text())
+    assert [line for line in lines if "PATH" in line] == ['export PATH="$PWD/.venv/bin:$PATH"']
+    assert lines.index("make venv") + 1 == next(at for at, line in enumerate(lines) if "PATH" in line)
+    typed = [line for line in lines if line.startswith("export ") or "--cluster examples/" in line]
+    assert typed[0].startswith("export ")
+    assert len(typed) > 2
+    # What `make venv` made, and the checkout.
+    (tmp_path / ".venv").symlink_to(Path(sys.executable).parent.parent)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    fresh = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    script = "\n".join(["set -eux", *typed])
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=fresh, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def test_no_command_of_the_readme_has_a_placeholder_but_those_of_the_installation() -> None:
+    lines = [line for line in console_lines(README) if "REGISTRY" not in line]
+    assert [line for line in lines if re.search(r"\b[A-Z]{4,}\b", line.replace("PATH", "").replace("PWD", ""))] == []
+    files = {word for line in lines for word in re.findall(r"(?:examples|charts)/[\w./-]*", line)}
+    assert {file for file in files if not (ROOT / file).exists()} == set()
 
 
 def test_every_page_has_a_row_in_the_index() -> None:

@@ -76,6 +76,7 @@ def test_the_webhook_is_called_once_it_is_ready_and_leaves_no_process(programs: 
         assert programs_of(str(kubeconfig.parent)) == []
 
 
+@pytest.mark.usefixtures("programs")
 def test_it_says_what_observe_does_and_where_the_page_of_each_replica_is(tmp_path: Path) -> None:
     values = tmp_path / "values.yaml"
     values.write_text("settings: {mode: Observe}\npage: {enabled: true}\n")
