@@ -49,7 +49,7 @@ Result = Placed | Rejected | None
 
 
 class Placement:
-    """Without the webhook."""
+    """Without the webhook. The scheduler knows no gangs: each pod gets its node by itself."""
 
     def __init__(self, room: Room, seed: int) -> None:
         self.refused_binds = 0
@@ -62,14 +62,6 @@ class Placement:
         """A node for one pod, in the cluster as it is now. closed: nodes kept for others, unknown to the scheduler."""
         del closed
         return self._by_scheduler(pod.kind)
-
-    def place_gang(self, gang: WantedGang, closed: frozenset[str]) -> Iterator[tuple[WantedPod, Placed]]:
-        """Nodes for the members of a gang; each is to be held before the next one is asked for."""
-        raise NotImplementedError
-
-    def earliest_nodes(self, gang: WantedGang, closed: frozenset[str]) -> frozenset[str]:
-        """The nodes of the domains that can hold a waiting gang soonest; empty if there are none to keep for it."""
-        raise NotImplementedError
 
     def _by_scheduler(self, kind: PodKind) -> Result:
         signature = pod_signature(kind.pod, NO_INTENT), repr(kind.pod.preferred_terms)
@@ -96,7 +88,7 @@ class Placement:
 
 
 class WebhookPlacement(Placement):
-    """With the webhook: it places the pods that it manages, the scheduler the others."""
+    """With the webhook: it places the gangs and the pods that it manages, the scheduler the others."""
 
     def __init__(self, room: Room, seed: int, rules: Rules) -> None:
         super().__init__(room, seed)

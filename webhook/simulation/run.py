@@ -81,11 +81,9 @@ class _Run:
         self._webhook = webhook
         self._progress = progress
         self._room = Room(scenario.cluster)
-        self._placement: Placement = (
-            WebhookPlacement(self._room, scenario.seed, scenario.rules)
-            if webhook
-            else Placement(self._room, scenario.seed)
-        )
+        self._gangs = WebhookPlacement(self._room, scenario.seed, scenario.rules)
+        """Only with the webhook, units are gangs."""
+        self._placement: Placement = self._gangs if webhook else Placement(self._room, scenario.seed)
         self._wanted = Wanted(scenario)
         self._waiting = WaitingUnits(self._room)
         self._kept = KeptNodes()
@@ -184,7 +182,7 @@ class _Run:
         """Try to place a unit; returns whether it is done with, that is, it does not have to wait for room."""
         closed = self._kept.closed_to(unit)
         if isinstance(unit, WantedGang):
-            for member, placed in self._placement.place_gang(unit, closed):
+            for member, placed in self._gangs.place_gang(unit, closed):
                 self._start(member, placed)
             self._keep_nodes(unit)
             return not unit.waiting()
@@ -206,7 +204,7 @@ class _Run:
         waited = self._now - next(iter(gang.members.values())).workload.at
         is_due = gang.waiting() and 0 < self._scenario.reserve_after <= waited and self._kept.may_keep(gang)
         closed = self._kept.closed_to(gang)
-        self._kept.keep(gang, self._placement.earliest_nodes(gang, closed) if is_due else frozenset())
+        self._kept.keep(gang, self._gangs.earliest_nodes(gang, closed) if is_due else frozenset())
 
     def _start(self, pod: WantedPod, placed: Placed) -> None:
         """The pod runs."""
