@@ -56,6 +56,8 @@ class ClusterReads(PodAssumptions):
         """Emitted when a topology was added or changed."""
         self.hints_changed = Signal[[]]()
         """Emitted when hints of bound pods may have to be written, corrected or removed."""
+        self.times = times
+        """How long it takes until a node's NodeResourceTopology shows a change of its pods."""
         self._clock = clock
         self._rules = rules
         self._state = ClusterState(_node_failed)

@@ -11,24 +11,21 @@ A gang has victims of its own: its domain is chosen as a whole.
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.preemption.holds import Hold, RoomBeside
 from webhook.controllers.preemption.preemptor import Preemptor
-from webhook.controllers.preemption.unshown_room import unshown_room
+from webhook.controllers.preemption.unshown_room import FreedHoldings
 from webhook.controllers.preemption.waiting_preemptors import WaitingPreemptors
-from webhook.engine.freeing.holdings import NodeHoldings
-from webhook.engine.freeing.smallest_set import HoldingsOn, fits_without_pods
+from webhook.engine.freeing.smallest_set import fits_without_pods
 from webhook.engine.gang.admission_replay import replay
 from webhook.engine.gang.pod_class import PodClass
 from webhook.engine.preemption.freed_cluster import FreedCluster
 from webhook.engine.request import named_resources
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.rules import Rules
-from webhook.views.freeing import Holdings
 from webhook.views.preemption_candidates import is_leaving
 
 
@@ -48,7 +45,7 @@ def has_room_beside(preemptor: Preemptor, cache: ClusterCache, preemptors: Waiti
     queues = [queue for queue in queues if queue.node in index and able[index[queue.node]]]
     if not queues:
         return False
-    view = freed_view(cache, snapshot, queues, pod, with_unshown=True)
+    view = freed_view(cache, snapshot, queues, pod, preemptors.unshown.holdings())
     classes = {pod.request_signature: PodClass.of(view, pod.pod, pod.intent)}
     for hold, node, ahead in queues:
         for one in ahead:
@@ -108,11 +105,11 @@ def _left(name: str, cache: ClusterCache, preemptors: WaitingPreemptors) -> list
 
 
 def freed_view(
-    cache: ClusterCache, snapshot: Snapshot, queues: Sequence[Queue], pod: GatedPod, *, with_unshown: bool = False
+    cache: ClusterCache, snapshot: Snapshot, queues: Sequence[Queue], pod: GatedPod, holdings: FreedHoldings
 ) -> Snapshot:
     """The cluster when the victims of these holds, and what else is being deleted on their nodes, are gone.
 
-    with_unshown: whether what ended victims have left counts as free before the exporters have shown it.
+    holdings: with what ended victims have left, if that counts as free before the exporters have shown it.
     """
     nodes = {node for _, node, _ in queues}
     victims = {key: uid for hold, _, _ in queues for key, uid in {**hold.earlier, **hold.victims}.items()}
@@ -121,23 +118,8 @@ def freed_view(
     for bound in cache.bound_pods.by_key().values():
         if bound.node in nodes and (victims.get(bound.key) == bound.uid or (bound.deleting and is_leaving(bound, now))):
             gone[bound.node].append(bound.key)
-    holdings: HoldingsOn = Holdings(cache).on
-    if with_unshown:
-        holdings = _with_unshown(cache, queues, holdings, gone)
+    for node in nodes & holdings.unshown.keys():
+        gone[node].append(holdings.unshown[node])
     asking = [pod, *(one for _, _, ahead in queues for one in ahead)]
     names = {name for one in asking for name in named_resources(one.pod)}
-    return FreedCluster(snapshot, tuple(names), holdings).without(gone)
-
-
-def _with_unshown(
-    cache: ClusterCache, queues: Sequence[Queue], holdings_on: HoldingsOn, gone: dict[str, list[str]]
-) -> HoldingsOn:
-    """The holdings with what ended victims left, which is added to `gone`."""
-    bound, topologies = cache.bound_pods.by_key(), cache.state.topologies
-    found = dict[str, NodeHoldings]()
-    for hold, node, _ in queues:
-        living = found.get(node) or holdings_on(node)
-        if (left := unshown_room(hold, topologies.get(node), living, bound)) is not None:
-            found[node] = replace(living, pods=(*living.pods, left))
-            gone[node].append(left.key)
-    return lambda node: found.get(node) or holdings_on(node)
+    return FreedCluster(snapshot, tuple(names), holdings.on).without(gone)

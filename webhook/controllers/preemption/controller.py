@@ -68,7 +68,7 @@ class PreemptionController:
         self._is_leader = is_leader
         self._settle = settle
         self._rules = rules
-        self._search = PreemptionSearch(cache, rules)
+        self._search = PreemptionSearch(cache, rules, unshown=preemptors.unshown)
         self._waves = waves
         self._is_paused = False
         self._sweep = NominationSweep()
@@ -96,6 +96,8 @@ class PreemptionController:
                 if any(_uid(gated.get(key)) != uid for key, uid in hold.members.items()):
                     if any(self._node_of(key, uid) in hold.nodes for key, uid in hold.members.items()):
                         self._preemptors.succeeded(hold)
+                    elif any(self._is_gone(key, uid) for key, uid in hold.members.items()):
+                        self._preemptors.abandoned(hold, now)
                     self._drop(hold)  # placed, or gone
                     continue
                 phase = hold.phase
@@ -111,6 +113,8 @@ class PreemptionController:
                 elif hold.phase is Phase.FREED and (hold.is_taken or self._asks_else(hold)):
                     # No kubelet and no exporter is at fault.
                     log.info("preemption.place_taken", preemptor=hold.name, nodes=sorted(hold.nodes))
+                    if not hold.is_taken:
+                        self._preemptors.abandoned(hold, now)
                     self._drop(hold)
                 else:
                     log.warning("preemption.in_vain", preemptor=hold.name, phase=hold.phase, nodes=sorted(hold.nodes))
@@ -119,6 +123,7 @@ class PreemptionController:
                     self._drop(hold)
         if self._preemptors.has_taken_over and (left := self._sweep.left_over(now, gated, self._holds)):
             self._start(self._waves.clear(left))
+        self._preemptors.unshown.update(now, self._holds)
         self._preemptors.in_vain.update(now, bound)
         self._tell_pause()
 
@@ -164,16 +169,19 @@ class PreemptionController:
             self._metrics.preemption(Preemption.ENDING)
             if partial_hold is not None:
                 partial_hold.is_partial = False
+            else:
+                self._take_freed(preemptor.name, found, closed)
             return
         bound = self._cache.bound_pods.by_key()
         uids = {key: bound[key].uid for key in victims.pods if key in bound}
         current = self._preemptors.current(preemptor.name)
         if current is None or len(uids) < len(victims.pods) or closed != self._preemptors.closed_for(current):
             return
-        hold = chosen_hold(current, victims, uids, partial_hold, self._cache)
+        earlier = {} if partial_hold is None else {**partial_hold.earlier, **partial_hold.victims}
+        hold = chosen_hold(current, victims, uids, earlier)
         shared = frozenset(key for key in uids if len(found.candidates.pods[key].budgets) > 1)
         wave = Wave(current, hold, victims.violating, shared)
-        if not self._still_holds(wave):
+        if not self._still_holds(hold):
             return
         if partial_hold is None and self._preemptors.in_vain.is_paused_for(current.namespace):
             self._metrics.preemption(Preemption.PAUSED)
@@ -181,9 +189,31 @@ class PreemptionController:
             self._holds.changed()
             return
         self._metrics.preemption(Preemption.VICTIMS)
-        for ended in self._holds.add(hold):
-            self._clear(ended.members)
+        self._hold(hold)
         self._start(self._run(wave))
+
+    def _take_freed(self, name: str, found: Found, closed: frozenset[str]) -> None:
+        """Hold the place that the search found if victims of others leave it, so that it is chosen once."""
+        victims, current = found.victims, self._preemptors.current(name)
+        if not isinstance(victims, Victims) or current is None or closed != self._preemptors.closed_for(current):
+            return
+        if not (left := self._preemptors.unshown.left_on(victims.nodes)):
+            return
+        bound = self._cache.bound_pods.by_key()
+        ending = {key for node in victims.nodes for key in found.candidates.ending.get(node, ()) if key in bound}
+        hold = chosen_hold(current, victims, {}, {**{key: bound[key].uid for key in ending}, **left})
+        if not self._still_holds(hold):
+            return
+        log.info("preemption.takes_freed_room", preemptor=name, nodes=sorted(hold.nodes))
+        now = monotonic()
+        hold.enter(Phase.ENDING, now)
+        hold.update(now, bound)
+        self._hold(hold)
+        self._start(self._waves.nominate(hold))
+
+    def _hold(self, hold: Hold) -> None:
+        for ended in self._preemptors.hold(hold):
+            self._clear(ended.members)
 
     async def _run(self, wave: Wave) -> None:
         hold = wave.hold
@@ -193,7 +223,7 @@ class PreemptionController:
 
         # Whoever is cancelled leaves the hold to the next leader.
         try:
-            outcome = await self._waves.send(wave, lambda: is_held() and self._still_holds(wave), is_held)
+            outcome = await self._waves.send(wave, lambda: is_held() and self._still_holds(hold), is_held)
         except Exception:
             self._ended(hold, WaveOutcome.REFUSED)
             raise
@@ -215,16 +245,21 @@ class PreemptionController:
             self._drop(hold)
         self._holds.changed()
 
-    def _still_holds(self, wave: Wave) -> bool:
-        """Whether the preemptor still waits and needs exactly these pods to end."""
-        current = self._preemptors.current(wave.preemptor.name)
+    def _still_holds(self, hold: Hold) -> bool:
+        """Whether the preemptor still waits and needs exactly the victims to end."""
+        current = self._preemptors.current(hold.name)
         if not self._is_leader() or current is None or self._is_being_placed(current):
             return False
-        same = {one.key: one.pod.uid for one in current.members} == wave.hold.members
-        return same and self._search.still_holds(current, wave.hold.victims, self._preemptors.closed_for(current))
+        same = {one.key: one.pod.uid for one in current.members} == hold.members
+        return same and self._search.still_holds(current, hold.victims, self._preemptors.closed_for(current))
 
     def _is_being_placed(self, preemptor: Preemptor) -> bool:
         return any(self._cache.assumed_node(one.key) is not None for one in preemptor.members)
+
+    def _is_gone(self, key: str, uid: str) -> bool:
+        """Whether this incarnation of a pod was deleted, or has ended."""
+        bound = self._cache.bound_pods.by_key().get(key)
+        return (bound is None or bound.uid != uid) and self._cache.waiting_pod(key, uid) is None
 
     def _node_of(self, key: str, uid: str) -> str | None:
         """The node that this incarnation of a pod has, or was given."""

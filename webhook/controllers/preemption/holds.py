@@ -22,13 +22,12 @@ from enum import StrEnum
 from math import inf
 from typing import Final, NamedTuple
 
-from webhook.engine.freeing.holdings import HeldPod
 from webhook.model.bound_pod import BoundPod
 from webhook.model.counted import counted
 from webhook.views.preemption_candidates import LONGEST_GRACE_SECONDS, STUCK_SECONDS
 
 # Evictions are answered within seconds, and the watch shows them at once. Calls time out after 10 s.
-_EVICTION_SECONDS: Final = 30.0
+EVICTION_SECONDS: Final = 30.0
 # No victim needs longer: longer graceful periods are not chosen.
 _LONGEST_ENDING_SECONDS: Final = LONGEST_GRACE_SECONDS + STUCK_SECONDS
 # Places that are freed at a time. Each closes its nodes to others, and costs a decision per cycle.
@@ -70,7 +69,8 @@ class Hold:
     """namespace/name -> node of its members, where they are nominated."""
     phase: Phase = Phase.CHOSEN
     earlier: Mapping[str, str] = field(default_factory=dict)
-    """The same of those that already end, as an earlier choice for this place was refused in part."""
+    """The same of those that already end: an earlier choice for this place was refused in part, or they end, or have
+    ended, for another preemptor."""
     is_partial: bool = False
     """Whether the API server refused to end some of the victims, so that others must be searched for on these nodes."""
     taken_over: bool = False
@@ -83,8 +83,6 @@ class Hold:
     """Whether a preemptor of higher priority was placed on its nodes since."""
     beside: dict[str, RoomBeside] = field(default_factory=dict)
     """The single pods, by namespace/name, that will have room beside its members."""
-    held: Mapping[str, Sequence[HeldPod]] = field(default_factory=dict)
-    """Node -> what its victims held there when they were chosen; empty if another leader chose them."""
     asks: Hashable = None
     """What the preemptor asked for then; None if another leader chose the place."""
 
@@ -132,7 +130,7 @@ class Hold:
                 undeleted = any(not pod.deleting for pod in left)
                 hanging = any(pod.gone_by is not None and wall_clock > pod.gone_by + STUCK_SECONDS for pod in left)
                 age = now - self.since
-                return hanging or (undeleted and age > _EVICTION_SECONDS) or age > _LONGEST_ENDING_SECONDS
+                return hanging or (undeleted and age > EVICTION_SECONDS) or age > _LONGEST_ENDING_SECONDS
 
     def _left(self, bound: Mapping[str, BoundPod]) -> list[BoundPod]:
         victims = {**self.earlier, **self.victims}

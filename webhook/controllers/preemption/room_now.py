@@ -24,6 +24,7 @@ from webhook.controllers.placement.assignment import Assignment, find_assignment
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.preemption.beside import Queue, freed_view, queues_before
 from webhook.controllers.preemption.preemptor import Preemptor
+from webhook.controllers.preemption.unshown_room import FreedHoldings
 from webhook.controllers.preemption.waiting_preemptors import WaitingPreemptors
 from webhook.engine.arrays import NO_ZONE
 from webhook.engine.gang.admission_replay import replay
@@ -33,6 +34,7 @@ from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.hint import NUMAHint
 from webhook.model.resources import PODS
 from webhook.model.rules import Rules
+from webhook.views.freeing import Holdings
 
 # Each costs a decision and some replays. At most 64 nodes are held.
 _MOST_TRIED: Final = 8
@@ -103,7 +105,7 @@ def _is_certain(
     hint: NUMAHint, gated: GatedPod, queues: Sequence[Queue], cache: ClusterCache, snapshot: Snapshot
 ) -> bool:
     """Condition 3."""
-    view = freed_view(cache, snapshot, queues, gated)
+    view = freed_view(cache, snapshot, queues, gated, FreedHoldings(Holdings(cache).on, {}))
     arrays = view.node_arrays
     n = arrays.index[hint.node]
     ahead = [PodClass.of(view, one.pod, one.intent) for queue in queues for one in queue.ahead]

@@ -2,7 +2,8 @@
 
 Phases of a search:
 1. The candidates are read, then the engine searches (see `engine.preemption`). Both take steps, so that reviews run in
-   between. Nodes that are held for others are left out.
+   between. Nodes that are held for others are left out. Victims that have ended count as being deleted as long as no
+   exporter has shown that (see `unshown_room`).
 2. Before any pod ends, the choice is verified on the cluster of that moment: all victims still run where they did, the
    preemptor still does not fit, and it fits without exactly these pods. A gang fits whole.
 """
@@ -16,6 +17,7 @@ from webhook.controllers.placement.assignment import without
 from webhook.controllers.placement.gang_search import GangSearch, GatedGang, assign_within, search_gang
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.preemption.preemptor import Preemptor
+from webhook.controllers.preemption.unshown_room import UnshownRoom
 from webhook.engine.decide import decide
 from webhook.engine.preemption.candidates import Candidates
 from webhook.engine.preemption.freed_cluster import FreedCluster
@@ -27,7 +29,6 @@ from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.rules import Rules
 from webhook.steps import Steps
-from webhook.views.freeing import Holdings
 from webhook.views.preemption_candidates import is_leaving, may_end, read_candidates
 
 
@@ -41,20 +42,32 @@ class Found:
 
 
 class PreemptionSearch:
-    """Searches for victims in a cluster. trees: None if it searches only once."""
+    """Searches for victims in a cluster. trees: None if it searches only once. unshown: None if nothing is known."""
 
-    def __init__(self, cache: ClusterCache, rules: Rules, trees: TopologyTrees | None = None) -> None:
+    def __init__(
+        self,
+        cache: ClusterCache,
+        rules: Rules,
+        trees: TopologyTrees | None = None,
+        unshown: UnshownRoom | None = None,
+    ) -> None:
         self._cache = cache
+        self._unshown = unshown or UnshownRoom(cache)
         self._rules = rules
         self._trees = trees or TopologyTrees()
 
     def run(self, preemptor: Preemptor, closed: Collection[str] = ()) -> Steps[Found]:
         """The victims. closed: nodes that are held for others."""
         candidates = yield from read_candidates(self._cache, preemptor.priority, closed, self._own(preemptor))
+        holdings, unshown = self._unshown.holdings()
+        ending = dict(candidates.ending)
+        for node, left in unshown.items():
+            if node not in closed:
+                ending[node] = {**ending.get(node, {}), left: {}}
+        candidates = replace(candidates, ending=ending)
         if not candidates.pods and not candidates.ending:
             return Found(NoVictims(certain=True), candidates)
         cluster = self._cache.snapshot()
-        holdings = Holdings(self._cache).on
         unit = preemptor.unit
         if isinstance(unit, GatedPod):
             found = yield from pod_victims(
@@ -93,8 +106,12 @@ class PreemptionSearch:
         for pod in bound.values():
             if pod.deleting and pod.node not in closed and is_leaving(pod, now):
                 gone.setdefault(pod.node, []).append(pod.key)
+        holdings, unshown = self._unshown.holdings()
+        for node, left in unshown.items():
+            if node not in closed:
+                gone.setdefault(node, []).append(left)
         cluster = self._cache.snapshot()
-        unit, holdings = preemptor.unit, Holdings(self._cache).on
+        unit = preemptor.unit
         if isinstance(unit, GatedPod):
             names = tuple(named_resources(unit.pod))
             if self._pod_fits(unit, without(cluster.nodes, closed)):

@@ -24,6 +24,7 @@ from webhook.controllers.preemption.holds_in_vain import HoldsInVain
 from webhook.controllers.preemption.preemptor import Preemptor, members_of, name_of, priority_of
 from webhook.controllers.preemption.takeover import held_before, held_by_evictions, nominated_places
 from webhook.controllers.preemption.unread_nominations import UnreadNominations
+from webhook.controllers.preemption.unshown_room import UnshownRoom
 
 # The end of a pod takes longer. A choice that no longer holds is rare.
 _LATER_SECONDS: Final = 2.0
@@ -40,6 +41,8 @@ class WaitingPreemptors:
 
     def __init__(self, cache: ClusterCache, *, is_enabled: bool = False) -> None:
         self.holds: Final = Holds()
+        self.unshown: Final = UnshownRoom(cache)
+        """The room of their victims that no exporter has shown."""
         self._cache = cache
         self._is_enabled = is_enabled
         self._waiting: dict[str, Preemptor] = {}
@@ -74,6 +77,7 @@ class WaitingPreemptors:
     def ended_term(self) -> None:
         """Forget everything: we no longer lead."""
         self.holds.clear()
+        self.unshown.clear()
         self._waiting.clear()
         self._kind_of.clear()
         self._in_turn.clear()
@@ -122,8 +126,8 @@ class WaitingPreemptors:
         keys = {one.key for unit in units for one in members_of(unit)}
         for namespace in sorted(self._unread.ready(keys, gated, now)):
             for unit in by_namespace.get(namespace, ()):
-                if (hold := held_before(unit, self._cache, now)) is not None:
-                    self.holds.add(hold)
+                if (hold := held_before(unit, self._cache, now)) is not None and self._may_hold(hold):
+                    self.hold(hold)
             self.holds.changed()
 
     def _hold_nominated(self, units: Iterable[GatedPod | GatedGang], now: float) -> None:
@@ -137,9 +141,22 @@ class WaitingPreemptors:
                 self._nominated[name] = places
                 continue
             hold = held_by_evictions(unit, self._cache, now)
-            if hold is not None and hold.priority > self.holds.must_exceed(members_of(unit)[0].pod.namespace):
-                self.holds.add(hold)
+            if (
+                hold is not None
+                and hold.priority > self.holds.must_exceed(members_of(unit)[0].pod.namespace)
+                and self._may_hold(hold)
+            ):
+                self.hold(hold)
                 self._nominated[name] = places
+
+    def _may_hold(self, hold: Hold) -> bool:
+        """Whether its nodes are not held against it: two would wait for each other until their time is over."""
+        return hold.nodes.isdisjoint(self.holds.closed_to(hold.name, hold.priority))
+
+    def hold(self, hold: Hold) -> list[Hold]:
+        """Hold a place; returns the holds of lower priority that end for it."""
+        self.unshown.note(hold)
+        return self.holds.add(hold)
 
     def unfit(self, preemptor: Preemptor) -> None:
         """It fits nowhere now."""
@@ -238,9 +255,15 @@ class WaitingPreemptors:
             self._failures[kind] = failures + 1
             self._delays.put_off(_after_vain(kind), _IN_VAIN_SECONDS * 2 ** min(failures, _MOST_DOUBLINGS))
 
+    def abandoned(self, hold: Hold, now: float) -> None:
+        """Its preemptor was deleted, or asks for something else now: the pods that ended for it did so for others."""
+        bound = self._cache.bound_pods.by_key()
+        if any((pod := bound.get(key)) is None or pod.uid != uid or pod.deleting for key, uid in hold.victims.items()):
+            self.in_vain.abandoned(hold.namespace, now)
+
     def succeeded(self, hold: Hold) -> None:
         """It got its place."""
-        self.in_vain.succeeded()
+        self.in_vain.succeeded(hold.namespace)
         self._failures.pop(self._kind_of.get(hold.name), None)
 
     def paused(self, preemptor: Preemptor) -> None:

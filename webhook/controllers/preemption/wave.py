@@ -1,9 +1,10 @@
 """Ends the victims of one preemptor: all of them, or none.
 
-1. The preemptor's members are nominated on their nodes. kube-scheduler then counts them there against pods of lower or
-   equal priority, and the next leader reads from this what is held.
-2. All victims are tried with a dry run. If the API server refuses one (a right, another webhook, a budget that has
+1. All victims are tried with a dry run. If the API server refuses one (a right, another webhook, a budget that has
    changed since), none ends.
+2. The choice is verified, and the preemptor's members are nominated on their nodes. kube-scheduler then counts them
+   there against pods of lower or equal priority, and the next leader reads from this what is held. Nominated for a
+   choice that no longer holds, they would make the scheduler preempt pods for others that it binds to these nodes.
 3. The choice is verified once more. Nothing is awaited between this and the first call that ends a pod.
 4. Each victim is evicted, and gets the condition `DisruptionTarget`. The eviction API writes this condition, too, with
    a reason of its own, so ours is written after it. A pod whose end violates a PodDisruptionBudget is deleted instead,
@@ -108,12 +109,14 @@ class Waves:
         """
         if not still_holds():
             return WaveOutcome.OUTDATED
-        await self.nominate(wave.hold)
         victims = wave.hold.victims
         tried = await self._each(wave, self._try, victims, self._is_leader)
         if kept := tried.keys() - _with(tried, Outcome.WRITTEN, Outcome.GONE):
             self._refused(wave, tried, kept)
             return WaveOutcome.REFUSED
+        if not still_holds():
+            return WaveOutcome.OUTDATED
+        await self.nominate(wave.hold)
         if not still_holds():
             return WaveOutcome.OUTDATED
         log.info(

@@ -1,6 +1,8 @@
-"""A leader that preempts. Victims end, and their exporters show it, when the test says so."""
+"""A leader that preempts. Victims end, and their exporters show it, when the test says so, or after some time."""
 
+import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Final, Self
 
 from tests.builders.clusters import put
@@ -11,7 +13,7 @@ from tests.unit.controllers.site import TERM, metrics
 from tests.unit.views.one_node import WRITTEN_AT
 from webhook.controllers.preemption.controller import PreemptionController
 from webhook.controllers.preemption.wave import Waves
-from webhook.model.names import MIN_MEMBER
+from webhook.model.names import MIN_MEMBER, NUMA_HINT
 from webhook.model.rules import Rules
 
 NOW: Final = WRITTEN_AT + 4_000
@@ -65,9 +67,9 @@ class PreemptingLeader(Leader):
         left = [pod for pod in self.cluster.pods if pod.key not in self.ended]
         put(self.cache, *(self.cluster.nrt(name, left) for name in self.cluster.nodes))
 
-    def text(self, name: str) -> str:
+    def text(self, name: str, namespace: str = "default") -> str:
         """What the reporter would write about a pod."""
-        report = self.reporter._to_report.get("default", f"default/{name}")
+        report = self.reporter._to_report.get(namespace, f"{namespace}/{name}")
         return "" if report is None else report.why.text
 
     def replaced_by(self) -> Self:
@@ -80,6 +82,72 @@ class PreemptingLeader(Leader):
         other.show_nodes()
         other.controller.started(TERM)
         return other
+
+
+class LaggingLeader(PreemptingLeader):
+    """Victims end a second after their eviction, and an exporter publishes `lag` seconds after a change.
+
+    A pod that got its node is bound at once, to the NUMA node of its hint.
+    """
+
+    def __init__(self, cluster: Cluster, *waiting: Mapping[str, Any], lag: float) -> None:
+        super().__init__(cluster, *waiting)
+        self.lag = lag
+        self.placed: dict[str, Placed] = {}
+        self._ends: dict[str, float] = {}
+        self._reports: dict[str, float] = {}
+        self.cache._clock = lambda: NOW + self.now
+        self.controller.preemptors._delays._clock = lambda: self.now
+
+    async def run(self, seconds: float) -> None:
+        """Let time pass, half a second at a time."""
+        end = self.now + seconds
+        while self.now < end:
+            self.now += 0.5
+            self._let_things_happen()
+            await self.round()
+
+    async def run_until_ended(self, count: int) -> None:
+        """Let time pass until so many victims are gone."""
+        while len(self.ended) < count:
+            assert self.now < 600
+            await self.run(0.5)
+
+    def _let_things_happen(self) -> None:
+        for key in (*self.api.evicted, *self.api.deleted):
+            if key not in self.ended and self._ends.setdefault(key, self.now + 1.0) <= self.now:
+                self._changed(next(pod.node for pod in (*self.cluster.pods, *self.placed.values()) if pod.key == key))
+                self.end(key, shown=False)
+        for key, raw in list(self.api.pods.items()):
+            if key not in self.placed and not raw["spec"].get("nodeName"):
+                self._bind(key, raw)
+        for node in [node for node, at in self._reports.items() if at <= self.now]:
+            del self._reports[node]
+            self._publish(node)
+
+    def _bind(self, key: str, raw: Mapping[str, Any]) -> None:
+        if not (hint := raw["metadata"]["annotations"].get(NUMA_HINT)):
+            return
+        read = json.loads(hint)
+        (given,) = read["numaNodeResources"]
+        spec, cpus = raw["spec"], int(given["resources"]["cpu"])
+        self.placed[key] = Placed(key.partition("/")[2], read["node"], cpus, spec["priority"], numa=given["node"])
+        condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": self._time()}
+        status = {"phase": "Running", "conditions": [condition]}
+        self.api.has({**raw, "spec": {**spec, "nodeName": read["node"], "schedulingGates": []}, "status": status})
+        self._changed(read["node"])
+
+    def _changed(self, node: str) -> None:
+        self._reports.setdefault(node, self.now + self.lag)
+
+    def _publish(self, node: str) -> None:
+        running = [pod for pod in (*self.cluster.pods, *self.placed.values()) if pod.key not in self.ended]
+        raw = self.cluster.nrt(node, running)
+        fields = [{**field, "time": self._time()} for field in raw["metadata"]["managedFields"]]
+        put(self.cache, {**raw, "metadata": {**raw["metadata"], "managedFields": fields}})
+
+    def _time(self) -> str:
+        return datetime.fromtimestamp(NOW + self.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def one_node() -> Cluster:

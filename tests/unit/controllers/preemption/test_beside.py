@@ -2,8 +2,6 @@
 
 from tests.property.preemptors import Placed
 from tests.unit.controllers.preemption.leader import PreemptingLeader, high, member, one_node, two_nodes
-from webhook.controllers.preemption.unshown_room import unshown_room
-from webhook.views.freeing import Holdings
 
 # n0 ── NUMA 0 [0 of 8: a, priority 0]  NUMA 1 [0 of 8: b, priority 10]
 
@@ -59,10 +57,7 @@ async def test_room_that_is_shown_counts_once() -> None:
     leader = PreemptingLeader(one_node(), high("x", cpu=4))
     await leader.round()
     leader.end("default/a")
-    (hold,) = leader.controller.preemptors.holds
-    cache = leader.cache
-    topology, bound = cache.state.topologies["n0"], cache.bound_pods.by_key()
-    assert unshown_room(hold, topology, Holdings(cache).on("n0"), bound) is None
+    assert leader.controller.preemptors.unshown.holdings().unshown == {}
 
 
 async def test_a_namesake_of_a_victim_is_another_pod() -> None:
@@ -70,11 +65,8 @@ async def test_a_namesake_of_a_victim_is_another_pod() -> None:
     await leader.round()
     leader.end("default/a", shown=False)
     leader.api.has(Placed("a", "n0", cpus=3, priority=10, numa=0, fields={"uid": "another"}).raw())
-    (hold,) = leader.controller.preemptors.holds
-    cache = leader.cache
-    topology, bound = cache.state.topologies["n0"], cache.bound_pods.by_key()
-    left = unshown_room(hold, topology, Holdings(cache).on("n0"), bound)
-    assert left is not None
+    holdings = leader.controller.preemptors.unshown.holdings()
+    (left,) = (pod for pod in holdings.on("n0").pods if pod.key == holdings.unshown["n0"])
     assert left.numa[0]["cpu"] == 5000, "of 8, it holds 3"
 
 

@@ -108,7 +108,7 @@ def test_a_report_lifts_the_pause_until_the_next_one_in_vain() -> None:
     assert not paused(found)
     found.failed(hold("n8"), 1.0)
     assert paused(found)
-    found.succeeded()
+    found.succeeded("default")
     assert not paused(found)
 
 

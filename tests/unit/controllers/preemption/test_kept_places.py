@@ -1,7 +1,7 @@
 """Who gets room on a held node while its preemptor is left out of a cycle."""
 
 from tests.property.preemptors import Cluster, Placed
-from tests.unit.controllers.preemption.leader import PreemptingLeader, high
+from tests.unit.controllers.preemption.leader import PreemptingLeader, high, one_node
 from webhook.kube.pod_writes import Outcome
 
 
@@ -35,3 +35,41 @@ async def test_the_place_is_kept_after_the_api_server_refused_to_place_the_preem
     assert leader.holds == {"pod x": {"n0"}}
     await leader.cycle()
     assert leader.waiting() == {"x", "rival"}
+
+
+async def test_a_preemptor_whose_choice_was_outdated_by_the_dry_run_is_never_nominated() -> None:
+    leader = PreemptingLeader(one_node(), high())
+    evict = leader.api.evict
+
+    async def and_there_is_room(key: str, uid: str, *, dry_run: bool = False) -> Outcome:
+        if "default/b" in leader.api.pods:
+            leader.end("default/b")
+        return await evict(key, uid, dry_run=dry_run)
+
+    leader.api.evict = and_there_is_room  # type: ignore[method-assign]
+    await leader.cycle()
+    await leader.preemption.choose()
+    await leader.preemption.settle()
+    assert leader.api.evicted == []
+    assert "status" not in leader.api.pods["default/high"], "the scheduler would preempt pods for others on n0"
+
+
+async def test_two_pods_that_are_nominated_on_one_node_do_not_wait_for_each_other() -> None:
+    leader = PreemptingLeader(one_node(), high("x"))
+    await leader.round()
+    assert leader.holds == {"pod x": {"n0"}}
+    leader.api.has({**high("y", second=1), "status": {"nominatedNodeName": "n0"}})
+    await leader.round()
+    assert leader.holds == {"pod x": {"n0"}}, "what ends there ends for x"
+    leader.end(*leader.api.evicted)
+    await leader.round()
+    assert leader.nodes()["x"] == "n0"
+
+
+async def test_nor_do_they_for_the_next_leader() -> None:
+    leader = PreemptingLeader(one_node(), high("x"))
+    await leader.round()
+    leader.api.has({**high("y", second=1), "status": {"nominatedNodeName": "n0"}})
+    successor = leader.replaced_by()
+    await successor.round()
+    assert successor.holds == {"pod x": {"n0"}}

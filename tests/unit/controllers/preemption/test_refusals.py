@@ -204,9 +204,11 @@ async def test_whoever_is_cancelled_leaves_hold_and_nomination_to_the_next_leade
     leader = PreemptingLeader(one_node(), high())
     began = asyncio.Event()
 
-    async def hangs(*_: Any, **__: Any) -> Outcome:
-        began.set()
-        await asyncio.sleep(3600)
+    async def hangs(key: str, uid: str, *, dry_run: bool = False) -> Outcome:
+        del key, uid
+        if not dry_run:
+            began.set()
+            await asyncio.sleep(3600)
         return Outcome.WRITTEN
 
     leader.api.evict = hangs  # type: ignore[method-assign]
