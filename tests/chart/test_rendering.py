@@ -325,6 +325,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "koordinatorReservations": True,
         "noCompatibleNode": "Warn",
         "notAlignable": "Deny",
+        "unenforced": "Deny",
         "fidelity": "Plugin",
         "scoreStrategy": "LeastNUMANodes",
         "resourceWeights": {"cpu": 2, "nvidia.com/gpu": 5},
@@ -384,6 +385,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
     assert settings.preference_weight == 30
     assert settings.scheduler_names == ("default-scheduler", "batch")
     assert (settings.gang_strategy, settings.gate, settings.no_capacity) == ("Spread", "Never", "Deny")
+    assert settings.unenforced == "Deny"
     assert (settings.max_affinity_values, settings.preferred_nodes, settings.list_page_size) == (1000, 0, 10000)
     assert (settings.drain_seconds, settings.log_level, settings.log_format) == (7, "debug", "console")
     assert (settings.port, settings.metrics_port, settings.page_port) == (9443, 9080, 9090)

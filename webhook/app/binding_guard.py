@@ -1,6 +1,6 @@
 """What the binding guard and the sweep of its assumed pods need from the rest of the process."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from webhook.admission.binding.guard import LeaderState
@@ -10,6 +10,7 @@ from webhook.app.settings import Settings
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.kube.api_errors import APIError, ClusterError
 from webhook.kube.client import Client
+from webhook.kube.events import PodEvent
 from webhook.kube.leadership import Leadership
 
 
@@ -39,6 +40,15 @@ def for_a_review(fetch: Fetch) -> Fetch:
             raise NotNowError(msg) from error
 
     return fetch_now
+
+
+def unenforced_event(tell: Callable[[PodEvent], None]) -> Callable[[str, str, str], None]:
+    """Reports a pod whose node does not enforce its NUMA policy. tell: queues an event."""
+
+    def report(key: str, uid: str, note: str) -> None:
+        tell(PodEvent(key, uid, "NotEnforced", note, "Binding", "Warning"))
+
+    return report
 
 
 def leader_state_of(leadership: Leadership) -> LeaderState:

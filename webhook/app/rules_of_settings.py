@@ -21,6 +21,7 @@ def rules_of(settings: Settings, own_user: str | None = None) -> Rules:
         kueue_annotations=settings.kueue_annotations,
         no_compatible_node=settings.no_compatible_node,
         not_alignable=settings.not_alignable,
+        unenforced=settings.unenforced,
         gate=settings.gate,
         no_capacity=settings.no_capacity,
         max_affinity_values=settings.max_affinity_values,

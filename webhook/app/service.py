@@ -19,7 +19,7 @@ import structlog
 from webhook.admission.binding.guard import BindingGuard
 from webhook.admission.binding.review_trust import Doubts
 from webhook.admission.handler import Handler
-from webhook.app.binding_guard import answer_lifetime, for_a_review, leader_state_of, pod_by_get
+from webhook.app.binding_guard import answer_lifetime, for_a_review, leader_state_of, pod_by_get, unenforced_event
 from webhook.app.certificate import ClientCAFile, ServingCertificate
 from webhook.app.certificate_source import source_of
 from webhook.app.clients import Clients
@@ -197,9 +197,12 @@ class Service:
         # Only a running nominator takes refusals from its queue.
         refused = self._runnables.nominator.refused if settings.mode == "Enforce" else _ignore
         assume_ttl = answer_lifetime(settings)
+        events = self._runnables.events
         guard = BindingGuard(self._cache, fetch, leader_state, rules, assume_ttl, refused, self._doubts)
+        if settings.mode == "Enforce":
+            guard.not_enforced.subscribe(unenforced_event(events.tell))
         handlers = waiting_handlers(handlers_of(rules, self._cache.snapshot, guard), self._cache)
-        observed = ObservedBindings(self._cache, rules, self._runnables.events.tell)
+        observed = ObservedBindings(self._cache, rules, events.tell)
         return in_mode(settings.mode, handlers, observed.report)
 
     def _checks(self) -> Iterator[Check]:

@@ -15,7 +15,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from webhook.app.setting_values import Names, Port, Weights
 from webhook.model.manage import Manage
 from webhook.model.node_group import Autoscaler, ProvisioningClass
-from webhook.model.options import Fidelity, GangStrategy, ScoreStrategy
+from webhook.model.options import Fidelity, GangStrategy, ScoreStrategy, Unenforced
 from webhook.model.policy import Exclusive
 from webhook.model.rules import GateMode, Mode, NoCapacity, NotAlignable, PreemptionMode, Repair
 
@@ -118,6 +118,9 @@ class Settings(BaseSettings):
     not_alignable: NotAlignable = "Warn"
     """What to do with a pod that asks for a NUMA policy but that no kubelet aligns. `Warn` admits it with a warning
     that names the field to set. `Deny` denies it, unless some node would align it."""
+    unenforced: Unenforced = Unenforced.LAST
+    """Whether pods that ask for `Restricted` or `SingleNUMANode` go to nodes that enforce neither (policy `none`):
+    `Allow`, `Last` if no other fits, `Deny` never."""
     fidelity: Fidelity = "Kubelet"
     """What decides whether a node fits: `Kubelet` predicts the node's own admission, `Plugin` repeats the scheduler
     plugin NodeResourceTopologyMatch."""

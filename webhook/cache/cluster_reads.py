@@ -60,7 +60,7 @@ class ClusterReads(PodAssumptions):
         """How long it takes until a node's NodeResourceTopology shows a change of its pods."""
         self._clock = clock
         self._rules = rules
-        self._state = ClusterState(_node_failed)
+        self._state = ClusterState(_node_failed, unenforced=rules.unenforced)
         self._time_has_changed = False
         self._unbound = UnboundPods()
         self._unconfirmed = UnconfirmedPods(clock)

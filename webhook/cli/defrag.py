@@ -80,7 +80,7 @@ def defrag(
 
 
 # Those that affect the engine's answers, too.
-with_setting_flags(defrag, (*CLUSTER_SETTINGS, "fidelity", "gang_strategy", "not_alignable"))
+with_setting_flags(defrag, (*CLUSTER_SETTINGS, "fidelity", "gang_strategy", "not_alignable", "unenforced"))
 
 
 class _LivePods:

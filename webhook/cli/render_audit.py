@@ -93,6 +93,7 @@ def _print_nodes(nodes: NodesView, console: Console) -> None:
             "label and NodeResourceTopology differ",
             [f"{one.node} ({one.label}, {one.published})" for one in nodes.disagreeing],
         ),
+        ("pods with a strict policy where nothing enforces it", nodes.not_enforced_pods),
         ("policy cannot be read", [f"{one.node} ({one.policy})" for one in nodes.unreadable]),
         (
             "NodeResourceTopology shows less in use than pods hold",

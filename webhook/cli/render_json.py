@@ -7,6 +7,7 @@ from typing import Any
 from webhook.admission.gang import WorkloadAssignment
 from webhook.cli.judgement import Judgement, PodSet
 from webhook.engine.decide import Candidate, Decision
+from webhook.engine.enforcement import not_enforced
 
 # The same number as in the preferred node affinity that the webhook writes.
 _BEST = 10
@@ -130,6 +131,7 @@ def per_node(decision: Decision) -> list[dict[str, Any]]:
                 "numaNodes": list(decision.numa_nodes(index)) if fits else [],
                 "score": int(decision.score[index]) if fits else 0,
                 "preference": decision.preference(index) if fits else None,
+                "notEnforced": not_enforced(decision.snapshot.node_arrays, decision.request, index),
             }
         )
     return nodes

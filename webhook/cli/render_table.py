@@ -14,6 +14,7 @@ from webhook.admission.pod.decision import Verdict
 from webhook.cli.judgement import Judgement
 from webhook.cli.render_gang import group_lines
 from webhook.engine.decide import Decision
+from webhook.engine.enforcement import not_enforced
 from webhook.model.counted import counted
 
 # Up to this many nodes are all shown; of a larger cluster the best nodes, and an example for each reason.
@@ -73,7 +74,10 @@ def _rows(decision: Decision, *, all_nodes: bool) -> Iterator[_Row]:
     best = decision.best(len(decision.fits) if whole else _BEST)
     for one in best:
         preferred = "" if one.preference is None else str(one.preference)
-        yield _Row(one.node, "yes", str(one.score), preferred, "+".join(map(str, one.numa_nodes)) or "any")
+        numa = "+".join(map(str, one.numa_nodes)) or "any"
+        index = decision.snapshot.node_arrays.index[one.node]
+        weak = not_enforced(decision.snapshot.node_arrays, decision.request, index)
+        yield _Row(one.node, "yes", str(one.score), preferred, numa, weak)
     if decision.fit_count > len(best):
         yield _Row(f"... {decision.fit_count - len(best)} more", "yes")
     order = decision.snapshot.node_arrays.order

@@ -51,6 +51,7 @@ DECISION_SETTINGS: Final = (
     "kueue_annotations",
     "no_compatible_node",
     "not_alignable",
+    "unenforced",
     "no_capacity",
     "fidelity",
     "score_strategy",

@@ -73,7 +73,7 @@ def waiting(
 
 
 # Those that affect the engine's answers, too.
-with_setting_flags(waiting, (*CLUSTER_SETTINGS, "fidelity", "gang_strategy", "not_alignable"))
+with_setting_flags(waiting, (*CLUSTER_SETTINGS, "fidelity", "gang_strategy", "not_alignable", "unenforced"))
 
 
 def _print(views: Sequence[WaitingView], console: Console) -> None:

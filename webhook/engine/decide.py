@@ -8,7 +8,8 @@
    (Required) or ranked last (Preferred).
 5. Nodes that the pod avoids because their kubelets rejected another pod of its controller or gang.
 6. The score, and from it the rank. Equal scores are ordered by the pod's preference
-   (webhook.engine.filter.node_preference), then by name.
+   (webhook.engine.filter.node_preference), then by name. Nodes that do not enforce the pod's policy come last
+   (webhook.engine.enforcement).
 
 A node's reason is the first that applies. Allocations and explanations are computed on request.
 """
@@ -24,6 +25,7 @@ import numpy as np
 from webhook.engine import kubelet, plugin
 from webhook.engine.arrays import Bools, Bytes, Nodes
 from webhook.engine.cpu_cores import core_reasons, core_rules
+from webhook.engine.enforcement import unenforced
 from webhook.engine.filter.avoided_nodes import avoided_nodes
 from webhook.engine.filter.node_fit import node_fit
 from webhook.engine.filter.node_preference import PER_POINT, Preference
@@ -43,7 +45,7 @@ from webhook.engine.reason import FITS, REASONS, Reason, count
 from webhook.engine.request import PodRequest, named_resources
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.intent import NUMAIntent
-from webhook.model.options import Fidelity, Options, ScoreStrategy
+from webhook.model.options import Fidelity, Options, ScoreStrategy, Unenforced
 from webhook.model.pod import Pod
 from webhook.model.policy import Exclusive
 
@@ -61,6 +63,8 @@ class Candidate(NamedTuple):
     """NUMA ids that the pod would use, ascending; empty if it is not bound to any."""
     preference: int | None = None
     """0..100: how much the pod prefers it; None if it prefers all fitting nodes equally."""
+    enforces: bool = True
+    """Whether something there enforces the NUMA policy that the pod asks for."""
 
 
 # Same as Candidate(...), without the slow Candidate.__new__ written in Python.
@@ -81,6 +85,8 @@ class Decision:
     """uint8 [node]: Reason; FITS where it fits."""
     ranking: Ranking
     numa: NUMAFit
+    unenforced: Bools | None = None
+    """bool [node]: nothing there enforces the pod's policy; None: nowhere (see webhook.engine.enforcement)."""
 
     @property
     def score(self) -> Bytes:
@@ -98,11 +104,22 @@ class Decision:
         k = min(k, self.fit_count)
         if k <= 0:
             return ()
-        chosen, scores = self.ranking.best(k, node_arrays.order)
+        last = None if node_arrays.unenforced is Unenforced.ALLOW else self.unenforced
+        chosen, scores = self.ranking.best(k, node_arrays.order, last)
         names = map(node_arrays.names.__getitem__, chosen.tolist())
         liking = self.ranking.liking
         points = repeat(None, k) if liking is None else (liking.preference[chosen] // PER_POINT).tolist()
-        return tuple(map(_CANDIDATE, zip(names, scores, self._numa_nodes(chosen), points, strict=True)))
+        enforce = repeat(True, k) if self.unenforced is None else (~self.unenforced[chosen]).tolist()
+        return tuple(map(_CANDIDATE, zip(names, scores, self._numa_nodes(chosen), points, enforce, strict=True)))
+
+    @property
+    def taking(self) -> Bools:
+        """Bool [node]: the nodes that the pod should go to: where some that fit come last, the others."""
+        last = self.unenforced
+        if last is None or self.snapshot.node_arrays.unenforced is Unenforced.ALLOW:
+            return self.fits
+        first: Bools = self.fits & ~last
+        return first if first.any() else self.fits
 
     def preference(self, node: int) -> int | None:
         """0..100: how much the pod prefers a fitting node (an index); None if all are equal."""
@@ -161,7 +178,7 @@ def decide(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, options: Options | 
     fits &= numa_fits
     fit_count = int(np.count_nonzero(fits))
     ranking = _ranking(snapshot, pod, request, numa, options, fits, intruding)
-    return Decision(snapshot, pod, request, fits, fit_count, reasons, ranking, numa)
+    return Decision(snapshot, pod, request, fits, fit_count, reasons, ranking, numa, unenforced(node_arrays, request))
 
 
 def on_numa_nodes(

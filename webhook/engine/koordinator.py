@@ -11,12 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from webhook.engine.arrays import Amounts, Bools, Bytes, Nodes, Picker, amounts_at, every
+from webhook.engine.enforcement import unenforced
 from webhook.engine.kubelet.bitmask import as_mask
 from webhook.engine.reason import FITS, Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot import node_kind
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.model.options import Unenforced
 from webhook.model.policy import NUMAPolicy, compatible
 
 Masks = npt.NDArray[np.int64]
@@ -33,13 +35,17 @@ def policy_fit(node_arrays: NodeArrays, request: PodRequest) -> Bytes | None:
     """uint8 [node]: why the node's NUMA policy, or the lack of data about it, excludes the pod; None = it does not.
 
     A pod that insists on alignment needs a node with known NUMA nodes; others may run where nothing is known. No policy
-    is compatible with an unknown one.
+    is compatible with an unknown one. Nodes that do not enforce its policy may be excluded by the operator.
     """
     verdicts = _verdicts(request.policy, request.strict)
     kinds = node_arrays.kind
-    if node_arrays.n and verdicts[kinds[0]] == FITS and every(kinds == kinds[0]):
+    denied = unenforced(node_arrays, request) if node_arrays.unenforced is Unenforced.DENY else None
+    if denied is None and node_arrays.n and verdicts[kinds[0]] == FITS and every(kinds == kinds[0]):
         return None
-    return verdicts.take(kinds)
+    found: Bytes = verdicts.take(kinds)
+    if denied is not None:
+        found[denied & (found == FITS)] = Reason.NOT_ENFORCED
+    return found
 
 
 @lru_cache(maxsize=8)

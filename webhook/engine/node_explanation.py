@@ -6,6 +6,7 @@ import numpy as np
 
 from webhook.engine.arrays import NO_ZONE, UNLISTED
 from webhook.engine.cpu_cores import core_rules, in_cores
+from webhook.engine.enforcement import not_enforced
 from webhook.engine.filter.taint_toleration import untolerated
 from webhook.engine.kubelet.container_rows import rows_of
 from webhook.engine.kubelet.demand import Demand
@@ -56,8 +57,17 @@ def explain(snapshot: Snapshot, pod: Pod, request: PodRequest, reason: Reason, n
         case Reason.NUMA_NODE_EXCLUSIVE:
             return f"NUMA nodes held exclusively: {_residents(snapshot, request, node)}"
         case _:
-            before = _rejection(pod, reason, node_arrays.names[node])
-            return before or _of_cores(snapshot, pod, request, reason, node) or reason.phrase
+            return _of_others(snapshot, pod, request, reason, node) or reason.phrase
+
+
+def _of_others(snapshot: Snapshot, pod: Pod, request: PodRequest, reason: Reason, node: int) -> str | None:
+    """The sentence of a reason that is about neither free amounts nor the node's own state; None for another reason."""
+    node_arrays = snapshot.node_arrays
+    if reason is Reason.NOT_ENFORCED:
+        own = request.policy or NUMAPolicy.NONE
+        return f"{own.koordinator} is {not_enforced(node_arrays, request, node)}"
+    before = _rejection(pod, reason, node_arrays.names[node])
+    return before or _of_cores(snapshot, pod, request, reason, node)
 
 
 def _rejection(pod: Pod, reason: Reason, node: str) -> str | None:

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from webhook.engine.arrays import Bytes, Counts, Nodes
+from webhook.engine.arrays import Amounts, Bools, Bytes, Counts, Nodes
 from webhook.engine.filter.node_preference import MOST, PER_POINT
 
 
@@ -68,13 +68,17 @@ class Ranking:
         scores: Bytes = np.maximum(self._ranks, 1) - np.uint8(1)
         return scores
 
-    def best(self, k: int, order: Nodes) -> tuple[Nodes, list[int]]:
+    def best(self, k: int, order: Nodes, last: Bools | None = None) -> tuple[Nodes, list[int]]:
         """The k best of at least k fitting nodes: indexes, best first, and their scores.
 
-        order: int [N], the nodes sorted by name.
+        order: int [N], the nodes sorted by name. last: bool [N], those that come after all others; None: none does.
         """
-        self._settle(k)
-        keys = self._keys().take(order)
+        self._settle(k if last is None else len(self._ranks) + 1)
+        keys = self._keys()
+        if last is not None:
+            # Keys of nodes that fit begin at 1. Each group stays in its own order.
+            keys = keys + int(keys.max(initial=0)) * (~last & (keys > 0)).astype(np.int64)
+        keys = keys.take(order)
         smallest = len(keys) - k
         least = np.partition(keys, smallest)[smallest]
         (above,), (ties,) = (keys > least).nonzero(), (keys == least).nonzero()
@@ -84,7 +88,7 @@ class Ranking:
         nodes = order[chosen[best_first]]
         return nodes, (self._ranks[nodes] - 1).tolist()
 
-    def _keys(self) -> Bytes | Counts:
+    def _keys(self) -> Bytes | Counts | Amounts:
         """uint8 or int32 [N]: sort keys of nodes, the highest first; 0 if a node does not fit."""
         if self.liking is None:
             return self._ranks

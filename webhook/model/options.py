@@ -21,6 +21,17 @@ class GangStrategy(StrEnum):
     """Where the pods can be shared most evenly over the fewest subdomains; then as with BinPack."""
 
 
+class Unenforced(StrEnum):
+    """What happens on nodes that do not enforce the NUMA policy that a pod asks for."""
+
+    ALLOW = "Allow"
+    """They count like all others."""
+    LAST = "Last"
+    """A pod goes there only while no node that enforces its policy fits."""
+    DENY = "Deny"
+    """No pod with such a policy goes there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """Settings of a decision."""

@@ -6,7 +6,7 @@ from typing import Literal
 from webhook.model.intent import NO_SPEC, NUMASpec
 from webhook.model.manage import Manage
 from webhook.model.node_group import Autoscaler
-from webhook.model.options import Options
+from webhook.model.options import Options, Unenforced
 
 GateMode = Literal["Always", "WhenNeeded", "Never"]
 """Which pods get our scheduling gate until they are assigned: all managed pods, those that need it, or none."""
@@ -46,6 +46,8 @@ class Rules:
     """What happens to a pod if no node has a compatible policy, or no node could align it even if empty."""
     not_alignable: NotAlignable = "Warn"
     """What happens to a pod that requests a policy if its containers' requests are such that no node aligns them."""
+    unenforced: Unenforced = Unenforced.LAST
+    """Whether pods that ask for a strict policy go to nodes that enforce none."""
     gate: GateMode = "Always"
     """Which pods are gated."""
     no_capacity: NoCapacity = "Gate"

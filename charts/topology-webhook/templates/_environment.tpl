@@ -26,6 +26,7 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "KOORDINATOR_RESERVATIONS" .Values.settings.koordinatorReservations
   "NO_COMPATIBLE_NODE" .Values.settings.noCompatibleNode
   "NOT_ALIGNABLE" .Values.settings.notAlignable
+  "UNENFORCED" .Values.settings.unenforced
   "FIDELITY" .Values.settings.fidelity
   "SCORE_STRATEGY" .Values.settings.scoreStrategy
   "RESOURCE_WEIGHTS" (join "," $weights)

@@ -283,6 +283,17 @@ def test_levels_of_topologies_whose_label_nodes_lack_are_named() -> None:
     assert (repeated.level, repeated.text) == (WARN, "rack of Topology dc in several domains: r (h1, h2)")
 
 
+def test_pods_with_a_strict_policy_where_nothing_enforces_it_are_named() -> None:
+    one = fleet("a", "b", published=("a", "b"), policy="None")
+    take_pod(one, created(nodeName="a"))
+    take_pod(one, created(name="other", numa=None, nodeName="b"))
+    (found,) = [each for each in judge_policies(one) if "strict" in each.text]
+    assert found.level is WARN
+    assert found.text == (
+        "1 pod asks for a strict NUMA policy on nodes that enforce none (2 of 2, policy none): default/p"
+    )
+
+
 def test_gated_pods_fail_only_if_nothing_places_them() -> None:
     one = fleet()
     assert judge_waiting(one, 0, placed=False)[0].level is OK

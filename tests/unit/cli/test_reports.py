@@ -55,3 +55,33 @@ def test_devices_are_aligned_without_the_cpus(tmp_path: Path) -> None:
     cluster = machine([[GPUS], [RESERVED]], "single-numa-node", gpus=4)
     answer = answered("review", tmp_path, cluster, pod(cpu=8, devices={GPU: 1})).json[0]
     assert (answer["verdict"], answer["nodes"]["best"][0]["numaNodes"]) == ("allow", [0])
+
+
+# s (single-numa-node) [16 16]   weak (none) [16 16]    [free cpus]
+def test_a_node_that_enforces_nothing_comes_last_and_is_said_to(tmp_path: Path) -> None:
+    strong, weak = [node(name="s"), nrt(node="s", free=(16, 16))], nrt(node="weak", free=(16, 16), policy="none")
+    both = [*strong, node(name="weak"), weak]
+    entry = answered("review", tmp_path, both, pod(cpu=7)).json[0]
+    assert [one["node"] for one in entry["nodes"]["best"]] == ["s", "weak"]
+    assert entry["warnings"] == []
+    (tmp_path / "alone").mkdir()
+    entry = answered("review", tmp_path / "alone", both[2:], pod(cpu=7)).json[0]
+    assert entry["verdict"] == "allow"
+    assert "not enforced there: policy none" in entry["message"]
+    (warning,) = entry["warnings"]
+    assert warning == (
+        "SingleNUMANode is asked for, and the best node that fits now is weak; not enforced there: policy none"
+    )
+
+
+def test_a_cluster_that_enforces_nothing_denies_strict_pods_if_it_is_set_so(tmp_path: Path) -> None:
+    cluster = [node(name="weak"), nrt(node="weak", free=(16, 16), policy="none")]
+    file = tmp_path / "given"
+    file.mkdir()
+    arguments = ("-f", written(file, pod(cpu=7)), "-o", "json", "--unenforced", "Deny")
+    entry = run_command("review", *arguments, cluster=written(tmp_path, *cluster)).json[0]
+    assert entry["verdict"] == "deny"
+    assert entry["message"].startswith(
+        "SingleNUMANode: none of 1 nodes fits now; no node has a NUMA policy that goes with SingleNUMANode: "
+        "there are 1 with none, and nodes that do not enforce it are excluded (unenforced: Deny)"
+    )

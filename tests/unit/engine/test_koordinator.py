@@ -129,7 +129,7 @@ def test_preferred_exclusivity_comes_last_instead_of_not_at_all() -> None:
     cluster = machine("a", 8, 8)
     cluster.upsert_pod(SHARED)
     asked = pod(FIVE, policy="SingleNUMANode", exclusive="Preferred")
-    assert decision(cluster, asked).best(1) == (Candidate("a", 0, (0,)),)
+    assert decision(cluster, asked).best(1) == (Candidate("a", 0, (0,), enforces=False),)
     roomier = machine("a", 8, 8, 8)
     roomier.upsert_pod(SHARED)
     (best,) = decision(roomier, asked).best(1)
@@ -180,7 +180,7 @@ def test_the_packing_score_prefers_few_and_full_numa_nodes(free: int, score: int
 def test_two_numa_nodes_cost_ten_points_each() -> None:
     # 10 of 16 CPUs, 100 of 128Gi: (0.625 + 0.781) / 2 of 10 -> 7
     asked = pod({"cpu": "10", "memory": "100Gi"}, policy="Restricted")
-    assert decision(machine("a", 8, 8), asked).best(1)[0] == Candidate("a", 80 + 7, (0, 1))
+    assert decision(machine("a", 8, 8), asked).best(1)[0] == Candidate("a", 80 + 7, (0, 1), enforces=False)
 
 
 def test_a_pod_bound_to_no_numa_node_counts_as_spread_over_all() -> None:

@@ -30,10 +30,15 @@ from webhook.admission.pod import placement_text
 from webhook.admission.pod.placement_text import annotated
 from webhook.cache.hint_certainty import CERTAIN, HintCertainty, hint_certainty, of_pod
 from webhook.cache.kubelet_admission import KubeletAdmission
+from webhook.engine.arrays import NO_ZONE
 from webhook.engine.decide import Decision, decide
+from webhook.engine.enforcement import not_enforced, unenforced
 from webhook.engine.koordinator import ours_to_place
 from webhook.engine.reason import Reason
+from webhook.engine.request import PodRequest
+from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.single_node import is_free
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.avoided_node import Avoided, avoided_by, used_again_text
 from webhook.model.gates import has_gate
 from webhook.model.hint import NUMAHint, NUMANodeAmounts, resource_status_to_json
@@ -87,6 +92,10 @@ class Given:
     """The pod's current placement text."""
     signature: Hashable = None
     """Equal for pods that a kubelet treats alike."""
+    weak: bool = False
+    """Whether nothing on the node enforces the pod's policy."""
+    not_enforced: str = ""
+    """What the node does not enforce of it, as a clause; empty: nothing that is known."""
 
     @property
     def annotations(self) -> dict[str, str]:
@@ -114,11 +123,14 @@ class Given:
     @property
     def message(self) -> str:
         """The result in one line."""
-        return f"bound to {self.node}{placement_text.where(self._numa_ids)}"
+        weak = f"; {self.not_enforced}" if self.not_enforced else ""
+        return f"bound to {self.node}{placement_text.where(self._numa_ids)}{weak}"
 
     @property
     def _numa_ids(self) -> Sequence[int] | None:
-        """The NUMA IDs; None if they are not certain."""
+        """The NUMA IDs; None if they are not certain yet. Where nothing enforces the policy they never will be."""
+        if self.weak:
+            return ()
         return [numa_id for numa_id, _ in self.numa_nodes] if self.hint_certainty.sure else None
 
     @property
@@ -179,9 +191,7 @@ def guard(
     if found is None:
         how = _decided(pod, binding_pod, node, kubelet_admission, rules, assumed, unknowing=unknowing)
         if not isinstance(how, Recent):
-            return (
-                replace(how, how_chosen=own["how_chosen"], affinity=own["affinity"]) if isinstance(how, Given) else how
-            )
+            return replace(how, **own) if isinstance(how, Given) else how
         found = how
         if recent is not None:
             recent.put(key, found)
@@ -207,8 +217,21 @@ def _decided(
     snapshot = kubelet_admission.assumed_snapshot()
     assumed = reserved if reserved is not None and is_free(snapshot, reserved) else None
     ours, policy = bool(ours_to_place(snapshot.node_arrays)[0]), intent.policy
+    weak, clause = _enforcement(snapshot.node_arrays, pod, intent)
     if ours and assumed:
-        return Given(node, assumed, pod.requests, policy, assumed, chosen=ours, signature=signature)
+        certainty = _anywhere(snapshot, assumed) if weak else CERTAIN
+        return Given(
+            node,
+            assumed,
+            pod.requests,
+            policy,
+            assumed,
+            chosen=ours,
+            hint_certainty=certainty,
+            signature=signature,
+            weak=weak,
+            not_enforced=clause,
+        )
     found = snapshot if ours else kubelet_admission.kubelet_snapshot()
     decision = decide(found, pod, intent, rules.engine)
     if unknowing and decision.reason[0] in {Reason.POLICY_MISMATCH, Reason.UNKNOWN_POLICY}:
@@ -219,7 +242,10 @@ def _decided(
     numa_nodes = decision.allocation(0)
     held = dict(numa_nodes) != dict(reserved or ()) and not is_free(snapshot, numa_nodes)
     exact = rules.engine.fidelity == "Kubelet"
-    replayed = CERTAIN if ours else hint_certainty(kubelet_admission, of_pod(pod, intent), numa_nodes, exact=exact)
+    if ours:
+        replayed = _anywhere(snapshot, numa_nodes) if weak else CERTAIN
+    else:
+        replayed = hint_certainty(kubelet_admission, of_pod(pod, intent), numa_nodes, exact=exact)
     given = Given(
         node,
         numa_nodes,
@@ -229,8 +255,24 @@ def _decided(
         chosen=ours,
         hint_certainty=replayed,
         signature=signature,
+        weak=weak,
+        not_enforced=clause,
     )
     return Recent(given, held)
+
+
+def _enforcement(node_arrays: NodeArrays, pod: Pod, intent: NUMAIntent) -> tuple[bool, str]:
+    """Whether nothing on the only node enforces the pod's policy; what it does not enforce, as a clause."""
+    request = PodRequest.of(pod, intent, node_arrays.resources)
+    return unenforced(node_arrays, request) is not None, not_enforced(node_arrays, request, 0)
+
+
+def _anywhere(snapshot: Snapshot, numa_nodes: NUMANodeAmounts) -> HintCertainty:
+    """The kubelet may spread the pod over any NUMA nodes of the only node, or has no NUMA nodes to give."""
+    if not numa_nodes:
+        return CERTAIN
+    ids = frozenset(numa_id for numa_id in snapshot.node_arrays.zone_ids[:, 0].tolist() if numa_id != NO_ZONE)
+    return HintCertainty(sure=False, alternatives=ids - {numa_id for numa_id, _ in numa_nodes})
 
 
 def into_binding(binding: Mapping[str, Any], given: Given) -> tuple[Operation, ...]:

@@ -47,6 +47,7 @@ from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.model.admission_review import AdmissionRequest
 from webhook.model.gates import is_gated
 from webhook.model.rules import Rules
+from webhook.signal import Signal
 
 _LEADER_CHANGED: Final = Refusal(
     "the leader has just changed, and NUMA nodes that the last leader reserved may not be visible yet",
@@ -113,6 +114,8 @@ class BindingGuard:
         self._doubts = doubts
         self._assume_ttl = assume_ttl if doubts is None else FIRST_SECONDS
         self._on_refused = on_refused
+        self.not_enforced = Signal[[str, str, str]]()
+        """Emitted with a pod, its uid and the answer if its node does not enforce its NUMA policy."""
         self._waiting = WaitingReviews()
         self._recent = RecentBindings()
         self._pods = BindingPods(rules)
@@ -220,6 +223,8 @@ class BindingGuard:
 
     def _reserve(self, given: Given, key: str, uid: str) -> Unreserved | None:
         """Assume the pod until it is visible with its NUMA nodes; returns why it was not assumed."""
+        if given.weak:
+            self.not_enforced.emit(key, uid, given.message)
         now = monotonic()
         seconds = self._assume_ttl if self._doubts is None else self._doubts.believed_seconds(key, uid, now)
         if not seconds:

@@ -136,11 +136,18 @@ def _held_to_fitting(
     best = decision.best(max(rules.preferred_nodes, placement_text.BEST))
     note = unaligned.clause if unaligned else ""
     text = placement_text.fitting(pod, intent, decision, best[: placement_text.BEST], note)
+    warnings = () if best[0].enforces else (_unenforced(decision, intent, best[0].node),)
     if needs_gate(pod.annotations, rules, fits=True, own_affinity=pod.has_own_affinity):
-        return PodDecision(Verdict.ALLOW, text, gated=True)
+        return PodDecision(Verdict.ALLOW, text, gated=True, warnings=warnings)
     preferred = best[: rules.preferred_nodes]
     constraint = hold_to_fitting(decision.snapshot.node_arrays, decision, preferred, rules.max_affinity_values)
-    return _constrained(Verdict.ALLOW, text, constraint, pod)
+    return replace(_constrained(Verdict.ALLOW, text, constraint, pod), warnings=warnings)
+
+
+def _unenforced(decision: Decision, intent: NUMAIntent, node: str) -> str:
+    """The warning if the best node, and so every one where such nodes come last, does not enforce the policy."""
+    clause = placement_text.enforcement(decision, node)
+    return f"{placement_text.subject(intent)} is asked for, and the best node that fits now is {node}; {clause}"
 
 
 def _fits_nowhere(

@@ -31,9 +31,11 @@ def hold_to_fitting(
     """A constraint to nodes that fit, some of them preferred. At least one must fit."""
     nodes = NodeNames(node_arrays)
     required = _required(nodes, decision, most_names)
-    if decision.fit_count == 1:
+    taking = decision.taking
+    wanted = [one for one in preferred if taking[node_arrays.index[one.node]]]
+    if len(wanted) == int(np.count_nonzero(taking)) == 1:
         return Constraint(required)
-    return Constraint(required, _preferring(nodes, preferred))
+    return Constraint(required, _preferring(nodes, wanted))
 
 
 def keep_off_others(
@@ -85,11 +87,12 @@ def _where_hope_is(
 
 
 def _required(nodes: "NodeNames", decision: Decision, most: int) -> tuple[Term, ...]:
-    fits = decision.fits
-    others = len(fits) - decision.fit_count
-    if decision.fit_count == 1 or decision.fit_count <= min(others, most):
+    fits = decision.taking
+    count = int(np.count_nonzero(fits))
+    others = len(fits) - count
+    if count == 1 or count <= min(others, most):
         return one_of(nodes.refs(np.flatnonzero(fits).tolist()))
-    if others <= min(decision.fit_count, most):
+    if others <= min(count, most):
         return none_of(nodes.refs(np.flatnonzero(~fits).tolist()))
     return one_of([nodes.named(one.node) for one in decision.best(most)])
 

@@ -19,6 +19,7 @@ from webhook.admission.pod.affinity_patch import EXPRESSIONS, FIELDS, Constraint
 from webhook.admission.pod.managed_fields import ManagedFields
 from webhook.engine.arrays import Bools
 from webhook.engine.decide import Candidate, Decision
+from webhook.engine.enforcement import not_enforced
 from webhook.engine.reason import Reason
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.model.avoided_node import AvoidedNode, rejections_text, used_again_text
@@ -54,7 +55,7 @@ def fitting(pod: Pod, intent: NUMAIntent, decision: Decision, best: Sequence[Can
     count = (
         f"{decision.fit_count} of {counted(len(decision.fits), 'node')} {fit}{_noted(_cores(decision))}{_noted(note)}"
     )
-    text = f"{subject(intent)}: {count}; best {named}"
+    text = f"{subject(intent)}: {count}; best {named}{_noted(enforcement(decision, best[0].node))}"
     return shortened(text + excluded(pod, decision, "; excluded: "))
 
 
@@ -256,4 +257,11 @@ def _noted(note: str) -> str:
 
 def _candidate(candidate: Candidate) -> str:
     liked = "" if candidate.preference is None else f", preference {candidate.preference}"
-    return f"{candidate.node} (score {candidate.score}{liked}{where(candidate.numa_nodes)})"
+    weak = "" if candidate.enforces else ", not enforced"
+    return f"{candidate.node} (score {candidate.score}{liked}{where(candidate.numa_nodes)}{weak})"
+
+
+def enforcement(decision: Decision, node: str) -> str:
+    """What a node does not enforce of the pod's policy, as a clause; empty: nothing that is known."""
+    node_arrays = decision.snapshot.node_arrays
+    return not_enforced(node_arrays, decision.request, node_arrays.index[node])

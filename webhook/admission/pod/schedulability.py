@@ -59,6 +59,7 @@ _NOT_ALIGNED = frozenset(
 )
 # Those of them that depend on where the pods of a node are.
 _BY_STATE = frozenset({Reason.NO_SINGLE_NUMA_NODE, Reason.NOT_ALIGNED, Reason.ALLOCATION_FAILS})
+_OTHER_POLICY = frozenset({Reason.POLICY_MISMATCH, Reason.NOT_ENFORCED})
 _OTHER_CORES = frozenset({Reason.AMPLIFIED_CPUS, Reason.CPU_BIND_POLICY_MISMATCH, Reason.NOT_WHOLE_CORES})
 
 
@@ -112,8 +113,10 @@ def look_ahead(node_arrays: NodeArrays, pod: Pod, intent: NUMAIntent, options: O
     if reasons & _OTHER_CORES:
         message = f"no node binds its CPUs so: {excluded(pod, decision)}"
         return Unschedulable(UnschedulableReason.NO_COMPATIBLE_NODE, message, decision, compatible)
-    if Reason.POLICY_MISMATCH in reasons:
+    if reasons & _OTHER_POLICY:
         message = _why_incompatible(decision, intent)
+        if Reason.NOT_ENFORCED in reasons:
+            message += ", and nodes that do not enforce it are excluded (unenforced: Deny)"
         return Unschedulable(UnschedulableReason.NO_COMPATIBLE_NODE, message, decision, compatible)
     message = _why_no_node(decision, pod, ~_any_of(decision, _PODS_OWN))
     return Unschedulable(UnschedulableReason.NO_NODE, message, decision, compatible)
@@ -225,7 +228,7 @@ def _why_no_node(decision: Decision, pod: Pod, eligible: Bools) -> str:
 
 def _why_incompatible(decision: Decision, intent: NUMAIntent) -> str:
     """The policies of the nodes, and why a node with another policy is none for the pod."""
-    node_arrays, nodes = decision.snapshot.node_arrays, _any_of(decision, frozenset({Reason.POLICY_MISMATCH}))
+    node_arrays, nodes = decision.snapshot.node_arrays, _any_of(decision, _OTHER_POLICY)
     counts = np.bincount(node_arrays.policy[nodes], minlength=len(NUMAPolicy)).tolist()
     found = [(count, NUMAPolicy(policy).kubelet) for policy, count in enumerate(counts) if count]
     policies = ", ".join(f"{counted(count, 'node has', 'nodes have')} {policy}" for count, policy in found)

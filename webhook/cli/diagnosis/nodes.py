@@ -6,7 +6,7 @@ from typing import Final
 
 from webhook.cli.diagnosis.finding import Finding, fail, ok, some, warn
 from webhook.cli.diagnosis.release import Release
-from webhook.engine.snapshot.node_policy import unknown_policy
+from webhook.engine.snapshot.node_policy import enforces_nothing, unknown_policy
 from webhook.kube.api_errors import mapping_or_empty
 from webhook.kube.discovery import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGIES, locate
 from webhook.kube.resource import Raw, Resource
@@ -35,6 +35,8 @@ class Fleet:
     topologies: dict[str, NodeTopology] = field(default_factory=dict)
     bound: dict[str, tuple[int, str]] = field(default_factory=dict)
     """Node -> when its last pod with exclusive resources was bound, and that pod's key."""
+    strict: list[tuple[str, str]] = field(default_factory=list)
+    """The bound pods that ask for Restricted or SingleNUMANode: node, and the pod's key."""
     waiting: list[int] = field(default_factory=list)
     """When the gated pods were created."""
 
@@ -64,6 +66,8 @@ def take_pod(fleet: Fleet, raw: Raw) -> None:
         pod = ResidentPod.from_object(raw)
     except UserError:  # the service leaves it out as well
         return
+    if pod.node and not pod.terminal and (pod.policy or 0) >= NUMAPolicy.RESTRICTED:
+        fleet.strict.append((pod.node, pod.key))
     if pod.node and pod.exclusive_resources and not pod.terminal:
         since = _bound_at(raw)
         fleet.bound[pod.node] = max(fleet.bound.get(pod.node, (0, "")), (since, pod.key))
@@ -132,6 +136,16 @@ def judge_policies(fleet: Fleet) -> list[Finding]:
             warn(
                 f"label and NodeResourceTopology name different policies: {some(disagree)}",
                 "the label wins: remove it, or correct the kubelet's configuration",
+            )
+        )
+    weak = {name for name, node in fleet.nodes.items() if enforces_nothing(node, fleet.topologies.get(name))}
+    if pods := sorted(key for name, key in fleet.strict if name in weak):
+        ask = "asks" if len(pods) == 1 else "ask"
+        found.append(
+            warn(
+                f"{counted(len(pods), 'pod')} {ask} for a strict NUMA policy on nodes that enforce none "
+                f"({len(weak)} of {len(fleet.nodes)}, policy none): {some(pods)}",
+                "set the kubelets' topologyManagerPolicy, or forbid it with settings.unenforced=Deny",
             )
         )
     return found or [ok(f"{counted(len(fleet.nodes), 'node')}: all policies are readable, and no two sources disagree")]

@@ -148,6 +148,8 @@ def find_assignment(
     if unaligned and (refusal := why_refused(snapshot, gated, rules)):
         return refusal
     note = unaligned.clause if unaligned else ""
+    if node != best[0].node and (weak := placement_text.enforcement(decision, node)):
+        note = f"{note}; {weak}" if note else weak
     text = placement_text.fitting(gated.pod, gated.intent, decision, best, note)
     warns = unaligned is not None and unaligned.warns
     if why is None:

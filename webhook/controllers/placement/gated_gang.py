@@ -30,9 +30,11 @@ from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.placement.kept_domain import NOTHING, KeptDomains
 from webhook.controllers.placement.wait_reason import WaitReason
 from webhook.engine.assumed.assumed_pod import AssumedPod
+from webhook.engine.enforcement import not_enforced
 from webhook.engine.gang.result import GangAssignment
 from webhook.engine.gang.unmet_levels import missed_levels
 from webhook.engine.koordinator import is_ours_to_place
+from webhook.engine.request import PodRequest
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.avoided_node import rejections_text, used_again_text
 from webhook.model.counted import counted
@@ -170,6 +172,10 @@ class GangAssigner:
                 text += f"; avoided after a rejection: {rejections_text(gated.pod.avoided)}"
             if unaligned is not None:
                 text += f"; {unaligned.clause}"
+            if gated.intent.policy is not None:
+                request = PodRequest.of(gated.pod, gated.intent, node_arrays.resources)
+                weak = not_enforced(node_arrays, request, node_arrays.index[pod.node])
+                text += f"; {weak}" if weak else ""
             warns = unaligned is not None and unaligned.warns
             outputs = {RANK: str(pod.rank), **({DOMAIN: json.dumps(dict(pod.domain))} if pod.domain else {})}
             if gang.pod_group is not None and (named_there := gang.pod_group.topology_at(gated.pod.labels)):

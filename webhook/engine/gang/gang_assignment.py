@@ -1,6 +1,8 @@
 """Placement of a gang: from free amounts to a node and NUMA nodes for every pod.
 
 Members that exclude each other take part of a resource made for that (webhook.engine.gang.exclusions).
+0. A gang with a strict policy is placed without the nodes that do not enforce it, and on all nodes only if not every
+   pod has a node then.
 1. The gang is divided into slices: pods of one class under the same constraints (webhook.engine.gang.slices).
 2. One class without constraints of subgroups: exact by sums alone (webhook.engine.gang.equal_pods).
 3. Otherwise slice by slice, larger ones first; if that fails, an exact search (webhook.engine.gang.mixed_pods).
@@ -15,6 +17,7 @@ from functools import partial
 
 import numpy as np
 
+from webhook.engine.enforcement import unenforced
 from webhook.engine.gang.assignment_request import AssignmentRequest, Effort
 from webhook.engine.gang.caps import Caps
 from webhook.engine.gang.equal_pods import EqualPods, assign_equal
@@ -29,10 +32,10 @@ from webhook.engine.gang.result import GangAssignment
 from webhook.engine.gang.several_topologies import SeveralTopologies
 from webhook.engine.gang.shortfall import shortfalls
 from webhook.engine.gang.slices import SlicedGang, slice_gang
-from webhook.engine.request import named_resources
+from webhook.engine.request import PodRequest, named_resources
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
-from webhook.model.options import GangStrategy
+from webhook.model.options import GangStrategy, Unenforced
 
 DEFAULT_EFFORT = Effort()
 
@@ -48,9 +51,30 @@ def assign_gang(
 
     strategy: for a gang that names none.
     """
+    if _may_avoid_unenforced(snapshot, gang):
+        found = _assign(snapshot.allowing(Unenforced.DENY), tree, gang, strategy, effort)
+        placed = sum(len(each.members) for part in found.by_topology() for each in part.assignments)
+        if found.assigned and placed == sum(len(podset.members) for podset in gang.all_sets()):
+            return found
+    return _assign(snapshot, tree, gang, strategy, effort)
+
+
+def _may_avoid_unenforced(snapshot: Snapshot, gang: Gang) -> bool:
+    """Whether some nodes come last for a pod of the gang, and others do not."""
+    node_arrays = snapshot.node_arrays
+    if node_arrays.unenforced is not Unenforced.LAST:
+        return False
+    requests = (PodRequest.of(podset.pod, podset.intent, node_arrays.resources) for podset in gang.all_sets())
+    last = [found for request in requests if (found := unenforced(node_arrays, request)) is not None]
+    return any(not found.all() for found in last)
+
+
+def _assign(
+    snapshot: Snapshot, tree: TopologyTree, gang: Gang, strategy: GangStrategy, effort: Effort
+) -> GangAssignment:
     strategy = gang.strategy or strategy
     if gang.elsewhere:
-        place = partial(assign_gang, strategy=strategy, effort=effort)
+        place = partial(_assign, strategy=strategy, effort=effort)
         return SeveralTopologies(snapshot, tree, gang, place).run()
     snapshot = snapshot.covering(name for podset in gang.all_sets() for name in named_resources(podset.pod))
     snapshot, gang = with_exclusions(snapshot, tree, gang)

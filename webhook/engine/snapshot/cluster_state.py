@@ -28,6 +28,7 @@ from webhook.engine.snapshot.resource_rows import MAX_CELLS
 from webhook.engine.snapshot.taint_sets import TaintSets
 from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology, Zone
+from webhook.model.options import Unenforced
 from webhook.model.resident import ResidentPod
 from webhook.model.resources import PODS
 
@@ -40,11 +41,17 @@ _NO_SUMS: Final = NodeSums()
 class ClusterState:
     """Nodes, NUMA topologies and bound pods; `node_arrays()` returns them as arrays."""
 
-    def __init__(self, on_fault: OnFault | None = None, cells: int = MAX_CELLS) -> None:
+    def __init__(
+        self,
+        on_fault: OnFault | None = None,
+        cells: int = MAX_CELLS,
+        unenforced: Unenforced = Unenforced.LAST,
+    ) -> None:
         """on_fault: called with the name of a node whose column cannot be written; without it `node_arrays` raises.
 
-        cells: limit of rows times NUMA nodes in the arrays.
+        cells: limit of rows times NUMA nodes in the arrays. unenforced: see `NodeArrays`.
         """
+        self._unenforced = unenforced
         self._on_fault = on_fault
         self._broken: set[str] = set()
         self._nodes: dict[str, Node] = {}
@@ -272,6 +279,7 @@ class ClusterState:
             unknown_policies=self._unknown_policies.table(),
             rare=self._rare.table(),
             changes=self._changes,
+            unenforced=self._unenforced,
             **fields,
         )
 

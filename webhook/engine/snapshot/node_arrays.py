@@ -13,6 +13,7 @@ from webhook.engine.snapshot.label_columns import LabelColumns
 from webhook.engine.snapshot.rare_resources import RareTable
 from webhook.engine.snapshot.resource_index import ResourceIndex
 from webhook.model.node import Taint
+from webhook.model.options import Unenforced
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
@@ -108,6 +109,8 @@ class NodeArrays:
 
     changes: ChangeLog[int]
     """Which nodes (by n) changed in which generation; n may exceed the present number of nodes."""
+    unenforced: Unenforced = Unenforced.LAST
+    """What the operator allows on nodes that do not enforce a pod's NUMA policy (webhook.engine.enforcement)."""
 
     @property
     def n(self) -> int:

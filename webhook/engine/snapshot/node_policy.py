@@ -6,7 +6,7 @@ An unreadable policy is unknown, not none: pods that the kubelet might reject av
 from collections.abc import Mapping
 
 from webhook.model.node import Node
-from webhook.model.nrt import NodeTopology, PluginConfig
+from webhook.model.nrt import NodeTopology, PluginConfig, Publisher
 from webhook.model.policy import NUMAPolicy
 
 
@@ -29,6 +29,12 @@ def unknown_policy(node: Node, topology: NodeTopology | None) -> str:
     if node.unknown_policy or node.policy_label is not None or topology is None:
         return node.unknown_policy
     return topology.unknown_policy
+
+
+def enforces_nothing(node: Node, topology: NodeTopology | None) -> bool:
+    """Whether the NUMA nodes are known, and neither the kubelet nor koordlet keeps a pod on those of its policy."""
+    known = topology is not None and bool(topology.zones) and topology.publisher is not Publisher.TOTAL
+    return known and topology is not None and policy_of(node, topology) is NUMAPolicy.NONE
 
 
 class UnknownPolicies:

@@ -144,6 +144,7 @@ _NO_ARRAYS: Final = {
         "unknown_policies",
         "rare",
         "changes",
+        "unenforced",
     )
 }
 _ARRAYS: Final = tuple(

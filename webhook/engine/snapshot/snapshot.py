@@ -1,6 +1,7 @@
 """What is free at the moment of one decision: the cluster's arrays minus the ledger's reservations."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +11,7 @@ from webhook.engine.snapshot.extra_rows import with_node_rows, with_rows
 from webhook.engine.snapshot.ledger import Ledger
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.node_sums import NodeSums
+from webhook.model.options import Unenforced
 from webhook.model.resident import ResidentPod
 from webhook.model.resources import MAX_AMOUNT
 
@@ -79,9 +81,45 @@ class Snapshot:
         """The same snapshot with other free amounts of one resource. free: int64 [zone, node]."""
         return _WithPlane(self, row, free)
 
+    def allowing(self, unenforced: Unenforced) -> "Snapshot":
+        """The same snapshot with another rule for nodes that do not enforce a pod's policy."""
+        return _WithRule(self, replace(self.node_arrays, unenforced=unenforced))
+
     def closed(self, nodes: Bools) -> "Snapshot":
         """The same snapshot with these nodes full, even for a pod without requests. nodes: bool [node]."""
         return _WithoutNodes(self, nodes)
+
+
+class _WithRule(Snapshot):
+    """A snapshot with other settings in its arrays."""
+
+    __slots__ = ("_snapshot",)
+
+    def __init__(self, snapshot: Snapshot, node_arrays: NodeArrays) -> None:
+        super().__init__(node_arrays, residents=snapshot.residents)
+        self._snapshot = snapshot
+
+    @property
+    def version(self) -> tuple[int, int]:
+        return self._snapshot.version
+
+    @property
+    def ledger(self) -> Ledger | None:
+        return self._snapshot.ledger
+
+    def free(self, row: int) -> Amounts:
+        return self._snapshot.free(row)
+
+    def node_free(self, row: int) -> Amounts:
+        return self._snapshot.node_free(row)
+
+    @property
+    def single_residents(self) -> Counts:
+        return self._snapshot.single_residents
+
+    @property
+    def multi_residents(self) -> Counts:
+        return self._snapshot.multi_residents
 
 
 class _WithRows(Snapshot):

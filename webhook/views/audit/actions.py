@@ -22,7 +22,7 @@ def actions(
     nodes: NodesView,
 ) -> tuple[str, ...]:
     """The steps as sentences; empty if there are no findings."""
-    prepare = (*_about_nodes(nodes), *_about_spanning(spanning))
+    prepare = (*_about_nodes(nodes), *_about_unenforced(nodes), *_about_spanning(spanning))
     change = (*_about_rejections(rejections), *_about_gangs(gangs))
     if not (rejections or spanning or gangs):
         return prepare
@@ -74,6 +74,15 @@ def _about_nodes(nodes: NodesView) -> Iterator[str]:
 def repeated_text(one: RepeatedName) -> str:
     """`rack-1 (block-a, block-b)`."""
     return f"{one.name} ({_names(one.above)})"
+
+
+def _about_unenforced(nodes: NodesView) -> Iterator[str]:
+    if nodes.not_enforced_pods:
+        yield (
+            f"Give {counted(len(nodes.not_enforcing), 'node')} a topologyManagerPolicy, or set settings.unenforced=Deny: "
+            f"{counted(len(nodes.not_enforced_pods), 'pod')} with a strict NUMA policy run where nothing enforces it: "
+            f"{_names(nodes.not_enforced_pods)}."
+        )
 
 
 def _about_spanning(spanning: Sequence[SpanningPodView]) -> Iterator[str]:

@@ -61,6 +61,6 @@ class Auditor:
         spanning = spanning_pods(self._state.pods.values(), topologies)
         gangs = self._gangs.views()
         unreported = unreported_nodes(self._state.pods.values(), topologies, self._now)
-        found = nodes_view(nodes, topologies, self._topologies.values(), unreported)
+        found = nodes_view(nodes, topologies, self._topologies.values(), unreported, self._state.pods.values())
         steps = actions(rejections, spanning, gangs, found)
         return AuditView(rejections, spanning, gangs, found, self._managed.views(), steps)

@@ -4,9 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from webhook.engine.snapshot.node_policy import policy_of, unknown_policy
+from webhook.engine.snapshot.node_policy import enforces_nothing, policy_of, unknown_policy
 from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology
+from webhook.model.policy import NUMAPolicy
+from webhook.model.resident import ResidentPod
 from webhook.model.topology import Topology
 from webhook.views.audit.spanning_pods import UnreportedNode
 
@@ -65,6 +67,10 @@ class NodesView:
     unreadable: tuple[UnreadableNode, ...]
     levels: tuple[LevelView, ...]
     unreported: tuple[UnreportedNode, ...]
+    not_enforcing: tuple[str, ...]
+    """Nodes with NUMA nodes, the policy none and no koordlet: a pod's own NUMA policy is not enforced there."""
+    not_enforced_pods: tuple[str, ...]
+    """The pods there (namespace/name) that ask for Restricted or SingleNUMANode."""
 
 
 def nodes_view(
@@ -72,10 +78,12 @@ def nodes_view(
     topologies: Mapping[str, NodeTopology],
     named: Iterable[Topology],
     unreported: tuple[UnreportedNode, ...],
+    pods: Iterable[ResidentPod],
 ) -> NodesView:
-    """The findings on these nodes and their NRTs. named: the Topologies, whose levels are labels of nodes."""
+    """The findings on these nodes, their NRTs and bound pods. named: the Topologies; their levels are node labels."""
     policies: Counter[str] = Counter()
     without, disagreeing, unreadable = [], [], []
+    not_enforcing = [name for name in sorted(nodes) if enforces_nothing(nodes[name], topologies.get(name))]
     for name in sorted(nodes):
         node, topology = nodes[name], topologies.get(name)
         if text := unknown_policy(node, topology):
@@ -89,6 +97,8 @@ def nodes_view(
         label = node.policy_label
         if label is not None and not topology.unknown_policy and label != topology.policy:
             disagreeing.append(DisagreeingNode(name, label.kubelet, topology.policy.kubelet))
+    weak = set(not_enforcing)
+    unaligned = sorted(pod.key for pod in pods if pod.node in weak and (pod.policy or 0) >= NUMAPolicy.RESTRICTED)
     return NodesView(
         len(nodes),
         dict(sorted(policies.items())),
@@ -97,6 +107,8 @@ def nodes_view(
         tuple(unreadable),
         level_views(nodes, named),
         unreported,
+        tuple(not_enforcing),
+        tuple(unaligned),
     )
 
 

@@ -225,9 +225,15 @@ UNRESERVED = {
 }
 
 
-@pytest.mark.parametrize("policy", ["single-numa-node", "none"])  # none: NUMA nodes are ours to choose
+@pytest.mark.parametrize(
+    ("policy", "bound"),
+    [
+        ("single-numa-node", "bound to n3, NUMA 1"),
+        ("none", "bound to n3\nnot enforced there: policy none"),  # NUMA nodes are ours to choose
+    ],
+)
 def test_a_placed_pod_without_its_reservation_is_given_what_is_free_and_says_no_more_what_it_waited_for(
-    policy: str,
+    policy: str, bound: str
 ) -> None:
     verdict = given(
         pod(cpu="8", metadata={"annotations": UNRESERVED}),
@@ -235,7 +241,7 @@ def test_a_placed_pod_without_its_reservation_is_given_what_is_free_and_says_no_
     )
     assert (verdict.numa_nodes[0][0], verdict.assumed) == (1, None)
     assert verdict.as_assumed() is None  # who does not know all that was given out since gives it nothing
-    assert verdict.annotations[PLACEMENT] == "bound to n3, NUMA 1\nplaced there before"
+    assert verdict.annotations[PLACEMENT] == f"{bound}\nplaced there before"
 
 
 def test_the_text_of_a_pod_that_waited_keeps_the_affinity_that_was_added() -> None:
@@ -329,3 +335,24 @@ def test_the_patch_keeps_the_annotations_that_a_binding_has(metadata: dict[str, 
     verdict = given(pod(cpu="8"), alone("n3", *N3))
     patched = apply(binding, into_binding(binding, verdict))
     assert patched["metadata"]["annotations"] == {**metadata.get("annotations", {}), **verdict.annotations}
+
+
+# n3 ── NUMA 0 [8]  NUMA 1 [8], policy none: its kubelet may spread the pod.
+@pytest.mark.parametrize("hinted", [True, False])
+def test_where_nothing_enforces_the_policy_no_numa_node_is_called_certain(hinted: bool) -> None:
+    there = alone("n3", node(name="n3"), nrt(node="n3", free=(8, 8), policy="none"))
+    raw = pod(cpu="8", annotations=assigned("n3", 0) if hinted else {})
+    verdict = given(raw, there)
+    assert verdict.weak
+    assert verdict.message == "bound to n3; not enforced there: policy none"
+    status = verdict.annotations.get(RESOURCE_STATUS)
+    assert status == ('{"numaNodeResources":[]}' if hinted else None)
+
+
+def test_where_koordlet_obeys_the_hint_it_is_certain_and_what_it_does_not_bind_is_said() -> None:
+    metadata = {"labels": {"app.kubernetes.io/managed-by": "Koordinator"}}
+    there = alone("n3", node(name="n3"), nrt(node="n3", free=(8, 8), policy="none", metadata=metadata))
+    verdict = given(pod(cpu="8"), there)
+    assert not verdict.weak
+    assert verdict.message == "bound to n3, NUMA 0; koordlet enforces cpu there, not memory"
+    assert RESOURCE_STATUS in verdict.annotations

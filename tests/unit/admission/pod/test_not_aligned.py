@@ -108,7 +108,9 @@ def test_of_fractional_cpus_the_cpus_are_named_for_memory_is_aligned() -> None:
 def test_where_the_numa_nodes_are_ours_to_choose_nothing_is_wrong(publisher: str) -> None:
     published = koordlet("k") if publisher == "koordlet" else nrt(node="k", free=[16, 16], policy="none")
     mutation = mutate_pod(burstable(), cluster_snapshot(node(name="k"), published), DENY)
-    assert (mutation.verdict, mutation.warnings) == (Verdict.ALLOW, ())
+    assert mutation.verdict is Verdict.ALLOW
+    # That a kubelet with policy none may ignore the choice is another warning.
+    assert [text for text in mutation.warnings if "not enforced there" not in text] == []
     assert "kubelet" not in mutation.message
 
 

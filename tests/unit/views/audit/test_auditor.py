@@ -98,6 +98,17 @@ def test_levels_are_found_whose_label_nodes_lack_and_whose_names_are_repeated() 
     )
 
 
+# weak (none), s (single-numa-node): only on the first is the policy of a pod not enforced.
+def test_pods_are_found_whose_policy_nothing_enforces() -> None:
+    view = audited(
+        *(node(name="weak"), nrt(node="weak", free=(16, 16), policy="none")),
+        *(node(name="s"), nrt(node="s", free=(16, 16))),
+        *(bound(name="there", node="weak"), bound(name="fine", node="s"), bound(name="any", node="weak", numa=None)),
+    )
+    assert (view.nodes.not_enforcing, view.nodes.not_enforced_pods) == (("weak",), ("default/there",))
+    assert any("settings.unenforced=Deny" in step for step in view.actions)
+
+
 def test_each_value_of_manage_counts_the_pods_that_it_would_cover() -> None:
     assert audited(*cluster()).manage == (
         ManageView(Manage.ANNOTATED, 4, 1),
