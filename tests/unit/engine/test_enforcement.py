@@ -71,7 +71,7 @@ def test_a_pod_without_a_policy_goes_anywhere() -> None:
     assert len(names(decided(cluster, cpu=7, numa=None))) == 3
 
 
-def test_a_pod_is_steered_to_the_last_nodes_only_if_no_other_fits() -> None:
+def test_a_pod_is_limited_to_nodes_that_enforce_its_policy_while_one_of_them_fits() -> None:
     decision = decided(snapshot(*CLUSTER), cpu=7)
     assert [bool(each) for each in decision.taking] == [True, True, False]
     full = [node(name="s1"), nrt(node="s1", free=(4, 4)), *CLUSTER[4:]]

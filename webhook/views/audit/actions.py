@@ -79,8 +79,9 @@ def repeated_text(one: RepeatedName) -> str:
 def _about_unenforced(nodes: NodesView) -> Iterator[str]:
     if nodes.not_enforced_pods:
         yield (
-            f"Give {counted(len(nodes.not_enforcing), 'node')} a topologyManagerPolicy, or set settings.unenforced=Deny: "
-            f"{counted(len(nodes.not_enforced_pods), 'pod')} with a strict NUMA policy run where nothing enforces it: "
+            f"Give {counted(len(nodes.not_enforcing), 'node')} a topologyManagerPolicy, or set "
+            "settings.unenforced=Deny: "
+            f"nothing there enforces the strict NUMA policy of {counted(len(nodes.not_enforced_pods), 'pod')}: "
             f"{_names(nodes.not_enforced_pods)}."
         )
 
