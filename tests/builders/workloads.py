@@ -55,7 +55,13 @@ def owned(
     metadata: dict[str, Any] = {"namespace": "ns", "name": name, "uid": f"uid-{kind}", "annotations": annotations}
     if above:
         metadata["ownerReferences"] = [
-            {"apiVersion": "batch/v1", "kind": above, "name": "above", "uid": f"uid-{above}", "controller": True}
+            {
+                "apiVersion": API_VERSIONS.get(above, "batch/v1"),
+                "kind": above,
+                "name": "above",
+                "uid": f"uid-{above}",
+                "controller": True,
+            }
         ]
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
 
