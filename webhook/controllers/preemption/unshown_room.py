@@ -65,7 +65,7 @@ class UnshownRoom:
         for node in {bound[key].node for key in new}:
             for pod in holdings.on(node).pods:
                 if (uid := new.get(pod.key)) is not None:
-                    self._victims[uid] = _Victim(pod.key, node, together([pod.numa, pod.reserved]))
+                    self._victims[uid] = _Victim(pod.key, node, self._guess(pod))
 
     def update(self, now: float, holds: Iterable[Hold]) -> None:
         """Note which victims have ended, and forget what can be forgotten."""
@@ -122,23 +122,24 @@ class UnshownRoom:
     def _guesses(self, node: str, living: NodeHoldings) -> Callable[[int], Mapping[str, int]]:
         """What the living pods hold by the best guess, by NUMA id.
 
-        If no report shows a pod, its hint is the best guess, even if more is reserved because its kubelet may have
-        chosen otherwise. A pod without a hint, of which nothing is known, may hold all of its requests on any NUMA
-        node.
+        A pod without a hint, of which nothing is known, may hold all of its requests on any NUMA node.
         """
-        bound = {pod.key: pod for pod in self._cache.pods_on(node) if pod.exclusive_resources}
-        found: list[NumaAmounts] = []
-        anywhere: list[Mapping[str, int]] = []
-        for pod in living.pods:
-            itself = bound.get(pod.key)
-            if itself is None or any(pod.numa.values()) or not (itself.hint or not pod.reserved):
-                found += [pod.numa, pod.reserved]
-            elif itself.hint:
-                found.append(dict(itself.hint))
-            else:
-                anywhere.append(itself.requests)
-        placed, others = together(found), added(anywhere)
-        return lambda numa_id: added([placed.get(numa_id, {}), others])
+        requests = {pod.key: pod.requests for pod in self._cache.pods_on(node) if pod.exclusive_resources}
+        placed = together(self._guess(pod) for pod in living.pods)
+        unknown = (pod for pod in living.pods if pod.key in requests and not self._guess(pod))
+        anywhere = added(requests[pod.key] for pod in unknown)
+        return lambda numa_id: added([placed.get(numa_id, {}), anywhere])
+
+    def _guess(self, pod: HeldPod) -> NumaAmounts:
+        """What the pod holds by the best guess.
+
+        As long as no report shows it, where it was last believed to be, even if more is reserved because its kubelet
+        may have chosen otherwise.
+        """
+        known = self._cache.known_numa_nodes(pod.key)
+        if known is not None and known.numa and not any(pod.numa.values()):
+            return known.numa
+        return together([pod.numa, pod.reserved])
 
 
 def _hidden(
