@@ -111,7 +111,9 @@ def test_a_pod_is_mutated_and_the_decision_is_logged_and_counted(
     mutations = [line for line in lines if line["event"] == "review" and line["webhook"] == "mutate-pods"]
     (line,) = [line for line in mutations if line["object"] == f"{namespace}/steered"]
     assert (line["verdict"], line["fit"], line["excluded"]) == ("allow", 1, {"NoSingleNUMANode": 1})
-    assert line["message"] == "; ".join(created["metadata"]["annotations"][PLACEMENT].splitlines())
+    *said, affinity = created["metadata"]["annotations"][PLACEMENT].splitlines()
+    assert line["message"] == "; ".join(said)
+    assert affinity == "node affinity added: required: roomy"
     assert line["milliseconds"] > 0
     counted = 'topology_webhook_reviews_total{operation="CREATE",verdict="allow",webhook="mutate-pods"}'
     assert any(counted in observed(replica, "metrics") for replica in webhook.replicas)

@@ -28,6 +28,7 @@ from webhook.model.names import (
     EPOCH,
     INHERIT,
     INJECT_ENV,
+    KUBELET_OPTIONS,
     LOST_NODES,
     MANAGED,
     MANAGED_FIELDS,
@@ -48,7 +49,7 @@ from webhook.model.rules import Rules
 
 _BY_MUTATION: Final = frozenset({MANAGED, NUMA_DEFAULTS, PLACEMENT, MANAGED_FIELDS, SCHEDULING_GROUP})
 # Under our domain, but written by users.
-_BY_USERS: Final = frozenset({INHERIT, INJECT_ENV, MIN_MEMBER, STRATEGY})
+_BY_USERS: Final = frozenset({INHERIT, INJECT_ENV, KUBELET_OPTIONS, MIN_MEMBER, STRATEGY})
 
 OUTPUTS: Final = frozenset(
     {
