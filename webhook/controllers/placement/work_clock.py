@@ -7,8 +7,8 @@ from typing import Final, TypeVar
 
 Answer = TypeVar("Answer")
 
-# Seconds of rest per second of work in vain. Reviews need the event loop: while every pod waits, cycles take at most a
-# fifth of its time.
+# Seconds of rest per second of work that placed nothing. Reviews need the event loop: while every pod waits, cycles
+# take at most a fifth of its time.
 _REST_PER_WORK: Final = 4.0
 # The work of a cycle is bounded, but for that of one unit, and what that costs must not hold up the others much longer.
 _LONGEST_REST: Final = 2.0

@@ -13,7 +13,7 @@ An exception affects only its own preemptor, which is tried again later.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping
 from time import monotonic
 from typing import Any, Final, NoReturn
 
@@ -24,7 +24,6 @@ from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.metric_recorder import ControllerMetrics, Preemption
 from webhook.controllers.placement.work_clock import WorkClock, rest_after
 from webhook.controllers.preemption.beside import has_room_beside
-from webhook.controllers.preemption.chosen_hold import asks_of, chosen_hold
 from webhook.controllers.preemption.holds import Hold, Phase
 from webhook.controllers.preemption.nominations import NominationSweep, without_hold
 from webhook.controllers.preemption.preemptor import Preemptor
@@ -178,7 +177,7 @@ class PreemptionController:
         if current is None or len(uids) < len(victims.pods) or closed != self._preemptors.closed_for(current):
             return
         earlier = {} if partial_hold is None else {**partial_hold.earlier, **partial_hold.victims}
-        hold = chosen_hold(current, victims, uids, earlier)
+        hold = _chosen_hold(current, victims, uids, earlier)
         shared = frozenset(key for key in uids if len(found.candidates.pods[key].budgets) > 1)
         wave = Wave(current, hold, victims.violating, shared)
         if not self._still_holds(hold):
@@ -201,7 +200,7 @@ class PreemptionController:
             return
         bound = self._cache.bound_pods.by_key()
         ending = {key for node in victims.nodes for key in found.candidates.ending.get(node, ()) if key in bound}
-        hold = chosen_hold(current, victims, {}, {**{key: bound[key].uid for key in ending}, **left})
+        hold = _chosen_hold(current, victims, {}, {**{key: bound[key].uid for key in ending}, **left})
         if not self._still_holds(hold):
             return
         log.info("preemption.takes_freed_room", preemptor=name, nodes=sorted(hold.nodes))
@@ -294,7 +293,7 @@ class PreemptionController:
     def _asks_else(self, hold: Hold) -> bool:
         """Whether the preemptor has changed since the place was chosen for it, or waits for something else now."""
         current = self._preemptors.current(hold.name)
-        return current is None or (bool(hold.asks) and asks_of(current) != hold.asks)
+        return current is None or (bool(hold.asks) and _asks_of(current) != hold.asks)
 
     def _lacks_room(self, hold: Hold) -> bool:
         current = self._preemptors.current(hold.name)
@@ -308,6 +307,25 @@ class PreemptionController:
         task = asyncio.create_task(run(), name="preemption")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _chosen_hold(
+    preemptor: Preemptor, victims: Victims, uids: Mapping[str, str], earlier: Mapping[str, str] | None = None
+) -> Hold:
+    """The hold. uids: those of the victims, by namespace/name. earlier: the same of those that end already for it."""
+    members = {one.key: one.pod.uid for one in preemptor.members}
+    by_name = {one.pod.name: one.key for one in preemptor.members}
+    places = {by_name[name]: node for name, node in victims.places if name in by_name}
+    if not victims.places:
+        places = dict.fromkeys(members, victims.nodes[0])
+    nodes = frozenset(victims.nodes)
+    name, priority, asks = preemptor.name, preemptor.priority, _asks_of(preemptor)
+    return Hold(name, priority, nodes, members, uids, places, earlier=earlier or {}, asks=asks)
+
+
+def _asks_of(preemptor: Preemptor) -> Hashable:
+    """What its members ask for: a place is chosen for exactly this."""
+    return frozenset((one.key, one.request_signature) for one in preemptor.members)
 
 
 async def _paced(steps: Steps[Found]) -> Found:

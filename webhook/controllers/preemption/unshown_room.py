@@ -1,8 +1,8 @@
 """Room that victims have left, or are leaving, and that their node's NodeResourceTopology (NRT) does not show yet.
 
 An exporter publishes what a victim has left at its next scan. Until then neither the pods nor the NRT show that room,
-and the next preemptor would end further pods. So what the victims held is remembered, whoever they ended for: for
-preemption, a victim that has ended counts as being deleted until its node has reported its end.
+and the next preemptor would end further pods. So what the victims held is remembered, whichever preemptor they ended
+for: for preemption, a victim that has ended counts as being deleted until its node has reported its end.
 
 Life cycle of a victim's room:
 1. Noted: a place is held, and the victim is to end for it.

@@ -97,7 +97,7 @@ class WaitingPreemptors:
         names = {name_of(unit) for unit in units}
         for name in (self._waiting.keys() | self._in_turn.keys()) - names:
             self.forget(name)
-        # After a hold in vain a kind is known for its delay, though none of it may wait for a moment.
+        # After a hold without effect a kind is known for its delay, though none of it may wait for a moment.
         put_off = (kind for kind in self._failures if self._delays.is_put_off(_after_vain(kind)))
         kinds = {*self._kind_of.values(), *put_off}
         self._kinds = {kind: number for kind, number in self._kinds.items() if number in kinds}
