@@ -91,10 +91,10 @@ class DerivedReservations:
         waiting: Sequence[ResidentPod] = ()
         if ended or any(pod.hint or pod.unhinted for pod in bound):
             covered = None if topology is None else facts.reports.reported(topology)
-            certain = self._located(topology, bound, ended, covered)
+            certain = self._located(topology, bound, ended, covered, now)
             rest = unreported(topology, bound, covered, facts.times, now, ended, certain)
             if topology is not None and any(pod.unhinted for pod in bound):
-                waiting, until = not_reported(topology, bound, covered, facts.times, now)
+                waiting, until = not_reported(topology, bound, covered, facts.times, now, ended)
         facts.unhinted.put(node, waiting, outage=facts.unhinted.had_outage(bound))
         if changes := [at for at in (rest.until, until) if at is not None]:
             self._due.put(node, min(changes))
@@ -108,11 +108,14 @@ class DerivedReservations:
         bound: Sequence[ResidentPod],
         ended: Sequence[ResidentPod],
         covered: frozenset[str] | None,
+        now: float,
     ) -> Mapping[str, NumaAmounts]:
         """The NUMA nodes of the pods for which the NRT is proof. Also widens the reservations of assumed pods."""
         if topology is None or covered is None or not covered <= {pod.key for pod in (*bound, *ended)}:
             return NOWHERE
         facts = self._facts
+        if not covered.isdisjoint(facts.reports.ambiguous(topology, now)):
+            return NOWHERE
         counted = [pod for pod in bound if is_counted(pod, topology, covered)]
         gone = [pod for pod in ended if pod.key in covered and pod.exclusive_resources]
         binding_to = facts.assumed.binding_to(topology.node)

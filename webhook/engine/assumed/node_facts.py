@@ -34,7 +34,7 @@ class NodeFacts:
     def empty(cls, times: ReportingTimes) -> Self:
         """Nothing is known yet."""
         order, pods = BindingOrder(), PodsByNode()
-        reports = NodeReports(pods, order, times.settle)
+        reports = NodeReports(pods, order, times)
         return cls(times, order, pods, reports, AssumedIndex(), BoundHints(pods.by_key), UnhintedPods(order))
 
     def is_assigned(self, key: str) -> bool:

@@ -41,6 +41,7 @@ def _without_reservation(facts: NodeFacts, topology: NodeTopology, but: str, now
     unknown = [pod for pod in holding if not facts.hints.is_located(pod)]
     if unknown:
         reported = facts.reports.reported(topology)
-        for pod in not_reported(topology, unknown, reported, facts.times, now)[0]:
+        ended = facts.reports.ended(topology)
+        for pod in not_reported(topology, unknown, reported, facts.times, now, ended)[0]:
             amounts = most_given_to(pod, topology)
             yield {zone.id: amounts for zone in topology.zones}

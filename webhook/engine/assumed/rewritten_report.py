@@ -8,6 +8,7 @@ has confirmed, and changes that are due to time alone.
 
 from webhook.engine.assumed.known_placements import Certainty
 from webhook.engine.assumed.node_facts import NodeFacts
+from webhook.engine.assumed.unreported import is_long_after
 from webhook.model.nrt import NodeTopology
 from webhook.model.resident import ResidentPod
 
@@ -35,9 +36,4 @@ def _is_settled(facts: NodeFacts, pod: ResidentPod, known: NodeTopology, rewritt
         return True
     if known.fingerprint is not None and facts.hints.certainty(pod.key) is not Certainty.CONFIRMED:
         return False
-    return all(_is_long_ago(pod, one.written_at, facts.times.settle) for one in (known, rewritten))
-
-
-def _is_long_ago(pod: ResidentPod, written_at: int | None, settle: float) -> bool:
-    """Whether the pod was bound so long before the NRT was written that any later time means the same."""
-    return pod.bound_at is None or (written_at is not None and pod.bound_at + settle <= written_at)
+    return all(is_long_after(one, pod, facts.times.settle) for one in (known, rewritten))

@@ -35,7 +35,7 @@ class UnhintedReplay:
         keys = {pod.key for pod in admissions}
         residents = [pod for pod in bound if pod.key not in keys]
         if topology.publisher is not Publisher.TOTAL:
-            living = {pod.key for pod in bound}
+            living = {pod.key for pod in bound} - {pod.key for pod in reports.ended(topology)}
             why_unknown = unhinted.why_unknown(topology, reports.reported(topology), living, self._facts.times.settle)
             return Unhinted(admissions, asked, residents, why_unknown)
         others = self._ledger.sums(node).copy()

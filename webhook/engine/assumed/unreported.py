@@ -6,7 +6,8 @@ A pod's hint says what it holds. The publisher of the NRT reports that, later or
   allocate.
 
 1. A pod bound after the NRT was written is in no scan yet. Of the others, those are reported that the fingerprint
-   covers. Without a readable fingerprint, those that were bound long enough before the NRT was written.
+   covers. Without a readable fingerprint, those that were bound long enough before the NRT was written. So too if the
+   covered name may still mean an earlier pod (see `node_reports`).
 2. Pods that the fingerprint covers and that have ended since hold nothing: a kubelet gives what they held to the next
    pod at once. It is given back if their NUMA nodes are certain (see `reported_placement`).
 3. What the NRT shows as taken may be what the reported pods hold. What they hold beyond that is unreported: all their
@@ -19,7 +20,7 @@ A pod's hint says what it holds. The publisher of the NRT reports that, later or
 Times are in seconds by the API server's clock, which stamps both the binding of a pod and the writing of an NRT.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -78,8 +79,10 @@ def unreported(
     """What the pods bound to one node hold that its NRT does not show at `now`.
 
     covered: the keys of the pods that the fingerprint covers; None if there is no readable one. ended: the ended pods
-    that may have been alive at the NRT's scan. certain: the placements of the covered pods for which they are certain.
+    that may have been alive at the NRT's scan, also earlier ones of a living pod's name. certain: the placements of the
+    covered pods for which they are certain.
     """
+    earlier = {pod.key for pod in ended}
     if topology is not None and topology.publisher is Publisher.TOTAL:
         return NOTHING
     living = list(pods)
@@ -89,7 +92,7 @@ def unreported(
     changes: list[float] = []
     maybe_counted: dict[str, NumaAmounts] = {}
     for pod in hinted:
-        judged, change = _is_reported(pod, topology, covered, times, now)
+        judged, change = _is_reported(pod, topology, covered, earlier, times, now)
         if judged:
             counted.append(pod)
         else:
@@ -117,6 +120,7 @@ def not_reported(
     covered: frozenset[str] | None,
     times: ReportingTimes,
     now: float,
+    ended: Iterable[ResidentPod],
 ) -> tuple[Sequence[ResidentPod], float | None]:
     """The unreported pods of one node at `now`, hinted or not, and when time alone changes that; None: never.
 
@@ -124,7 +128,8 @@ def not_reported(
     """
     if topology.publisher is Publisher.TOTAL:
         return [pod for pod in pods if pod.unhinted], None
-    judged = [(pod, *_is_reported(pod, topology, covered, times, now)) for pod in pods]
+    earlier = {pod.key for pod in ended}
+    judged = [(pod, *_is_reported(pod, topology, covered, earlier, times, now)) for pod in pods]
     changes = [change for _, _, change in judged if change is not None]
     return [pod for pod, counted, _ in judged if not counted], min(changes, default=None)
 
@@ -145,24 +150,36 @@ def is_older(topology: NodeTopology, pod: ResidentPod) -> bool:
     return written is not None and bound is not None and written < bound
 
 
+def is_long_after(topology: NodeTopology, pod: ResidentPod, settle: float) -> bool:
+    """Whether the NRT was written so long after the pod was bound that it reports the pod, not what was there before.
+
+    settle: as in `ReportingTimes`.
+    """
+    written, bound = topology.written_at, pod.bound_at
+    return bound is None or (written is not None and bound + settle <= written)
+
+
 def _is_reported(
     pod: ResidentPod,
     topology: NodeTopology | None,
     covered: frozenset[str] | None,
+    earlier: Collection[str],
     times: ReportingTimes,
     now: float,
 ) -> tuple[bool, float | None]:
-    """Whether the NRT can report the pod, and when time alone changes that; None: never."""
+    """Whether the NRT can report the pod, and when time alone changes that; None: never.
+
+    earlier: the keys under which it may still report a pod that has ended.
+    """
     if topology is None or not pod.exclusive_resources:
         return False, None
     if is_older(topology, pod):
         return False, None
-    if covered is not None:
+    if covered is not None and (pod.key not in covered or pod.key not in earlier):
         return pod.key in covered, None
-    written, bound = topology.written_at, pod.bound_at
-    if bound is None or (written is not None and written >= bound + times.settle):
+    if pod.bound_at is None or is_long_after(topology, pod, times.settle):
         return True, None
-    aged = bound + times.age
+    aged = pod.bound_at + times.age
     return now >= aged, None if now >= aged else aged
 
 

@@ -16,6 +16,7 @@ from webhook.model.resident import ResidentPod
 ALL = FingerprintMethod.ALL
 TIMES = ReportingTimes(settle=10, age=120)
 WHOLE = {"cpu": 8000}
+WHOLE_A = {"cpu": 2000}
 
 
 def bound(name: str, at: int | None, numa: int | None = 0, cpu: int = 2000) -> ResidentPod:
@@ -109,6 +110,14 @@ def test_without_a_fingerprint_one_written_soon_after_it_has_when_nothing_follow
     soon = bound("a", 95)
     assert unreported(node((6, 8)), [soon], None, TIMES, 101) == Unreported(held(soon), 215, maybe_counted=held(soon))
     assert unreported(node((6, 8)), [soon], None, TIMES, 215) == NOTHING
+
+
+def test_a_covered_name_may_mean_the_earlier_pod_of_a_recreated_one() -> None:
+    soon, earlier = bound("a", 95), replace(bound("a", 1, numa=1), uid="earlier", terminal=True, ended_at=95)
+    both_may_hold = Unreported(held(soon), 215, maybe_free={0: WHOLE_A, 1: WHOLE_A}, maybe_counted=held(soon))
+    assert unreported(node((8, 6)), [soon], keys(soon), TIMES, 101, [earlier]) == both_may_hold
+    assert unreported(node((6, 8)), [soon], keys(soon), TIMES, 215, [earlier]).amounts == {}
+    assert unreported(node((8, 8)), [soon], frozenset(), TIMES, 101, [earlier]) == Unreported(held(soon), None)
 
 
 def test_what_an_exporter_cannot_count_stays_reserved() -> None:
