@@ -1,7 +1,7 @@
 """A node as the engine reads it: labels, taints, readiness, allocatable amounts, Koordinator's policy label."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from webhook.model.names import KOORDINATOR_NODE_POLICY_LABEL
 from webhook.model.policy import NUMAPolicy, read_policy
 from webhook.model.problems import MAX_NODE_RESOURCES, MAX_TAINTS, told
 from webhook.model.quoted import quoted
-from webhook.model.resources import NO_RESOURCES, largest_share, parse_list
+from webhook.model.resources import MAX_AMOUNT, NO_RESOURCES, is_device, largest_share, parse_list
 from webhook.model.timestamps import epoch_seconds
 from webhook.records import record
 
@@ -47,6 +47,8 @@ class Node:
     """Koordinator's label `node.koordinator.sh/numa-topology-policy`; None if absent, empty or unknown."""
     unknown_policy: str = ""
     """The label and its value if the value is not a policy; empty otherwise."""
+    devices_away: Mapping[str, int] = field(default_factory=lambda: NO_RESOURCES)
+    """Device -> how many of them its kubelet knows and does not offer now; MAX_AMOUNT = it does not say how many."""
     problems: tuple[str, ...] = ()
     """What could not be read, as sentences for a log."""
     cpu_bind: CPUBindPolicy | None = None
@@ -78,6 +80,7 @@ class Node:
             unschedulable=bool(spec.get("unschedulable")),
             ready=_is_ready(status),
             allocatable=less_reserved(_allocatable(status, problems), annotations, problems),
+            devices_away=_devices_away(status),
             policy_label=policy_label,
             unknown_policy=unknown_policy,
             cpu_bind=node_bind_policy(labels, problems),
@@ -130,6 +133,28 @@ def _allocatable(status: Mapping[str, Any], problems: list[str]) -> Mapping[str,
     if len(allocatable) > MAX_NODE_RESOURCES:
         problems.append(f"{counted(len(allocatable), 'resource')}: only the first {MAX_NODE_RESOURCES} count")
     return largest_share(allocatable, MAX_NODE_RESOURCES)
+
+
+def _devices_away(status: Mapping[str, Any]) -> Mapping[str, int]:
+    """The devices that may come back.
+
+    While a device plugin restarts, or a device is unhealthy, the capacity stays and less is allocatable. After five
+    minutes, and when the kubelet itself restarts, both are 0.
+    Source: kubernetes pkg/kubelet/cm/devicemanager (GetCapacity, endpointStopGracePeriod); kubelet_node_status.go
+    (reconcileExtendedResource).
+    """
+    try:
+        capacity = parse_list(status.get("capacity"), "status.capacity")
+        allocatable = parse_list(status.get("allocatable"), "status.allocatable")
+    except UserError:
+        return NO_RESOURCES
+    away = {}
+    for name in filter(is_device, allocatable.keys() | capacity.keys()):
+        offered = allocatable.get(name, 0)
+        missing = capacity.get(name, offered) - offered if offered or capacity.get(name) else MAX_AMOUNT
+        if missing > 0:
+            away[name] = missing
+    return away or NO_RESOURCES
 
 
 def _policy_label(labels: Mapping[str, str], problems: list[str]) -> tuple[NUMAPolicy | None, str]:

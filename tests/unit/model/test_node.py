@@ -4,7 +4,9 @@ import pytest
 
 from webhook.model.node import Node, Taint
 from webhook.model.policy import NUMAPolicy
+from webhook.model.resources import MAX_AMOUNT
 
+GPU = "nvidia.com/gpu"
 LABEL = "node.koordinator.sh/numa-topology-policy"
 
 
@@ -68,3 +70,22 @@ def test_unreadable_allocatable_is_a_problem_and_empty() -> None:
     read = node(allocatable={"cpu": "many", "memory": "1Gi"})
     assert read.allocatable == {}
     assert "status.allocatable[cpu]" in read.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("capacity", "allocatable", "away"),
+    [
+        ({GPU: "8"}, {GPU: "8"}, {}),
+        ({GPU: "8"}, {GPU: "7"}, {GPU: 1}),
+        ({GPU: "8"}, {GPU: "0"}, {GPU: 8}),
+        ({GPU: "8"}, {}, {GPU: 8}),
+        ({GPU: "0"}, {GPU: "0"}, {GPU: MAX_AMOUNT}),
+        ({"cpu": "8"}, {"cpu": "7"}, {}),
+        ({}, {GPU: "8"}, {}),
+        ({GPU: "x"}, {GPU: "0"}, {}),
+    ],
+)
+def test_devices_that_its_kubelet_knows_and_does_not_offer_may_come_back(
+    capacity: dict[str, str], allocatable: dict[str, str], away: dict[str, int]
+) -> None:
+    assert node(capacity=capacity, allocatable=allocatable).devices_away == away

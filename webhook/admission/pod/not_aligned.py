@@ -5,8 +5,8 @@
 2. Where we choose the NUMA nodes (koordlet, policy none), the pod's hint applies, whatever its QoS class.
 3. A kubelet aligns the pod's devices if it knows their NUMA nodes. Then only the placement text says what is not
    aligned.
-4. Where the NUMA nodes are not known yet, only an agent like koordlet could align the pod. That causes a warning, never
-   a denial.
+4. Where the NUMA nodes are not known yet, or devices are away for a while, only an agent like koordlet could align the
+   pod. That causes a warning, never a denial.
 """
 
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from webhook.admission.pod.schedulability import look_ahead
 from webhook.engine.arrays import Bools
 from webhook.engine.decide import Decision
 from webhook.engine.kubelet.device_alignment import aligned_devices, numa_assigned_by_kubelets, numa_assigned_by_us
+from webhook.engine.snapshot.devices_back import with_devices_back
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.alignment import Obstacle, in_words, obstacles
 from webhook.model.counted import counted
@@ -68,7 +69,8 @@ def not_aligned(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, options: Optio
     if not known and any(map(is_device, pod.requests)):
         return None
     if unaligned == known:
-        return NotAligned(subject(intent), f"{_NO_KUBELET} {_of(pod)}", found, everywhere=unaligned > 0)
+        everywhere = unaligned > 0 and with_devices_back(node_arrays, pod.requests) is None
+        return NotAligned(subject(intent), f"{_NO_KUBELET} {_of(pod)}", found, everywhere=everywhere)
     if unaligned:
         fact = f"the kubelets of {unaligned} of {counted(known, 'node')} do not align {_of(pod)}"
         return NotAligned(subject(intent), fact, found)

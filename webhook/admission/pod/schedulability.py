@@ -4,7 +4,8 @@
 2. If a node fits then, the pod can wait for it.
 3. Otherwise, unless only a node that is added could help, the pod waits for a node that would fit without its taints:
    those come and go, as with pressure on a disk, or a cordon. It also waits for one that some other state of its pods
-   could let admit it: an empty node is not always the best one (webhook.engine.kubelet.some_state).
+   could let admit it: an empty node is not always the best one (webhook.engine.kubelet.some_state). And for one whose
+   devices are away: a device plugin that restarts takes them for some minutes (webhook.engine.snapshot.devices_back).
 4. Otherwise, if a node with a compatible policy is large enough as a whole but could never align the pod, waiting is
    useless: the scheduler would bind the pod there one day, and the kubelet would reject it again and again.
 5. Otherwise, if the NUMA nodes or the policy of an eligible node are unknown, the pod waits: they may become known. So
@@ -29,6 +30,7 @@ from webhook.engine.koordinator import policy_fit
 from webhook.engine.kubelet.some_state import may_admit
 from webhook.engine.reason import Reason
 from webhook.engine.request import named_resources
+from webhook.engine.snapshot.devices_back import with_devices_back
 from webhook.engine.snapshot.empty_cluster import empty_cluster
 from webhook.engine.snapshot.extra_rows import with_rows
 from webhook.engine.snapshot.node_arrays import NodeArrays
@@ -98,8 +100,13 @@ def look_ahead(node_arrays: NodeArrays, pod: Pod, intent: NUMAIntent, options: O
     if not reasons <= _AS_A_WHOLE:
         if Reason.UNTOLERATED_TAINT in reasons:
             untainted = decide(Snapshot(replace(empty, taint_set=np.zeros_like(empty.taint_set))), pod, intent, options)
-        if (found := _some_day(decision, untainted)) is not None:
+        if (found := _some_day(decision, untainted, "without an")) is not None:
             return found
+        arrays = with_devices_back(untainted.snapshot.node_arrays, named_resources(pod))
+        if arrays is not None:
+            back = decide(Snapshot(arrays), pod, intent, options)
+            if (found := _some_day(untainted, back, "once its devices are back:")) is not None:
+                return found
     if reasons & _NOT_ALIGNED:
         where = _any_of(decision, _NOT_ALIGNED)
         why = _too_large_for_one(empty, pod, intent, where) or _of_empty(decision, where)
@@ -122,21 +129,22 @@ def look_ahead(node_arrays: NodeArrays, pod: Pod, intent: NUMAIntent, options: O
     return Unschedulable(UnschedulableReason.NO_NODE, message, decision, compatible)
 
 
-def _some_day(decision: Decision, untainted: Decision) -> Unschedulable | None:
-    """Step 3; None if no node may fit. decision: on the empty cluster, where none fits; untainted: without taints."""
-    if untainted.fit_count:
-        message = (
-            f"{counted(untainted.fit_count, 'node')} could take it without an {_of_empty(decision, untainted.fits)}"
-        )
-        return Unschedulable(UnschedulableReason.LATER, message, untainted, untainted.fits)
-    (nodes,) = _any_of(untainted, _BY_STATE).nonzero()
-    possible = np.zeros_like(untainted.fits)
+def _some_day(decision: Decision, better: Decision, when: str) -> Unschedulable | None:
+    """Step 3; None if no node may fit.
+
+    decision: on the empty cluster, where none fits; better: on one whose nodes have more to offer; when: they do.
+    """
+    if better.fit_count:
+        message = f"{counted(better.fit_count, 'node')} could take it {when} {_of_empty(decision, better.fits)}"
+        return Unschedulable(UnschedulableReason.LATER, message, better, better.fits)
+    (nodes,) = _any_of(better, _BY_STATE).nonzero()
+    possible = np.zeros_like(better.fits)
     if len(nodes):
-        possible[nodes] = may_admit(untainted.snapshot, untainted.request, nodes)
+        possible[nodes] = may_admit(better.snapshot, better.request, nodes)
     if possible.any():
-        why = _of_empty(untainted, possible)
+        why = _of_empty(better, possible)
         message = f"it fits no empty node, but could once other pods hold the first NUMA nodes: {why}"
-        return Unschedulable(UnschedulableReason.LATER, message, untainted, possible)
+        return Unschedulable(UnschedulableReason.LATER, message, better, possible)
     return None
 
 

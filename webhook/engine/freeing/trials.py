@@ -31,7 +31,7 @@ _BY_RESOURCE: Final = frozenset(
 )
 _NOT_BY_NODE: Final = frozenset(
     {"generation", "names", "index", "order", "resources", "taint_set", "taint_sets", "soft_taints", "labels"}
-    | {"unknown_policies", "rare", "changes", "unenforced"}
+    | {"unknown_policies", "devices_away", "rare", "changes", "unenforced"}
 )
 _FREED: Final = frozenset({"available", "node_free", "single_residents", "multi_residents"})
 _ARRAYS: Final = tuple(field.name for field in fields(NodeArrays) if field.name not in _NOT_BY_NODE | _FREED)
@@ -80,6 +80,7 @@ class Trials(FreedAmounts):
             soft_taints=LabelColumns(n, [{}] * n),
             taint_sets=((),),
             unknown_policies={},
+            devices_away={},
             rare={},
             changes=ChangeLog(),
         )

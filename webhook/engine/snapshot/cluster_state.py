@@ -21,8 +21,9 @@ from webhook.engine.snapshot.change_log import ChangeLog
 from webhook.engine.snapshot.core_columns import GivenCPUs, reserved_cpu
 from webhook.engine.snapshot.name_order import NameOrder
 from webhook.engine.snapshot.node_arrays import NodeArrays
-from webhook.engine.snapshot.node_policy import UnknownPolicies, unknown_policy
+from webhook.engine.snapshot.node_policy import unknown_policy
 from webhook.engine.snapshot.node_sums import NodeSums
+from webhook.engine.snapshot.node_table import NodeTable
 from webhook.engine.snapshot.rare_resources import RareResources
 from webhook.engine.snapshot.resource_rows import MAX_CELLS
 from webhook.engine.snapshot.taint_sets import TaintSets
@@ -65,7 +66,8 @@ class ClusterState:
         self._order = NameOrder()
         self._shape = ArrayShape(cells)
         self._rare = RareResources()
-        self._unknown_policies = UnknownPolicies()
+        self._unknown_policies = NodeTable[str]()
+        self._devices_away = NodeTable[Mapping[str, int]]()
         self._taints = TaintSets()
 
         self._marked: dict[int, int] = {}
@@ -115,7 +117,8 @@ class ClusterState:
             return
         self._shape.node_changed(node, None)
         self._rare.write(name, {})
-        self._unknown_policies.write(name, "")
+        self._unknown_policies.write(name, None)
+        self._devices_away.write(name, None)
         column = self._columns.pop(name)
         self._order.remove(name)
         last = self._names.pop()
@@ -264,6 +267,7 @@ class ClusterState:
         buffer.write_held(column, node, topology, sums, self._cpus.taken(name, topology, self._pods))
         self._rare.write(name, buffer.without_row(node, topology, sums))
         self._unknown_policies.write(name, unknown_policy(node, topology))
+        self._devices_away.write(name, node.devices_away)
 
     def _window(self, buffer: Buffer, generation: int) -> NodeArrays:
         fields: dict[str, Any] = dict(buffer.windows())
@@ -277,6 +281,7 @@ class ClusterState:
             soft_taints=buffer.soft_taints,
             labels=buffer.labels,
             unknown_policies=self._unknown_policies.table(),
+            devices_away=self._devices_away.table(),
             rare=self._rare.table(),
             changes=self._changes,
             unenforced=self._unenforced,

@@ -104,6 +104,8 @@ class NodeArrays:
 
     unknown_policies: Mapping[str, str]
     """Node name -> the source of its policy and the value, for nodes whose policy is unknown."""
+    devices_away: Mapping[str, Mapping[str, int]]
+    """Node name -> device -> how many of them its kubelet knows and does not offer now (`Node.devices_away`)."""
     rare: RareTable
     """Resources without a row of their own (webhook.engine.snapshot.rare_resources)."""
 

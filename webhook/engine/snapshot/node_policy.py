@@ -3,8 +3,6 @@
 An unreadable policy is unknown, not none: pods that the kubelet might reject avoid the node.
 """
 
-from collections.abc import Mapping
-
 from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology, PluginConfig, Publisher
 from webhook.model.policy import NUMAPolicy
@@ -35,28 +33,3 @@ def enforces_nothing(node: Node, topology: NodeTopology | None) -> bool:
     """Whether the NUMA nodes are known, and neither the kubelet nor koordlet keeps a pod on those of its policy."""
     known = topology is not None and bool(topology.zones) and topology.publisher is not Publisher.TOTAL
     return known and topology is not None and policy_of(node, topology) is NUMAPolicy.NONE
-
-
-class UnknownPolicies:
-    """The nodes whose policy is unknown; a returned table never changes."""
-
-    def __init__(self) -> None:
-        self._texts: dict[str, str] = {}
-        self._handed_out = False
-
-    def table(self) -> Mapping[str, str]:
-        """Node name -> the source of its policy and the value."""
-        self._handed_out = True
-        return self._texts
-
-    def write(self, node: str, text: str) -> None:
-        """Set the node's unreadable policy; empty if its policy is known."""
-        if self._texts.get(node, "") == text:
-            return
-        if self._handed_out:
-            self._texts = dict(self._texts)
-            self._handed_out = False
-        if text:
-            self._texts[node] = text
-        else:
-            del self._texts[node]

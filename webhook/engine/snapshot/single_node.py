@@ -142,6 +142,7 @@ _NO_ARRAYS: Final = {
         "soft_taints",
         "labels",
         "unknown_policies",
+        "devices_away",
         "rare",
         "changes",
         "unenforced",

@@ -145,6 +145,16 @@ def test_a_device_that_is_near_no_numa_node_aligns_nothing() -> None:
     assert warning == f"SingleNUMANode is asked for, but no kubelet aligns this pod: {NO_LIMIT}"
 
 
+@pytest.mark.parametrize("capacity", ["4", "0"])
+def test_while_its_devices_are_away_it_is_not_denied(capacity: str) -> None:
+    machine, zones = with_gpus("g", listed=False)
+    machine["status"]["capacity"] = {"nvidia.com/gpu": capacity}
+    machine["status"]["allocatable"]["nvidia.com/gpu"] = "0"
+    beside = node(name="a", devices={"nvidia.com/gpu": 4}), nrt(node="a", free=[1, 1], cpus=1)
+    raw = burstable(devices={"nvidia.com/gpu": "1"})
+    assert mutate_pod(raw, cluster_snapshot(machine, zones, *beside), DENY).verdict is not Verdict.DENY
+
+
 def test_while_no_numa_node_is_known_it_is_warned_about_and_not_denied() -> None:
     unknown_policy = cluster_snapshot(node(name="a"), nrt(node="a", free=[16, 16], policy="tomorrow"))
     for cluster in (cluster_snapshot(node(name="a")), cluster_snapshot(), unknown_policy):
