@@ -327,7 +327,11 @@ class ControlPlane:
             return absent and self._answers(url.removesuffix("/readyz") + "/healthz")
 
     def _no_pods_left(self, path: str) -> bool:
-        self.api.delete(path, {"gracePeriodSeconds": 0})
+        try:
+            self.api.delete(path, {"gracePeriodSeconds": 0})
+        except ApiError as error:
+            if error.status != 504:  # a thousand pods on a busy machine: it goes on with the next one
+                raise
         return not self.api.get(path)["items"]
 
     def _exists(self, path: str) -> bool:
