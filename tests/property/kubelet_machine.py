@@ -69,6 +69,19 @@ class Machine:
         self.cache = ClusterCache(clock=lambda: float(_EPOCH + self.now), pods_in_order=lambda: self.in_order)
         put(self.cache, node(name=NODE, cpus=CPUS * len(self.free), memory="1Ti"))
 
+    def restart(self, *, backwards: bool = False) -> None:
+        """Another replica lists the objects, in one order or the other."""
+        self.hear_all()
+        self.start()
+        nrt = self.nrt
+        self.told_of_nrts.append(lambda: self.cache.node_topologies.upsert(NODE, nrt))
+        for name in sorted(self.pods, reverse=backwards):
+            if self.pods[name]["status"]["phase"] in {"Pending", "Running"}:
+                self.tell(name)
+        self.in_order = False
+        self.hear_all()
+        self.in_order = True
+
     def hear_all(self) -> None:
         for queue in (self.told_of_pods, self.told_of_nrts):
             while queue:

@@ -130,6 +130,34 @@ def test_nor_where_pods_are_recreated_under_their_names(seed: int) -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(seed=st.integers(0, 2**32))
+@example(seed=300320)  # the NRT still named a pod that had been recreated on the same node
+def test_nor_where_some_pods_are_recreated_others_unmanaged_and_others_bound_without_a_review(seed: int) -> None:
+    machine = Hinted(seed)
+    odd = {machine.recreate: 4, machine.bind_unmanaged: 1, machine.bind_unhinted: 2}
+    for _ in range(4):
+        take(machine, machine.random.randrange(STEPS), weights(machine) | odd)
+        machine.tell_all()
+        assert machine.wrong() == {}
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 2**32))
+@example(seed=79)
+@example(seed=80)
+def test_a_replica_that_starts_keeps_no_wrong_hint_of_a_pod_that_was_bound_without_a_review(seed: int) -> None:
+    machine = Hinted(seed)
+    take(machine, STEPS, weights(machine))
+    machine.tell_all()
+    reviewed = set(machine.bound)
+    outage = {machine.create: 1, machine.bind_unhinted: 3, machine.bind_unmanaged: 1, machine.admit: 4}
+    take(machine, STEPS // 3, outage | {machine.end: 2, machine.scan: 1, machine.pass_time: 1})
+    machine.restart()
+    machine.tell_all()
+    assert not machine.wrong().keys() - reviewed
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 2**32))
 def test_the_next_scan_says_of_most_pods_in_doubt_where_they_are(seed: int) -> None:
     machine = Hinted(seed)
     machine.fingerprint = True

@@ -3,6 +3,10 @@
     topology-webhook.dev/numa                  {"node":"n1","numaNodeResources":[{"node":0,"resources":{"cpu":"8"}}]}
     scheduling.koordinator.sh/resource-status  {"numaNodeResources":[{"node":0,"resources":{"cpu":"8"}}]}
 
+An assignment adds `"reviewed":false` to its hint, and the Binding of a reviewed pod writes the hint without that. So a
+bound pod that still has it was bound without a review, and its kubelet may have chosen other NUMA nodes. Hints of
+releases that did not write it say nothing of this.
+
 A pod that has a node but cannot be bound keeps the node without its resources: `{"node":"n1","reserved":false}`.
 A bound pod whose NUMA nodes are uncertain has `{"node":"n1","certain":false}` until that is removed.
 
@@ -42,6 +46,8 @@ class NUMAHint:
     """Whether the pod's resources are reserved on the node. False after the scheduler could not bind the pod there."""
     certain: bool = True
     """Whether the NUMA nodes are known."""
+    reviewed: bool = True
+    """False in the hint of an assignment, which says what the pod is to get before its binding is reviewed."""
 
     @classmethod
     def parse(cls, text: str) -> "NUMAHint":
@@ -64,7 +70,8 @@ class NUMAHint:
             return _compact({"node": self.node, "certain": False})
         if not self.reserved:
             return _compact({"node": self.node, "reserved": False})
-        return _compact({"node": self.node, "numaNodeResources": _to_objects(self.numa_nodes)})
+        hint = {"node": self.node, "numaNodeResources": _to_objects(self.numa_nodes)}
+        return _compact(hint if self.reviewed else {**hint, "reviewed": False})
 
 
 def parse_resource_status(text: str) -> NUMANodeAmounts:
@@ -124,7 +131,7 @@ def _hint(text: str) -> NUMAHint:
         return NUMAHint.without_reservation(node)
     if raw.get("certain") is False:
         return NUMAHint.without_numa_nodes(node)
-    return NUMAHint(node, _numa_nodes(raw, path))
+    return NUMAHint(node, _numa_nodes(raw, path), reviewed=raw.get("reviewed") is not False)
 
 
 # A hint is read at each event of its pod and by each check of its binding. Each takes up to 2 KiB.

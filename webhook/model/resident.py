@@ -73,6 +73,8 @@ class ResidentPod:
     """When the last container of a terminal pod ended, likewise; None if none ran, so the kubelet never admitted it."""
     unhinted: bool = False
     """Whether it is managed and was bound without a hint."""
+    unreviewed: bool = False
+    """Whether it was bound without a review: its hint is still the one of its assignment."""
     lasts: bool = False
     """Whether it ends only when it is deleted: its containers are always restarted."""
     cpus: frozenset[int] = frozenset()
@@ -104,7 +106,7 @@ class ResidentPod:
         intent = _intent_of(annotations)
         placement = None if node else _placement(annotations, raw)
         terminal = status.get("phase") in TERMINAL_PHASES
-        hint = _hint(annotations, node)
+        hint, reviewed = _hint(annotations, node)
         if placement is not None:
             hint = placement.numa_nodes if placement.certain else None
         most_nodes = len(containers) if intent.policy is NUMAPolicy.SINGLE_NUMA_NODE else None
@@ -129,6 +131,7 @@ class ResidentPod:
             started=bool(status.get("containerStatuses")),
             started_at=epoch_seconds(status.get("startTime")) if node else None,
             ended_at=_ended_at(status) if terminal else None,
+            unreviewed=bool(node) and not reviewed,
             lasts=spec.get("restartPolicy", "Always") == "Always",  # the API server's default
             cpus=parse_cpuset(annotations.get(RESOURCE_STATUS) or "") if node else frozenset(),
         )
@@ -158,20 +161,20 @@ def _intent(*texts: str | None) -> NUMAIntent:
         return NO_INTENT
 
 
-def _hint(annotations: Mapping[str, str], node: str) -> NUMANodeAmounts | None:
-    """Our own hint if it names this node, else the decision of Koordinator's scheduler."""
+def _hint(annotations: Mapping[str, str], node: str) -> tuple[NUMANodeAmounts | None, bool]:
+    """Our own hint if it names this node, else the decision of Koordinator's scheduler; and whether it was reviewed."""
     try:
         if (text := annotations.get(NUMA_HINT)) is not None:
             hint = NUMAHint.parse(text)
             if hint.node == node and not hint.certain:
-                return None
+                return None, True
             if hint.node == node and hint.reserved:
-                return hint.numa_nodes
+                return hint.numa_nodes, hint.reviewed
         if (text := annotations.get(RESOURCE_STATUS)) is not None:
-            return parse_resource_status(text) or None
+            return parse_resource_status(text) or None, True
     except UserError:
         pass
-    return None
+    return None, True
 
 
 def _believed(

@@ -10,6 +10,7 @@ from tests.fingerprints import pod_fingerprint
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.assumed.assumed_pods import AssumedPods
 from webhook.engine.assumed.free_bounds import Leeway
+from webhook.engine.assumed.known_placements import Certainty
 from webhook.engine.snapshot.ledger import Ledger
 from webhook.engine.snapshot.node_sums import NumaAmounts
 from webhook.model.containers import Container, ContainerKind
@@ -243,20 +244,78 @@ def test_where_an_agent_does_as_it_is_told_no_hint_is_in_doubt(changes: Mapping[
     assert node.changes() == {}
 
 
+def unreviewed(name: str, cpu: int, numa_id: int, *, started: bool = True) -> ResidentPod:
+    """A bound pod that still has the hint of its assignment."""
+    return replace(pod(name, cpu, numa_id, started=started), unreviewed=True)
+
+
 def test_a_placed_pod_whose_binding_nobody_judged_has_no_hint_until_it_is_counted() -> None:
     node = Node()
-    assigned = replace(pod("a", 5, 1), node="", assigned_node="n")
-    node.tell(assigned, pod("a", 5, 1))
+    node.tell(unreviewed("a", 5, 1))
     assert node.changes() == {"a": None}
     node.scan((0, 5), "a")
     assert node.changes() == {"a": [1]}
 
 
+def test_one_that_is_counted_first_has_the_same_hint_written_as_certain() -> None:
+    node = Node()
+    node.tell(unreviewed("a", 5, 1))
+    node.scan((0, 5), "a")
+    assert node.changes() == {"a": [1]}
+    assert node.changes() == {}
+
+
+def test_so_has_one_whose_review_the_binding_did_not_take() -> None:
+    node = Node()
+    node.tell(assumed_pod(pod("a", 5), 1), unreviewed("a", 5, 1))
+    assert node.changes() == {"a": [1]}
+
+
+def test_a_follower_takes_it_for_certain_when_the_leader_has_written_that() -> None:
+    node = Node()
+    node.tell(unreviewed("a", 5, 1))
+    assert node.leeway()
+    node.tell(pod("a", 5, 1))
+    assert not node.leeway()
+    assert node.changes() == {}
+
+
+@pytest.mark.parametrize("nrt_first", [True, False])
+def test_where_the_service_chooses_a_hint_holds_without_a_review(*, nrt_first: bool) -> None:
+    node = Node(policy=NUMAPolicy.NONE)
+    if not nrt_first:
+        node.keeper.drop_topology("n")
+    node.tell(unreviewed("a", 5, 1))
+    node.scan((0, 0))
+    assert node.changes() == {}
+
+
+def test_an_nrt_that_names_a_recreated_pod_may_mean_the_earlier_one() -> None:
+    node = Node()
+    earlier = node.bind("a", 10, 1, at=1000)
+    node.scan((0, 10), "a")  # at 2000
+    node.end(earlier, at=2000)
+    node.tell(replace(pod("a", 10, 0, at=2000), uid="the next"))
+    assert node.changes() == {}
+    node.scan((10, 0), "a")
+    assert node.changes() == {}
+    assert node.keeper.hints.certainty("default/a") is Certainty.CONFIRMED
+
+
+def test_so_may_one_that_names_a_pod_from_a_list() -> None:
+    node = Node()
+    node.scan((0, 10), "a")  # at 2000
+    node.keeper.put_pod(pod("a", 10, 0, at=1995), in_order=False)
+    node.keeper.settle(1996)
+    assert node.changes() == {}
+    node.tell(pod("a", 10, 0, at=1995, started=False), now=1995 + 120)
+    assert node.changes() == {"a": [1]}, "nothing followed in time"
+
+
 def test_and_it_puts_a_pod_in_doubt_whose_binding_is_on_its_way() -> None:
     node = Node()
-    node.tell(replace(pod("a", 10, 1), node="", assigned_node="n"))
     node.tell(assumed_pod(pod("b", 10), 0))
-    node.tell(pod("a", 10, 1), pod("b", 10, 0, at=11))  # the kubelet gives "a" NUMA node 0: it comes first
+    node.tell(unreviewed("a", 10, 1), pod("b", 10, 0, at=11))  # the kubelet gives "a" NUMA node 0: it comes first
     assert node.changes() == {"a": None, "b": None}
     node.scan((10, 10), "a", "b")
     assert node.changes() == {}, "either may be on either"
@@ -267,8 +326,7 @@ def test_room_that_another_pod_leaves_does_not_narrow_down_where_it_may_be() -> 
     node.scan((0, 0, 0))
     node.bind("first", 5, 0)
     for name, numa_id in (("a", 1), ("b", 2)):
-        node.tell(replace(pod(name, 5, numa_id), node="", assigned_node="n"))
-        node.tell(pod(name, 5, numa_id, started=False))
+        node.tell(unreviewed(name, 5, numa_id, started=False))
     assert node.changes() == {"a": None, "b": None}
     node.end(pod("first", 5, 0), at=12)
     node.scan((0, 5, 5), "a", "b")

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -25,6 +26,12 @@ def test_without_a_reservation_it_names_the_node_alone_whatever_else_it_says() -
     assert json.loads(without.to_json()) == {"node": "n1", "reserved": False}
     assert NUMAHint.parse(without.to_json()) == without
     assert NUMAHint.parse(json.dumps({**json.loads(HINT.to_json()), "reserved": False})) == without
+
+
+def test_that_of_an_assignment_says_that_its_binding_is_not_reviewed() -> None:
+    assigned = replace(HINT, reviewed=False)
+    assert json.loads(assigned.to_json()) == {**json.loads(HINT.to_json()), "reviewed": False}
+    assert NUMAHint.parse(assigned.to_json()) == assigned
 
 
 def test_a_resource_status_names_numa_nodes_and_no_cpuset() -> None:

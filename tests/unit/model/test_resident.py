@@ -58,6 +58,13 @@ def test_the_hint_is_ours_if_it_is_about_the_pods_node() -> None:
     assert resident({HINT: ours, STATUS: theirs}, TWO).hint == ((3, {"cpu": 2000}),)
 
 
+def test_a_bound_pod_with_the_hint_of_its_assignment_was_not_reviewed() -> None:
+    hint = {"node": "n1", **numa_nodes(3, cpu="2")}
+    assert resident({HINT: json.dumps({**hint, "reviewed": False})}, TWO).unreviewed
+    assert not resident({HINT: json.dumps(hint)}, TWO).unreviewed, "as the last release wrote it"
+    assert not resident({HINT: json.dumps({**hint, "node": "n2", "reviewed": False})}, TWO).unreviewed
+
+
 def test_the_hint_is_koordinators_where_ours_is_absent_or_about_another_node() -> None:
     elsewhere = json.dumps({"node": "n2", **numa_nodes(3, cpu="2")})
     theirs = json.dumps(numa_nodes(1, cpu="2"))

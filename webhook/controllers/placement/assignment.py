@@ -142,7 +142,7 @@ def find_assignment(
         return _others_first(best[0].node, assigned)
     node = node or best[0].node
     at = snapshot.node_arrays.index[node]
-    hint = NUMAHint(node, decision.allocation(at))
+    hint = NUMAHint(node, decision.allocation(at), reviewed=False)
     # For a delegated pod this is about all nodes.
     unaligned = not_aligned_on(decision, at, gated.intent) if why is None else _not_aligned(snapshot, gated, rules)
     if unaligned and (refusal := why_refused(snapshot, gated, rules)):

@@ -56,4 +56,4 @@ class ExactHints:
         decision = decide(snapshot, gated.pod, gated.intent, self._rules.engine)
         if not decision.fits[0]:
             return None
-        return NUMAHint(pod.node, decision.allocation(0)), not_aligned_on(decision, 0, gated.intent)
+        return NUMAHint(pod.node, decision.allocation(0), reviewed=False), not_aligned_on(decision, 0, gated.intent)

@@ -84,6 +84,8 @@ class AssumedPods:
             and changes_nothing(facts, known, topology)
         )
         facts.reports.put(topology)
+        if known is None:
+            self.hints.published(topology, facts.pods.bound_to(node))
         if not is_settled:
             self._marked.add(node)
         return not is_settled

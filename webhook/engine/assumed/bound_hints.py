@@ -4,7 +4,7 @@ A kubelet gives a pod the first NUMA nodes with room when the pod arrives. Its c
 result becomes uncertain if
 1. another pod ended while this one was on its way, or was rejected by its kubelet;
 2. a pod came first whose NUMA nodes are unknown: without a hint, or with that of an assignment only (see 3);
-3. the pod was assigned before, and was then bound through another replica or without the webhook.
+3. the pod was assigned before, and was then bound without a review by the leader: its hint says so.
 The node's NodeResourceTopology settles it if only one placement is possible (see `reported_placement`).
 """
 
@@ -58,11 +58,16 @@ class BoundHints:
 
     def seen(self, pod: ResidentPod, before: ResidentPod | None, topology: NodeTopology | None) -> None:
         """Record a bound pod. before: its previous state; None if it is new."""
-        assigned = before is not None and before.uid == pod.uid and bool(before.assigned_node)
-        self._known.seen(pod, assigned=assigned and topology is not None and not _is_chosen(topology))
+        self._known.seen(pod, unreviewed=pod.unreviewed and not _is_chosen(topology))
         first = before is None or before.uid != pod.uid or not before.node
         if first and pod.exclusive_resources and not (pod.unhinted or self.is_located(pod)):
             self._newcomers.append(pod)
+
+    def published(self, topology: NodeTopology, on_node: Iterable[ResidentPod]) -> None:
+        """Record the first NRT of a node. on_node: the pods bound there, which were seen before."""
+        if _is_chosen(topology):
+            for pod in on_node:
+                self._known.trust(pod.key)
 
     def applied(self, pod: ResidentPod) -> ResidentPod:
         """The pod with the known NUMA nodes in place of its hint; the pod as it is if none are known."""

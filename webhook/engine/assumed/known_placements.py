@@ -49,8 +49,9 @@ class Known:
     """Whether a watch or list has shown the pod bound."""
     managed: bool = True
     """Whether it gets hints. Unmanaged pods get none; their NUMA nodes matter to the pods that come after them."""
-    blank: bool = False
-    """Whether its binding may have replaced a hint by one that names no NUMA nodes."""
+    outdated: bool = False
+    """Whether its hint has to be replaced even if it names the right NUMA nodes: it is that of an assignment, or the
+    binding may have replaced it by one that names none."""
 
     @property
     def wanted(self) -> NUMANodeAmounts | None:
@@ -60,7 +61,7 @@ class Known:
     @property
     def differs(self) -> bool:
         """Whether its hint has to be written or removed."""
-        return self.managed and self.bound and (self.blank or dict(self.shown or ()) != dict(self.wanted or ()))
+        return self.managed and self.bound and (self.outdated or dict(self.shown or ()) != dict(self.wanted or ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,10 @@ class HintChange:
     node: str
     hint: NUMANodeAmounts | None
     """None: remove the hint."""
+
+
+def _certainty(uncertain: bool) -> Certainty:
+    return Certainty.UNCERTAIN if uncertain else Certainty.REPLAYED
 
 
 class KnownHints:
@@ -111,11 +116,8 @@ class KnownHints:
         if known is not None and not known.bound:
             self.forget(pod)
 
-    def seen(self, pod: ResidentPod, *, assigned: bool) -> None:
-        """Record a bound pod.
-
-        assigned: it was assigned before its binding. If the binding was not reviewed here, its hint is then uncertain.
-        """
+    def seen(self, pod: ResidentPod, *, unreviewed: bool) -> None:
+        """Record a bound pod. unreviewed: its hint is that of its assignment, and its kubelet may choose another."""
         known = self._known.get(pod.key)
         if known is not None and known.uid != pod.uid:
             known = None
@@ -123,15 +125,22 @@ class KnownHints:
             if not pod.hint:
                 self.forget(pod.key)
                 return
-            certainty = Certainty.UNCERTAIN if assigned else Certainty.REPLAYED
-            self._put(pod.key, Known(pod.uid, dict(pod.hint), certainty, pod.hint, ours=False, bound=True))
+            known = Known(pod.uid, dict(pod.hint), _certainty(unreviewed), pod.hint, ours=False, bound=True)
+            self._put(pod.key, replace(known, outdated=unreviewed))
             return
-        if not known.ours and pod.hint != known.shown:
-            known = replace(known, certainty=Certainty.REPLAYED if pod.hint else Certainty.UNCERTAIN)
+        if not known.ours and (pod.hint != known.shown or unreviewed != known.outdated):
+            known = replace(known, certainty=_certainty(unreviewed or not pod.hint), outdated=False)
             if pod.hint:
                 known = replace(known, numa=dict(pod.hint))
-        blank = known.blank or (known.ours and not known.bound and bool(known.numa) and known.wanted is None)
-        self._put(pod.key, replace(known, shown=pod.hint, bound=True, blank=blank))
+        blank = known.ours and not known.bound and bool(known.numa) and known.wanted is None
+        outdated = known.outdated or blank or unreviewed
+        self._put(pod.key, replace(known, shown=pod.hint, bound=True, outdated=outdated))
+
+    def trust(self, pod: str) -> None:
+        """Take the hint of an assignment for what the pod has: the service chooses the NUMA nodes there."""
+        known = self._known.get(pod)
+        if known is not None and not known.ours and known.outdated:
+            self._put(pod, replace(known, certainty=Certainty.REPLAYED, outdated=False))
 
     def applied(self, pod: ResidentPod) -> ResidentPod:
         """The pod with the known NUMA nodes in place of its hint; the pod as it is if none are known."""
@@ -194,7 +203,7 @@ class KnownHints:
         """Record that this change was written to the pod."""
         known = self._known.get(change.pod)
         if known is not None and known.uid == change.uid:
-            self._put(change.pod, replace(known, shown=change.hint, ours=True, blank=False))
+            self._put(change.pod, replace(known, shown=change.hint, ours=True, outdated=False))
 
     def _put(self, pod: str, known: Known) -> None:
         self._known[pod] = known
