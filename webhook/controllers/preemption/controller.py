@@ -126,9 +126,9 @@ class PreemptionController:
         self._preemptors.in_vain.update(now, bound)
         self._tell_pause()
 
-    async def choose(self) -> None:
-        """Phases 2 and 3, for those whose turn it is."""
-        due = monotonic() + _PERIOD_SECONDS
+    async def choose(self, seconds: float = _PERIOD_SECONDS) -> None:
+        """Phases 2 and 3, for those whose turn it is. seconds: after which no further one begins."""
+        due = monotonic() + seconds
         for _ in range(_PER_ROUND):
             preemptor = self._preemptors.next()
             if preemptor is None or not self._is_leader() or monotonic() > due:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from math import inf
 from typing import Any, Final, Self
 
 from tests.builders.clusters import put
@@ -50,7 +51,7 @@ class PreemptingLeader(Leader):
         """A cycle, then what follows from it for preemption."""
         await self.cycle()
         self.preemption.check_holds(self.now)
-        await self.preemption.choose()
+        await self.preemption.choose(inf)
         await self.preemption.settle()
         await self.cycle()
 
