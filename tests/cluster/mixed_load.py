@@ -18,7 +18,7 @@ from tests.cluster.stubborn import done, stubbornly, until
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Container, Iterator, Mapping
 
     from tests.cluster.control_plane import ControlPlane
 
@@ -45,7 +45,7 @@ class Became(NamedTuple):
     waiting: int = 0
     neither: int = 0
     unhinted: int = 0
-    """Pods bound without a hint, or to another node than the hint names."""
+    """Pods bound without a hint, or to another node than the hint names, where that was certain."""
     racks: int = 0
     """The number of racks that have bound pods."""
 
@@ -109,9 +109,9 @@ class MixedLoad:
         for number in range(RACE[self._first]):
             done(partial(self.pods.delete, f"{self._first}-{number}"))
 
-    def became(self) -> Mapping[str, Became]:
-        """The state of all pods, by name."""
-        names = self._by_name()
+    def became(self, uncertain: Container[str] = ()) -> Mapping[str, Became]:
+        """The state of all pods, by name. uncertain: nodes without an exporter, whose pods may lack a hint for good."""
+        names = self._by_name(uncertain)
         if self._first in names:  # its pods are not gone yet
             return names
         return {"second of the race" if name in RACE else name: now for name, now in names.items()}
@@ -120,7 +120,7 @@ class MixedLoad:
         became = self._by_name()
         return next((name for name, size in RACE.items() if became[name].bound == size), "")
 
-    def _by_name(self) -> dict[str, Became]:
+    def _by_name(self, uncertain: Container[str] = ()) -> dict[str, Became]:
         api = self.pods.plane.api
         raws = stubbornly(self.pods.all)
         nodes = stubbornly(partial(api.get, NODES))["items"]
@@ -128,7 +128,7 @@ class MixedLoad:
         names: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         for name, raw in raws.items():
             names[name.partition("-")[0]].append(raw)
-        became = {name: _became(group, racks) for name, group in names.items()}
+        became = {name: _became(group, racks, uncertain) for name, group in names.items()}
         # The racks of the single pods are random.
         return became | {name: became[name]._replace(racks=0) for name in SINGLES if name in became}
 
@@ -148,11 +148,14 @@ def _of_pool(name: str, cpu: int, pool: str, annotations: dict[str, str] | None 
     return pod(name, cpu=cpu, annotations=annotations, nodeSelector={POOL: pool})
 
 
-def _became(raws: list[dict[str, Any]], racks: Mapping[str, str]) -> Became:
+def _became(raws: list[dict[str, Any]], racks: Mapping[str, str], uncertain: Container[str]) -> Became:
     bound = [raw for raw in raws if raw["spec"].get("nodeName")]
     waiting = [raw for raw in raws if is_gated(raw)]
     hinted = [
-        raw for raw in bound if f'"node":"{raw["spec"]["nodeName"]}"' in raw["metadata"]["annotations"].get(NUMA, "")
+        raw
+        for raw in bound
+        if raw["spec"]["nodeName"] in uncertain
+        or f'"node":"{raw["spec"]["nodeName"]}"' in raw["metadata"]["annotations"].get(NUMA, "")
     ]
     where = {racks[raw["spec"]["nodeName"]] for raw in bound}
     return Became(len(bound), len(waiting), len(raws) - len(bound) - len(waiting), len(bound) - len(hinted), len(where))

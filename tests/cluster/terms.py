@@ -1,4 +1,4 @@
-"""The terms of all leaders, and when each assigned NUMA nodes, from the replicas' logs.
+"""The terms of all leaders, and when each assigned NUMA nodes, from the replicas' logs; and where none was certain.
 
 All replicas use the clock of one machine, so their times can be compared: a later leader must not have begun before an
 earlier one assigned its last NUMA nodes.
@@ -7,6 +7,7 @@ earlier one assigned its last NUMA nodes.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,19 @@ def overlapping(led: list[LedTerm]) -> list[tuple[LedTerm, LedTerm]]:
         for later in led[number + 1 :]
         if earlier.last_assumed >= later.began
     ]
+
+
+def uncertain_nodes(logs: Iterable[Path]) -> set[str]:
+    """The nodes to which pods were bound whose NUMA nodes no replica was certain of.
+
+    There was no leader to review the binding of a placed pod, or a new one did not know all yet. These pods, and those
+    that were bound to the node about then, have no hint until an exporter has counted them.
+    """
+    messages = (str(line.get("message", "")) for log in logs for line in _lines(log) if line["event"] == "review")
+    return {found["node"] for message in messages if (found := _UNCERTAIN.match(message)) is not None}
+
+
+_UNCERTAIN = re.compile(r"(?:placed on|bound to) (?P<node>\S+?)(?: before|, NUMA nodes not certain yet)")
 
 
 def _terms_of(log: Path) -> Iterator[LedTerm]:
