@@ -13,7 +13,6 @@ from playwright.sync_api import expect
 from tests.browser.page_process import page_of
 from tests.cluster.gated import pod
 from tests.cluster.nodes import machines, present
-from tests.cluster.ports import free_port
 from tests.cluster.webhook_process import local_webhook
 
 if TYPE_CHECKING:
@@ -28,13 +27,14 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def served(control_plane: ControlPlane) -> Iterator[str]:
     """The address of a replica's page."""
-    port = free_port()
     with (
         present(control_plane.api, machines(1, 1, prefix="page")),
-        local_webhook(control_plane, values={"page": {"enabled": True}, "ports": {"page": port}}) as webhook,
+        local_webhook(control_plane, values={"page": {"enabled": True}}) as webhook,
     ):
         webhook.wait_until_called()
-        yield f"http://localhost:{port}"
+        (replica,) = webhook.replicas
+        assert replica.page_url
+        yield replica.page_url.rstrip("/")
 
 
 @pytest.fixture
