@@ -8,8 +8,8 @@
    (Required) or ranked last (Preferred).
 5. Nodes that the pod avoids because their kubelets rejected another pod of its controller or gang.
 6. The score, and from it the rank. Equal scores are ordered by the pod's preference
-   (webhook.engine.filter.node_preference), then by name. Nodes that do not enforce the pod's policy come last
-   (webhook.engine.enforcement).
+   (webhook.engine.filter.node_preference), by what it leaves to idle devices (webhook.engine.idle_devices), then by
+   name. Nodes that do not enforce the pod's policy come last (webhook.engine.enforcement).
 
 A node's reason is the first that applies. Allocations and explanations are computed on request.
 """
@@ -29,6 +29,7 @@ from webhook.engine.enforcement import unenforced
 from webhook.engine.filter.avoided_nodes import avoided_nodes
 from webhook.engine.filter.node_fit import node_fit
 from webhook.engine.filter.node_preference import PER_POINT, Preference
+from webhook.engine.idle_devices import cpus_left_to_idle_devices
 from webhook.engine.koordinator import (
     WIDE_BEST,
     best_packing_score,
@@ -254,7 +255,7 @@ def _ranking(
         scores = packing_score(snapshot, request, nodes, numa.masks(nodes))
     if intruding is not None:
         scores[intruding[nodes]] = 0
-    return Ranking(len(fits), nodes, scores, late, liking)
+    return Ranking(len(fits), nodes, scores, late, liking, cpus_left_to_idle_devices(snapshot, request))
 
 
 def _liking(snapshot: Snapshot, pod: Pod, nodes: Nodes, options: Options, intruding: Bools | None) -> Liking | None:

@@ -1,4 +1,4 @@
-"""The order of nodes: by score, then by the pod's preference, then by name.
+"""The order of nodes: by score, the pod's preference, what it leaves to idle devices, and name.
 
 1. A node's score is that of its NUMA nodes; if preference has a weight, a mean of the two.
 2. A node's rank is its score plus one, so that 0 means that it does not fit.
@@ -14,6 +14,7 @@ import numpy as np
 
 from webhook.engine.arrays import Amounts, Bools, Bytes, Counts, Nodes
 from webhook.engine.filter.node_preference import MOST, PER_POINT
+from webhook.engine.idle_devices import LEFT_BITS
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,10 +52,20 @@ class Ranking:
     """The ranks of N nodes."""
 
     def __init__(
-        self, n: int, nodes: Nodes, scores: Bytes, late: Late | None = None, liking: Liking | None = None
+        self,
+        n: int,
+        nodes: Nodes,
+        scores: Bytes,
+        late: Late | None = None,
+        liking: Liking | None = None,
+        left: Amounts | None = None,
     ) -> None:
-        """N nodes of which some (indexes) have these scores (0..100), and others late ones. liking: None: all equal."""
+        """N nodes of which some (indexes) have these scores (0..100), and others late ones. liking: None: all equal.
+
+        left: int64 [N], what decides between nodes that are equal in both (idle_devices.py); None: nothing does.
+        """
         self.liking = liking
+        self._left_to_devices = left
         self._late = late
         self._ranks = np.zeros(n, dtype=np.uint8)
         # At an equal mean and preference the better score comes first.
@@ -78,6 +89,9 @@ class Ranking:
         if last is not None:
             # Keys of nodes that fit begin at 1. Each group stays in its own order.
             keys = keys + int(keys.max(initial=0)) * (~last & (keys > 0)).astype(np.int64)
+        if self._left_to_devices is not None:
+            # A rank has 7 bits, with preferences 25, and one more where nodes come last: together below 2^63.
+            keys = (keys.astype(np.int64) << LEFT_BITS) + self._left_to_devices * (keys > 0)
         keys = keys.take(order)
         smallest = len(keys) - k
         least = np.partition(keys, smallest)[smallest]
