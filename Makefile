@@ -85,7 +85,7 @@ scale: $(READY) ## Measure a replica with 50,000 nodes (ARGS='--nodes 1000,5000 
 	@python -m tests.scale $(ARGS)
 
 .PHONY: proof
-proof: $(READY) ## Compare simulated NUMA machines without and with the webhook, as a table (ARGS='--scenario X --seed N --json')
+proof: $(READY) ## Compare NUMA machines with real and with simulated kubelets without and with the webhook, as a table (ARGS='--scenario X --seed N --json')
 	@python -m tests.proof $(ARGS)
 
 .PHONY: proof-table

@@ -16,9 +16,20 @@ def with_table(page: str, name: str, table: str) -> str:
 
     Raises ValueError for a page without them.
     """
-    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    start, stop = page.index(begin) + len(begin), page.index(end)
+    start, stop = _between_marks(page, name)
     return f"{page[:start]}\n{table}\n{page[stop:]}"
+
+
+def table_rows(page: str, name: str) -> list[tuple[str, ...]]:
+    """The cells of the table between its marks, without its header. Raises ValueError for a page without them."""
+    start, stop = _between_marks(page, name)
+    _, *lines = [line for line in page[start:stop].splitlines() if line.startswith("|")] or [""]
+    return [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in lines[1:]]
+
+
+def _between_marks(page: str, name: str) -> tuple[int, int]:
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    return page.index(begin) + len(begin), page.index(end)
 
 
 def markdown(header: tuple[str, ...], rows: list[tuple[str, ...]], *, text_columns: int) -> str:

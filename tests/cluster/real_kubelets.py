@@ -131,6 +131,10 @@ class RealKubelets:
                 containers.append(self._given(self._machines[event["node"]], event))
         return list(pods.values())
 
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        """The events of one kind so far, as the simulated kubelets' journal has them. Rejected pods are in none."""
+        return self.admitted() if kind == "admitted" else [each for each in self.journal() if each["event"] == kind]
+
     def start(self) -> None:
         """Start all, and wait until every Node is ready."""
         self._start_runtime()
@@ -240,6 +244,7 @@ class RealKubelets:
             "name": event["container"],
             "cpusPerNuma": cpus,
             "memory": event.get("memory", []),
+            "cpusetMems": event["cpusetMems"],
             "devices": devices,
         }
 

@@ -1,4 +1,4 @@
-"""The pods of an exporter's DaemonSet: on each simulated machine one, in which nothing runs.
+"""The pods of an exporter's DaemonSet: on each machine one, in which nothing runs.
 
 For each, a process with the pod's arguments and environment runs here.
 """

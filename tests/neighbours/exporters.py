@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from tests.neighbours.build import find_neighbour
 from tests.neighbours.catalogue import KOORDLET, NFD, RTE
 from tests.neighbours.koordlet import koordlet
-from tests.neighbours.node_feature_discovery import nfd_topology_updater
-from tests.neighbours.resource_topology_exporter import resource_topology_exporter
+from tests.neighbours.node_feature_discovery import SLEEP_SECONDS, nfd_topology_updater
+from tests.neighbours.resource_topology_exporter import ExporterConfig, resource_topology_exporter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -18,26 +18,49 @@ if TYPE_CHECKING:
     from tests.cluster.control_plane import ControlPlane
     from tests.cluster.kubelets import SimulatedMachine
 
-    Exporter = Callable[
-        [ControlPlane, Sequence[SimulatedMachine], Path, Callable[[str], None]], AbstractContextManager[object]
-    ]
+
+class Exporter(Protocol):
+    """Runs it on machines whose kubelets serve in `state`. seconds: its period; None: that of its own manifests."""
+
+    def __call__(
+        self,
+        plane: ControlPlane,
+        machines: Sequence[SimulatedMachine],
+        state: Path,
+        tell: Callable[[str], None],
+        seconds: int | None = None,
+    ) -> AbstractContextManager[object]: ...
 
 
 def _nfd(
-    plane: ControlPlane, machines: Sequence[SimulatedMachine], state: Path, tell: Callable[[str], None]
+    plane: ControlPlane,
+    machines: Sequence[SimulatedMachine],
+    state: Path,
+    tell: Callable[[str], None],
+    seconds: int | None = None,
 ) -> AbstractContextManager[None]:
-    return nfd_topology_updater(plane, find_neighbour(NFD, tell), machines, state)
+    return nfd_topology_updater(plane, find_neighbour(NFD, tell), machines, state, seconds or SLEEP_SECONDS)
 
 
 def _rte(
-    plane: ControlPlane, machines: Sequence[SimulatedMachine], state: Path, tell: Callable[[str], None]
+    plane: ControlPlane,
+    machines: Sequence[SimulatedMachine],
+    state: Path,
+    tell: Callable[[str], None],
+    seconds: int | None = None,
 ) -> AbstractContextManager[object]:
-    return resource_topology_exporter(plane, find_neighbour(RTE, tell), machines, state)
+    config = ExporterConfig(flags=[f"--sleep-interval={seconds}s"] if seconds else [])
+    return resource_topology_exporter(plane, find_neighbour(RTE, tell), machines, state, config)
 
 
 def _koordlet(
-    plane: ControlPlane, machines: Sequence[SimulatedMachine], state: Path, tell: Callable[[str], None]
+    plane: ControlPlane,
+    machines: Sequence[SimulatedMachine],
+    state: Path,
+    tell: Callable[[str], None],
+    seconds: int | None = None,
 ) -> AbstractContextManager[object]:
+    del seconds  # no flag sets it
     return koordlet(plane, find_neighbour(KOORDLET, tell), machines, state)
 
 

@@ -1,4 +1,4 @@
-"""node-feature-discovery's topology updater beside simulated kubelets: one process a machine, as a DaemonSet's pods.
+"""node-feature-discovery's topology updater beside kubelets: one process a machine, as a DaemonSet's pods.
 
 Its host paths begin in its working folder, which hosts.py describes.
 """
@@ -29,7 +29,11 @@ SLEEP_SECONDS = 3
 
 @contextlib.contextmanager
 def nfd_topology_updater(
-    plane: ControlPlane, files: NeighbourFiles, machines: Sequence[SimulatedMachine], state: Path
+    plane: ControlPlane,
+    files: NeighbourFiles,
+    machines: Sequence[SimulatedMachine],
+    state: Path,
+    seconds: int = SLEEP_SECONDS,
 ) -> Iterator[None]:
     """Run node-feature-discovery's topology updater on machines whose kubelets serve in `state`."""
     overlay = files.manifests / "deployment" / "overlays" / "topologyupdater"
@@ -49,7 +53,7 @@ def nfd_topology_updater(
                     f"-kubeconfig={kubeconfig}",
                     "-kubelet-config-uri=file:///proc/self/cwd/host-var/lib/kubelet/config.yaml",
                     "-podresources-socket=/proc/self/cwd/host-var/lib/kubelet/pod-resources/kubelet.sock",
-                    f"-sleep-interval={SLEEP_SECONDS}s",
+                    f"-sleep-interval={seconds}s",
                     f"-port={free_port()}",
                     "-config=",
                 ],

@@ -1,4 +1,4 @@
-"""resource-topology-exporter beside simulated kubelets, as its own manifest installs it.
+"""resource-topology-exporter beside kubelets, as its own manifest installs it.
 
 1. Its DaemonSet runs a pod on each machine, in which nothing runs.
 2. For each pod a process runs here, with the arguments, environment and rights of the pod. It sees the machine's folder
@@ -97,13 +97,15 @@ def resource_topology_exporter(
                 [
                     *mounted({"/etc": etc, "/sys": folder / "host-sys"}),
                     files.program,
-                    *(each.replace("/host-", f"{folder}/host-") for each in pods.container["args"]),
+                    # from its working folder: the path of a socket may have 107 bytes
+                    *(each.replace("/host-", "/proc/self/cwd/host-") for each in pods.container["args"]),
                     "--config=/etc/rte/extra/config.yaml",
                     f"--kubeconfig={kubeconfig}",
                     *config.flags,
                 ],
                 plane.folder / f"{name}.log",
                 env={"PATH": os.environ["PATH"], **pods.environment(machine.name)},
+                cwd=folder,
             )
         wait_until_published(plane, machines, "rte")
         yield RunningExporters(pods, notify)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tests.cluster.kubelets import cpu_list
 from webhook.model.hint import NUMAHint
 
 if TYPE_CHECKING:
@@ -63,12 +64,16 @@ def choices(
 
 
 def _given(containers: Iterable[Mapping[str, Any]]) -> NUMAIds:
-    """The NUMA ids of CPUs, memory and devices. A memory block over several NUMA nodes counts for each of them."""
+    """The NUMA ids of CPUs, memory and devices. A memory block over several NUMA nodes counts for each of them.
+
+    Of a real kubelet, these are the CPUs and blocks of its checkpoints, and `cpuset_mems` of its runtime besides.
+    """
     ids: set[int] = set()
     for container in containers:
         ids.update(int(numa) for numa in container.get("cpusPerNuma", ()))
         for block in container.get("memory") or ():
             ids.update(block["numaAffinity"])
+        ids.update(cpu_list(container.get("cpusetMems", "")))
         for places in (container.get("devices") or {}).values():
             ids.update(int(numa) for place in places if place != "none" for numa in place.split(","))
     return frozenset(ids)

@@ -15,11 +15,16 @@ if TYPE_CHECKING:
     from tests.proof.scenario import Scenario
 
 
+REAL, SIMULATED = "real", "simulated"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row(RunMetrics):
     """The result of one run."""
 
     scenario: str
+    kubelets: str
+    """REAL or SIMULATED."""
     hints: int
     """Pods that a kubelet gave something of NUMA nodes and that have a hint."""
     wrong_hints: int
@@ -29,6 +34,7 @@ class Row(RunMetrics):
         """The row as `--json` prints it."""
         return {
             "scenario": self.scenario,
+            "kubelets": self.kubelets,
             "webhook": self.webhook,
             "created": self.created,
             "running": self.running,
@@ -50,6 +56,7 @@ def measure(
     waits = waiting_times(scenario, pods)
     return Row(
         scenario=scenario.name,
+        kubelets=SIMULATED if scenario.exporter is None else REAL,
         webhook=webhook,
         created=len(pods),
         running=sum(pod.running is not None for pod in pods),

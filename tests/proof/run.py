@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kubelets import kubelets, static_pod
 from tests.cluster.nodes import RACK_LABEL
+from tests.cluster.real_kubelets import real_kubelets
 from tests.cluster.webhook_process import local_webhook
 from tests.neighbours.beside import running_beside
 from tests.neighbours.exporters import EXPORTERS
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tests.cluster.kubelets import Kubelets
+    from tests.cluster.real_kubelets import RealKubelets
     from tests.neighbours.new_nodes import NewNodes
     from tests.proof.hints import Choice
     from tests.proof.measure import Row
@@ -68,17 +70,23 @@ def run(
 
     values: more values of the chart, instead of the scenario's own settings. publisher: the form of the topologies that
     the simulated kubelets write.
-    exporter: a component of EXPORTERS that writes them instead, from what it reads on each machine.
+    exporter: a component of EXPORTERS that writes them instead, from what it reads on each machine. Of real kubelets:
+    instead of the scenario's own.
     """
     with contextlib.ExitStack() as stack:
         plane = stack.enter_context(ControlPlane.start(programs))
         plane.install_crds()
         plane.api.create("/apis/kai.scheduler/v1alpha1/topologies", _racks())
-        state = Path(stack.enter_context(TemporaryDirectory())) if exporter else None
+        seconds = None if scenario.exporter is None else scenario.exporter.seconds
+        exporter = exporter or (scenario.exporter.name if scenario.exporter else "")
+        state = Path(stack.enter_context(TemporaryDirectory())) if exporter and not scenario.exporter else None
         form = "none" if exporter else publisher
         manifests = Path(stack.enter_context(TemporaryDirectory())) if scenario.planted else None
-        fleet: Kubelets | NewNodes
-        if scenario.group is None:
+        fleet: Kubelets | NewNodes | RealKubelets
+        if scenario.exporter is not None:
+            fleet = stack.enter_context(real_kubelets(plane, scenario.machines))
+            state = fleet.state
+        elif scenario.group is None:
             fleet = stack.enter_context(
                 kubelets(
                     plane,
@@ -95,7 +103,7 @@ def run(
                 autoscaled_machines(plane, scenario.group, tell, lag=scenario.lag, seed=seed, publisher=form)
             )
         if state is not None:
-            stack.enter_context(EXPORTERS[exporter](plane, scenario.machines, state, tell))
+            stack.enter_context(EXPORTERS[exporter](plane, scenario.machines, state, tell, seconds))
         if webhook:
             own = {"settings": dict(scenario.settings)}
             stack.enter_context(local_webhook(plane, values=values or own)).wait_until_called()
@@ -112,7 +120,7 @@ def run(
         hints = choices(admissions, observer.by_uid(), exporter or publisher)
         row = measure(scenario, histories, hints, webhook=webhook, refused_binds=refused)
         if webhook:
-            _explain(fleet.events("rejected"), observer, tell)
+            _explain(histories, observer, fleet.events("rejected"), tell)
             _tell_hints(hints, tell)
             _tell_waiting(histories, observer, tell)
             _tell_denied(plane, tell)
@@ -159,19 +167,28 @@ def _submit(plane: ControlPlane, observer: Observer, scenario: Scenario, manifes
             time.sleep(max(0.0, waiting[0].at - observer.now))
 
 
-def _explain(rejections: Sequence[Mapping[str, Any]], observer: Observer, tell: Callable[[str], None]) -> None:
-    """For each pod that was rejected despite the webhook: its request, the state of its node, and its placement."""
-    for rejection in rejections[:TOLD]:
-        name = rejection["pod"].partition("/")[2]
-        pod = observer.last_seen(name)
+def _explain(
+    histories: Sequence[History],
+    observer: Observer,
+    rejections: Sequence[Mapping[str, Any]],
+    tell: Callable[[str], None],
+) -> None:
+    """For each pod that was rejected despite the webhook: its request, its placement, and the state of its node.
+
+    rejections: of simulated kubelets, who alone tell that state.
+    """
+    zones = {rejection["pod"].partition("/")[2]: rejection["zones"] for rejection in rejections}
+    for history in [each for each in histories if each.rejected][:TOLD]:
+        pod = observer.last_seen(history.name)
         free = [
-            {resource["name"]: resource["available"] for resource in zone["resources"]} for zone in rejection["zones"]
+            {resource["name"]: resource["available"] for resource in zone["resources"]}
+            for zone in zones.get(history.name, ())
         ]
         asked = [container["resources"].get("requests", {}) for container in pod["spec"]["containers"]]
         ours = {
             key: text for key, text in pod["metadata"].get("annotations", {}).items() if key.startswith("topology-")
         }
-        tell(f"{name} on {rejection['node']}: {rejection['reason']}: asked {asked}, free {free}, annotations {ours}")
+        tell(f"{history.name} on {history.node}: {history.rejected}: asked {asked}, free {free}, annotations {ours}")
 
 
 def _tell_hints(found: Sequence[Choice], tell: Callable[[str], None]) -> None:

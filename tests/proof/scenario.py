@@ -37,6 +37,16 @@ class PlantedPod:
 
 
 @dataclass(frozen=True)
+class RealExporter:
+    """The exporter of another project on each machine: only it writes their NodeResourceTopologies."""
+
+    name: str
+    """Of tests/neighbours/exporters.py."""
+    seconds: int
+    """Its period. It also publishes soon after the kubelet has written a checkpoint."""
+
+
+@dataclass(frozen=True)
 class Scenario:
     """One line of the table, run twice: without and with the webhook."""
 
@@ -55,6 +65,8 @@ class Scenario:
     """Static pods of the machines."""
     settings: Mapping[str, object] = field(default_factory=dict)
     """Settings of the chart that it is run with, unless other values are given."""
+    exporter: RealExporter | None = None
+    """Beside a real kubelet on each machine; None: the kubelets are simulated and write the topologies themselves."""
     group: NodeGroup | None = None
     """Machines that the Cluster Autoscaler adds to, instead of `machines`; None: there are none."""
 

@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 GPU, NIC = "example.com/gpu", "example.com/nic"
 
 
-def replicaset(seed: int) -> Scenario:
-    """20 machines with two NUMA nodes of 16 CPUs hold three pods of 10 CPUs each by sum, but two by NUMA node.
+def replicaset(seed: int, machines: int = 20) -> Scenario:
+    """Machines with two NUMA nodes of 16 CPUs hold three pods of 10 CPUs each by sum, but two by NUMA node.
 
-    Of 48 replicas 40 have room. Small pods come later, to see who can still be served.
+    Five of six replicas have room. Small pods come later, to see who can still be served.
     """
     del seed  # nothing is random here but the order in which controllers and scheduler work
     return Scenario(
         "replicaset",
-        [SimulatedMachine(f"node-{number:03}") for number in range(20)],
+        [SimulatedMachine(f"node-{number:03}") for number in range(machines)],
         [
-            Workload("large", 48, [_amounts(10)]),
-            Workload("small", 20, [_amounts(2)], at=6.0),
+            Workload("large", machines * 12 // 5, [_amounts(10)]),
+            Workload("small", machines, [_amounts(2)], at=6.0),
         ],
         seconds=20.0,
         steady_from=12.0,
     )
 
 
-def mixed(seed: int) -> Scenario:
-    """Five machines of each kind. Pods that need one NUMA node, one for each container, several, or none."""
+def mixed(seed: int, of_each: int = 5) -> Scenario:
+    """So many machines of each kind. Pods that need one NUMA node, one for each container, several, or none."""
     kinds = [
         ("single-numa-node", "container"),
         ("single-numa-node", "pod"),
@@ -54,15 +54,15 @@ def mixed(seed: int) -> Scenario:
     machines = [
         SimulatedMachine(f"{policy}-{scope}-{number}", policy=policy, scope=scope)
         for policy, scope in kinds
-        for number in range(5)
+        for number in range(of_each)
     ]
-    workloads = [
-        Workload("strict", 16, [_amounts(7)]),
-        Workload("pair", 8, [_amounts(5), _amounts(5)]),
+    workloads = [  # counts are rounded up
+        Workload("strict", -(-16 * of_each // 5), [_amounts(7)]),
+        Workload("pair", -(-8 * of_each // 5), [_amounts(5), _amounts(5)]),
         # More of both than one NUMA node has: a kubelet that is strict wants both to need two.
-        Workload("wide", 4, [{"cpu": "20", "memory": "80Gi"}], policy="Restricted"),
-        Workload("loose", 8, [_amounts(9)], policy="BestEffort"),
-        Workload("any", 14, [_amounts(6)], policy=""),
+        Workload("wide", -(-4 * of_each // 5), [{"cpu": "20", "memory": "80Gi"}], policy="Restricted"),
+        Workload("loose", -(-8 * of_each // 5), [_amounts(9)], policy="BestEffort"),
+        Workload("any", -(-14 * of_each // 5), [_amounts(6)], policy=""),
     ]
     random = drawing(seed)
     random.shuffle(workloads)
@@ -70,18 +70,17 @@ def mixed(seed: int) -> Scenario:
     return Scenario("mixed", machines, in_turn, 25.0, 15.0, lag=2.0)
 
 
-def devices(seed: int) -> Scenario:
-    """12 machines; each NUMA node has 16 CPUs, 4 GPUs and 2 NICs. Pods without devices come first and take room."""
-    machines = [
-        SimulatedMachine(f"gpu-{number:03}", devices={GPU: (4, 4), NIC: (2, 2)}, scope="pod") for number in range(12)
-    ]
+def devices(seed: int, machines: int = 12) -> Scenario:
+    """Each NUMA node has 16 CPUs, 4 GPUs and 2 NICs. Pods without devices come first and take room."""
+    like = SimulatedMachine("", devices={GPU: (4, 4), NIC: (2, 2)}, scope="pod")
     random = drawing(seed)
     workloads = [
-        Workload("cpu", 18, [_amounts(6)]),
-        Workload("infer", 24, [_amounts(3, **{GPU: "1"})], at=1.0 + random.random()),
-        Workload("train", 30, [_amounts(5, **{GPU: "2", NIC: "1"})], at=3.0 + random.random()),
+        Workload("cpu", machines * 3 // 2, [_amounts(6)]),
+        Workload("infer", machines * 2, [_amounts(3, **{GPU: "1"})], at=1.0 + random.random()),
+        Workload("train", machines * 5 // 2, [_amounts(5, **{GPU: "2", NIC: "1"})], at=3.0 + random.random()),
     ]
-    return Scenario("devices", machines, workloads, 25.0, 15.0, lag=2.0)
+    fleet = [replace(like, name=f"gpu-{number:03}") for number in range(machines)]
+    return Scenario("devices", fleet, workloads, 25.0, 15.0, lag=2.0)
 
 
 def burst(seed: int) -> Scenario:
@@ -95,10 +94,11 @@ def burst(seed: int) -> Scenario:
     )
 
 
-def gangs(seed: int) -> Scenario:
-    """Four racks of six machines, some slots taken; eight groups of eight, each to stand in one rack.
+def gangs(seed: int, per_rack: int = 6) -> Scenario:
+    """Four racks, some slots taken; eight groups of a third of a rack, each to stand in one rack.
 
-    A rack has 24 slots of 7 CPUs (two in each NUMA node), so two groups fit beside what is there:
+    A machine has four slots of 7 CPUs (two in each NUMA node), so two groups fit into a rack beside what is there. With
+    six machines in each rack:
 
         rack-0 [20 free]   rack-1 [18]   rack-2 [16]   rack-3 [22]
     """
@@ -106,27 +106,30 @@ def gangs(seed: int) -> Scenario:
     machines = [
         SimulatedMachine(f"rack-{rack}-node-{number}", labels={RACK_LABEL: f"rack-{rack}"})
         for rack in range(4)
-        for number in range(6)
+        for number in range(per_rack)
     ]
+    slots = 4 * per_rack
     taken = [
-        Workload(f"taken-{rack}", pods, [_amounts(7)], node_selector={RACK_LABEL: f"rack-{rack}"})
-        for rack, pods in enumerate((4, 6, 8, 2))
+        Workload(f"taken-{rack}", slots // part, [_amounts(7)], node_selector={RACK_LABEL: f"rack-{rack}"})
+        for rack, part in enumerate((6, 4, 3, 12))
     ]
     groups = [
-        Workload(f"gang-{number}", 8, [_amounts(7)], kind=Kind.JOB, at=4.0 + 4.0 * random.random(), one_rack=True)
+        Workload(
+            f"gang-{number}", slots // 3, [_amounts(7)], kind=Kind.JOB, at=4.0 + 4.0 * random.random(), one_rack=True
+        )
         for number in range(8)
     ]
     return Scenario("gangs", machines, [*taken, *groups], 35.0, 20.0, lag=2.0)
 
 
-def churn(seed: int) -> Scenario:
-    """Jobs of one pod, 3 to 10 CPUs for 8 to 14 seconds, so many that they request 90 % of the CPUs of 24 machines."""
+def churn(seed: int, machines: int = 24) -> Scenario:
+    """Jobs of one pod, 3 to 10 CPUs for 8 to 14 seconds, so many that they request 90 % of all CPUs."""
     random = drawing(seed)
-    machines = [SimulatedMachine(f"node-{number:03}") for number in range(24)]
+    fleet = [SimulatedMachine(f"node-{number:03}") for number in range(machines)]
     seconds = 50.0
     sizes, mean_run = (3, 5, 6, 10), 11.0
     # By Little's law: CPUs in use = arrivals per second x mean size x mean run time.
-    rate = 0.9 * sum(machine.millicores for machine in machines) / 1000 / (sum(sizes) / len(sizes) * mean_run)
+    rate = 0.9 * sum(machine.millicores for machine in fleet) / 1000 / (sum(sizes) / len(sizes) * mean_run)
     workloads: list[Workload] = []
     at = 0.0
     while at < seconds:
@@ -134,23 +137,23 @@ def churn(seed: int) -> Scenario:
         run = random.uniform(mean_run - 3, mean_run + 3)
         workloads.append(Workload(name, 1, [_amounts(random.choice(sizes))], kind=Kind.JOB, at=at, run_seconds=run))
         at += random.expovariate(rate)
-    return Scenario("churn", machines, workloads, seconds, 15.0, lag=3.0)
+    return Scenario("churn", fleet, workloads, seconds, 15.0, lag=3.0)
 
 
-def defaults(seed: int) -> Scenario:
-    """Ten machines as a fresh kubelet runs them: no manager is static, and the exporter lists 0 CPUs as allocatable.
+def defaults(seed: int, machines: int = 10) -> Scenario:
+    """Machines as a fresh kubelet runs them: no manager is static, and the exporter lists 0 CPUs as allocatable.
 
     Each has two GPUs near NUMA node 0, which alone are listed there. All pods have room; none may be kept from it.
     """
     del seed  # nothing is random here but the order in which controllers and scheduler work
     like = SimulatedMachine("", devices={GPU: (2, 0)}, policy="none", cpu_manager="none", memory_manager="None")
-    machines = [replace(like, name=f"node-{number:03}") for number in range(10)]
     workloads = [
-        Workload("plain", 20, [_amounts(8)], policy=""),
-        Workload("asking", 10, [_amounts(4)], at=1.0),
-        Workload("gpu", 10, [_amounts(4, **{GPU: "1"})], at=2.0, policy=""),
+        Workload("plain", 2 * machines, [_amounts(8)], policy=""),
+        Workload("asking", machines, [_amounts(4)], at=1.0),
+        Workload("gpu", machines, [_amounts(4, **{GPU: "1"})], at=2.0, policy=""),
     ]
-    return Scenario("defaults", machines, workloads, 15.0, 8.0, settings={"manage": "All"})
+    fleet = [replace(like, name=f"node-{number:03}") for number in range(machines)]
+    return Scenario("defaults", fleet, workloads, 15.0, 8.0, settings={"manage": "All"})
 
 
 SCENARIOS: Mapping[str, Callable[[int], Scenario]] = {

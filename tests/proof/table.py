@@ -1,19 +1,24 @@
-"""The rows as a table, the two runs of a scenario below each other, for a terminal or as Markdown."""
+"""The rows as tables, one of real and one of simulated kubelets, for a terminal or as Markdown.
+
+The two runs of a scenario stand below each other.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rich.table import Table
 
 from tests import pages
+from tests.proof.measure import REAL, SIMULATED
 from webhook.simulation import run_metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from tests.proof.measure import Row
 
+_TITLES: Final = {REAL: "real kubelets, fake hardware", SIMULATED: "simulated kubelets"}
 COLUMNS = ("scenario", *run_metrics.COLUMNS, "hints", "wrongHints")
 
 
@@ -32,14 +37,30 @@ def markdown(rows: Sequence[Row]) -> str:
     return pages.markdown(COLUMNS, [cells(row) for row in rows], text_columns=2)
 
 
-def with_table(page: str, rows: Sequence[Row]) -> str:
-    """The page with the rows between its marks. Raises ValueError if it has none."""
-    return pages.with_table(page, "proof", markdown(rows))
+def halves(rows: Sequence[Row]) -> Iterator[tuple[str, Sequence[Row]]]:
+    """The rows of each half that has some, after its title."""
+    for kubelets, title in _TITLES.items():
+        if half := [row for row in rows if row.kubelets == kubelets]:
+            yield title, half
 
 
-def table(rows: Sequence[Row]) -> Table:
+def with_tables(page: str, rows: Sequence[Row]) -> str:
+    """The page with these rows between the marks of their halves, where other runs' rows stay.
+
+    Raises ValueError if it has no marks.
+    """
+    for _, half in halves(rows):
+        name = f"proof-{half[0].kubelets}"
+        found = {line[:2]: line for line in [*pages.table_rows(page, name), *map(cells, half)]}
+        in_order = list(dict.fromkeys(scenario for scenario, _ in found))
+        lines = sorted(found.values(), key=lambda line: (in_order.index(line[0]), line[1] == "with"))
+        page = pages.with_table(page, name, pages.markdown(COLUMNS, lines, text_columns=2))
+    return page
+
+
+def table(rows: Sequence[Row], title: str = "") -> Table:
     """The table for a terminal."""
-    made = Table(*COLUMNS)
+    made = Table(*COLUMNS, title=title)
     for column in made.columns[2:]:
         column.justify = "right"
     for row in rows:

@@ -78,6 +78,7 @@ def test_a_run_in_which_nothing_ran_has_no_times() -> None:
     row = measure(SCENARIO, [rejected("pair")], webhook=True, refused_binds=3)
     assert row.to_json() == {
         "scenario": "some",
+        "kubelets": "simulated",
         "webhook": True,
         "created": 1,
         "running": 0,

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
-from tests.proof.measure import Row
+from tests.proof.measure import REAL, SIMULATED, Row
 from tests.proof.run import refused_binds
-from tests.proof.table import COLUMNS, cells, markdown, table, with_table
+from tests.proof.table import COLUMNS, cells, halves, markdown, table, with_tables
 
-WITHOUT = Row(False, 1200, 64, 1136, 20, 1.25, 30.0, 0.5, 0, scenario="gangs", hints=0, wrong_hints=0)
-WITH = Row(True, 64, 64, 0, 64, 0.5, None, 0.75, 7, scenario="gangs", hints=62, wrong_hints=3)
+WITHOUT = Row(
+    False, 1200, 64, 1136, 20, 1.25, 30.0, 0.5, 0, scenario="gangs", kubelets=SIMULATED, hints=0, wrong_hints=0
+)
+WITH = Row(True, 64, 64, 0, 64, 0.5, None, 0.75, 7, scenario="gangs", kubelets=SIMULATED, hints=62, wrong_hints=3)
+ON_REAL = replace(WITH, kubelets=REAL, running=8)
 
 METRICS = """
 apiserver_admission_webhook_rejection_count{error_type="no_error",name="guard.bindings.topology-webhook.dev",operation="CREATE",rejection_code="403",type="admit"} 52
@@ -27,6 +31,7 @@ def test_a_row_has_a_cell_for_each_column() -> None:
 
 def test_wrong_hints_stand_in_the_table_and_in_the_json_under_the_same_name() -> None:
     assert dict(zip(COLUMNS, cells(WITH), strict=True))["wrongHints"] == "3"
+    assert [each.to_json()["kubelets"] for each in (WITH, ON_REAL)] == ["simulated", "real"]
     assert (WITH.to_json()["hints"], WITH.to_json()["wrongHints"]) == (62, 3)
 
 
@@ -38,15 +43,38 @@ def test_markdown_has_a_line_for_each_row() -> None:
 
 
 def test_the_table_of_a_page_is_replaced_and_nothing_else() -> None:
-    page = "before\n<!-- proof: begin -->\nold\n<!-- proof: end -->\nafter\n"
-    made = with_table(page, [WITH])
-    assert made == page.replace("old", markdown([WITH]))
-    assert with_table(made, [WITHOUT]) == page.replace("old", markdown([WITHOUT]))
+    page = "before\n<!-- proof-simulated: begin -->\n{}\n<!-- proof-simulated: end -->\nafter\n"
+    made = with_tables(page.format("none yet"), [WITH])
+    assert made == page.format(markdown([WITH]))
+    assert with_tables(made, [replace(WITH, running=1)]) == page.format(markdown([replace(WITH, running=1)]))
 
 
-def test_the_readme_has_a_place_for_the_table() -> None:
-    readme = Path(__file__).parents[2] / "README.md"
-    assert markdown([WITH]) in with_table(readme.read_text(), [WITH])
+def test_rows_of_other_runs_stay_in_their_order() -> None:
+    page = "<!-- proof-simulated: begin -->\n<!-- proof-simulated: end -->"
+    rows = [replace(row, scenario=name) for name in ("first", "second") for row in (WITHOUT, WITH)]
+    made = with_tables(page, [*rows[1:], replace(rows[0], running=1)])
+    assert markdown(rows) in with_tables(made, rows[:1])
+
+
+def test_the_readme_has_a_place_for_each_half_the_real_one_first() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    made = with_tables(readme, [WITH, ON_REAL])
+    real, simulated = (made.index(" | ".join(cells(row))) for row in (ON_REAL, WITH))
+    assert made.index("Real kubelets, fake hardware") < real < made.index("Simulated kubelets") < simulated
+
+
+def test_a_half_that_did_not_run_is_left_as_it_is() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    both = with_tables(readme, [WITH, ON_REAL])
+    assert " | ".join(cells(ON_REAL)) in with_tables(both, [WITHOUT])
+
+
+def test_the_halves_are_real_and_simulated_kubelets() -> None:
+    assert [(title, rows) for title, rows in halves([WITH, ON_REAL, WITHOUT])] == [
+        ("real kubelets, fake hardware", [ON_REAL]),
+        ("simulated kubelets", [WITH, WITHOUT]),
+    ]
+    assert [title for title, _ in halves([WITH])] == ["simulated kubelets"]
 
 
 def test_the_terminals_table_holds_the_same() -> None:
