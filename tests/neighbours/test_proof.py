@@ -40,7 +40,7 @@ def small(exporter: str) -> Scenario:
 
 @pytest.fixture(autouse=True)
 def possible() -> None:
-    if reason := reason_against([small("rte"), REAL_SCENARIOS["replicaset"](0)]):
+    if reason := reason_against([small("rte"), REAL_SCENARIOS["devices"](0)]):
         pytest.skip(reason)
 
 
@@ -60,11 +60,11 @@ def test_real_kubelets_reject_no_pod_and_give_each_what_its_hint_says(
 @pytest.mark.usefixtures("programs")
 def test_of_a_killed_run_no_program_and_no_mount_is_left() -> None:
     mounts = Path("/proc/self/mountinfo").read_text()
-    command = [sys.executable, "-m", "tests.proof", "--kubelets", "real", "--scenario", "replicaset", "--webhook"]
+    command = [sys.executable, "-m", "tests.proof", "--kubelets", "real", "--scenario", "devices", "--webhook"]
     with TemporaryDirectory() as folder:
         killed = subprocess.Popen(command, cwd=Path(__file__).parents[2], env={**os.environ, "TMPDIR": folder})
         try:
-            exporters = len(REAL_SCENARIOS["replicaset"](0).machines)
+            exporters = len(REAL_SCENARIOS["devices"](0).machines)
             while sum(BUILT in line for line in running(folder)) < exporters:
                 assert killed.poll() is None
                 time.sleep(0.2)
