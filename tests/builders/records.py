@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.builders.pods import container, plain
 from webhook.engine.snapshot.cluster_state import ClusterState
+from webhook.model.containers import Container, ContainerKind
 from webhook.model.names import NUMA_TOPOLOGY_SPEC
 from webhook.model.node import Node, Taint
 from webhook.model.nrt import NodeTopology, Publisher, Zone, ZoneResource
@@ -89,8 +90,9 @@ def resident(
     numa: Mapping[int, Mapping[str, int]] | None = None,
     policy: NUMAPolicy | None = None,
     terminal: bool = False,
+    containers: Sequence[Mapping[str, int]] = (),
 ) -> ResidentPod:
-    """A bound pod; numa: what it holds of each NUMA node."""
+    """A bound pod; numa: what it holds of each NUMA node; containers: what they request."""
     return ResidentPod(
         key=f"default/{name}",
         uid=name,
@@ -103,6 +105,7 @@ def resident(
         exclusive_resources=True,
         terminal=terminal,
         deleting=False,
+        containers=tuple(Container(f"c{number}", ContainerKind.APP, one, one) for number, one in enumerate(containers)),
     )
 
 

@@ -17,9 +17,10 @@ from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.avoided_node import used_again_text
 from webhook.model.counted import counted
 from webhook.model.cpu_bind import CPUBindPolicy
+from webhook.model.names import KUBELET_OPTIONS
 from webhook.model.pod import Pod
 from webhook.model.policy import NUMAPolicy, Scope
-from webhook.model.resources import CPU, PODS, format_amount, format_list, is_host_level
+from webhook.model.resources import CPU, PODS, format_amount, format_list, is_host_level, is_memory
 
 
 def explain(snapshot: Snapshot, pod: Pod, request: PodRequest, reason: Reason, node: int) -> str:
@@ -51,9 +52,11 @@ def explain(snapshot: Snapshot, pod: Pod, request: PodRequest, reason: Reason, n
             shortage = f"{reason.phrase}: {_wanted(snapshot, request, node)} ({_free(snapshot, request, node)})"
             return shortage + _disagreement(snapshot, request, node)
         case Reason.TOO_MANY_NUMA_NODES:
-            zones = int((node_arrays.zone_ids[:, node] != NO_ZONE).sum())
-            most = int(node_arrays.max_numa_nodes[node])
-            return f"{counted(zones, 'NUMA node')}, the kubelet's topology manager takes {most}"
+            zones, most = int(node_arrays.numa_nodes[node]), int(node_arrays.numa_limit[node])
+            return (
+                f"{counted(zones, 'NUMA node')}: with policy {policy.kubelet} its kubelet does not start on more than "
+                f"{most} (max-allowable-numa-nodes); if that is raised, its annotation {KUBELET_OPTIONS} must say so"
+            )
         case Reason.NUMA_NODE_EXCLUSIVE:
             return f"NUMA nodes held exclusively: {_residents(snapshot, request, node)}"
         case _:
@@ -162,11 +165,12 @@ def _cpu(request: PodRequest) -> str:
 
 
 def _disagreement(snapshot: Snapshot, request: PodRequest, node: int) -> str:
-    """Which resources need different numbers of NUMA nodes on a node whose kubelet rejects that; empty: none."""
+    """What needs different numbers of NUMA nodes on a node whose kubelet rejects that; empty: nothing."""
     node_arrays = snapshot.node_arrays
     if node_arrays.policy[node] != NUMAPolicy.RESTRICTED or node_arrays.total[node]:
         return ""
     demand = Demand.of(request)
+    of_memory: list[int] = []
     for share in (demand.pod,) if node_arrays.scope[node] == Scope.POD else demand.containers:
         rows = zip(share.amounts, rows_of(snapshot, share, np.array([node])), strict=True)
         widths = {
@@ -174,6 +178,7 @@ def _disagreement(snapshot: Snapshot, request: PodRequest, node: int) -> str:
             for number, row in rows
             if row.amount > 0 and node_arrays.listed[number, node]
         }
+        of_memory += [max((width for name, width in widths.items() if is_memory(name)), default=0)]
         if len(set(widths.values())) > 1:
             first, *others = widths.items()
             zones = int((node_arrays.zone_ids[:, node] != NO_ZONE).sum())
@@ -181,6 +186,9 @@ def _disagreement(snapshot: Snapshot, request: PodRequest, node: int) -> str:
             one = f"{first[0]} needs {counted(first[1], 'NUMA node') if first[1] <= zones else beyond}"
             needs = ", ".join([one, *(f"{name} {width if width <= zones else beyond}" for name, width in others)])
             return f"; {needs}: a restricted kubelet wants the same number for all"
+    if 1 < max(of_memory, default=0) != min(filter(None, of_memory)):
+        wide = counted(max(of_memory), "NUMA node")
+        return f"; memory of one container needs {wide}, and those give none to a container that needs fewer"
     return ""
 
 

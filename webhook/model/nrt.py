@@ -45,7 +45,9 @@ _LONGEST_NAME = 400
 _LONGEST_NUMA_NAME = len("numa-node-0000")
 # Types of zones in a message.
 _MOST_TYPES = 3
-_LONGEST_NUMA_NAMES = MAX_ZONES * (_LONGEST_NUMA_NAME + 1)
+# The kubelet's masks have 64 bits. The costs of more NUMA nodes are read one by one.
+_MOST_COSTS = 64
+_LONGEST_NUMA_NAMES = _MOST_COSTS * (_LONGEST_NUMA_NAME + 1)
 _ZONE_NAME = re.compile(r"(?:numa-)?(?:node-)?(\d{1,4})", re.ASCII)
 
 
@@ -97,7 +99,11 @@ class NodeTopology:
     max_numa_nodes: int = DEFAULT_MAX_NUMA_NODES
     prefer_closest: bool = False
     zones: tuple[Zone, ...] = ()
-    """Ascending by id. Ids may have gaps, so a position in this tuple is not a NUMA id."""
+    """Ascending by id. Ids may have gaps, so a position in this tuple is not a NUMA id. NUMA nodes that have nothing
+    are left out if others have something: no pod gets anything there.
+    """
+    without_resources: int = 0
+    """How many are left out: of NVIDIA's GB200 it is most, one for each partition of a GPU's memory."""
     managers: Managers = UNKNOWN_MANAGERS
     """Which of the kubelet's managers are on; the zones list what these allocate."""
     fingerprint: str | None = None
@@ -128,7 +134,7 @@ class NodeTopology:
         annotations: Mapping[str, str] = metadata.get("annotations") or NO_FIELDS
         written_at, written_by = _written(metadata.get("managedFields"))
         publisher = _publisher(metadata.get("labels") or NO_FIELDS, annotations)
-        zones = _zones(raw, problems) if known is None else known.zones
+        zones, without = _zones(raw, problems) if known is None else (known.zones, known.without_resources)
         cpus = NodeCPUs.read(annotations, problems)
         managers = _managers(zones, publisher, cpus)
         return cls(
@@ -140,6 +146,7 @@ class NodeTopology:
             max_numa_nodes=config.max_numa_nodes,
             prefer_closest=config.prefer_closest,
             zones=tuple(_allocated(zone, managers) for zone in zones),
+            without_resources=without,
             managers=managers,
             fingerprint=config.fingerprint or annotations.get(names.PODS_FINGERPRINT_ANNOTATION),
             fingerprint_method=config.fingerprint_method,
@@ -149,6 +156,11 @@ class NodeTopology:
             cpus=cpus,
             problems=told(problems),
         )
+
+    @property
+    def numa_nodes(self) -> int:
+        """How many NUMA nodes the machine has, as its kubelet counts them."""
+        return len(self.zones) + self.without_resources
 
     def is_rewritten(self, known: "NodeTopology") -> bool:
         """Whether nothing has changed since `known` but who wrote the zones, and when."""
@@ -201,8 +213,10 @@ def _written(managed_fields: object) -> tuple[int | None, str]:
     return time, intern(manager)
 
 
-def _zones(raw: Mapping[str, Any], problems: list[str]) -> tuple[Zone, ...]:
+def _zones(raw: Mapping[str, Any], problems: list[str]) -> tuple[tuple[Zone, ...], int]:
+    """The NUMA nodes, and how many more there are that have nothing."""
     zones: dict[int, Zone] = {}
+    empty: dict[int, Zone] = {}
     others: Counter[str] = Counter()
     for entry in _entries(raw.get("zones") or raw.get("cells"), "type", problems):
         # Exporters may list sockets, dies and cores, too; a cell has no type and is a NUMA node.
@@ -215,30 +229,35 @@ def _zones(raw: Mapping[str, Any], problems: list[str]) -> tuple[Zone, ...]:
             problems.append(
                 f"zone {quoted(name)} is ignored: its name must be node-N with N from 0 to {MAX_NUMA_NODES - 1}"
             )
-        elif numa_id in zones:
+        elif (before := zones.get(numa_id) or empty.get(numa_id)) is not None:
             problems.append(
-                f"zone {quoted(name)} is ignored: NUMA node {numa_id} is listed before as {quoted(zones[numa_id].name)}"
+                f"zone {quoted(name)} is ignored: NUMA node {numa_id} is listed before as {quoted(before.name)}"
             )
-        elif len(zones) == MAX_ZONES:
-            # Only some of a machine's NUMA nodes would describe a machine that does not exist.
-            problems.append(f"there are more than {MAX_ZONES} NUMA nodes: they are ignored, as if none were published")
-            return ()
         else:
-            zones[numa_id] = Zone(
-                numa_id, intern(name), _costs(name, entry, problems), _resources(name, entry, problems)
-            )
+            resources = _resources(name, entry, problems)
+            has_any = any(map(any, resources.values()))
+            if has_any and len(zones) == MAX_ZONES:
+                # Only some of a machine's NUMA nodes would describe a machine that does not exist.
+                problems.append(
+                    f"there are more than {MAX_ZONES} NUMA nodes with CPUs, memory or devices: "
+                    "they are ignored, as if none were published"
+                )
+                return (), 0
+            zone = Zone(numa_id, intern(name), _costs(name, entry, problems), resources)
+            (zones if has_any else empty)[numa_id] = zone
     if others:
         named = ", ".join(f"{count} of type {kind}" for kind, count in islice(others.items(), _MOST_TYPES))
         more = ", ..." if len(others) > _MOST_TYPES else ""
         ignored = counted(others.total(), "zone is", "zones are")
         problems.append(f"{ignored} ignored, because only zones of type 'Node' are NUMA nodes: {named}{more}")
     # Exporters list what kubelets can give, so they were told to leave the CPUs out.
-    listed = [zone.resources for zone in zones.values() if zone.resources]
+    listed = [zone.resources for zone in (zones or empty).values() if zone.resources]
     if listed and not any(CPU in resources for resources in listed):
         problems.append(
             "no NUMA node lists cpu: CPUs count as not aligned there, and a kubelet that aligns them may reject pods"
         )
-    return tuple(zones[numa_id] for numa_id in sorted(zones))
+    kept = zones or (empty if len(empty) <= MAX_ZONES else {})
+    return tuple(kept[numa_id] for numa_id in sorted(kept)), len(zones) + len(empty) - len(kept)
 
 
 def _costs(zone: str, entry: Mapping[str, Any], problems: list[str]) -> Mapping[int, int]:
@@ -258,7 +277,7 @@ def _costs(zone: str, entry: Mapping[str, Any], problems: list[str]) -> Mapping[
 
 def _usual_costs(raw: object) -> Mapping[int, int] | None:
     """The costs if all are valid and there are not too many; else None."""
-    if type(raw) is not list or len(raw) > MAX_ZONES:
+    if type(raw) is not list or len(raw) > _MOST_COSTS:
         return None
     try:
         names, values = "\0".join([cost["name"] for cost in raw]), tuple([cost["value"] for cost in raw])

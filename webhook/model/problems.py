@@ -8,7 +8,10 @@ MAX_TAINTS: Final = 64
 MAX_NODE_RESOURCES: Final = 512
 """The most resources read from a node or NUMA node. Machines in use have a few dozen."""
 MAX_ZONES: Final = 16
-"""The most NUMA nodes read from a node. The kubelet's limit is 8 by default, and it tries all 2^n sets of them."""
+"""The most NUMA nodes with CPUs, memory or devices that are read from a node: all 2^n sets of them are tried.
+
+The kubelet's limit is 8 by default, and counts the others, too.
+"""
 
 _TOLD: Final = 10
 _LONGEST: Final = 300

@@ -21,6 +21,7 @@ from webhook.model.names import (
 from webhook.model.pod_amounts import PodAmounts
 from webhook.model.pod_resources import QoS
 from webhook.model.policy import Exclusive, NUMAPolicy
+from webhook.model.resources import is_memory
 from webhook.model.timestamps import epoch_seconds
 from webhook.records import record
 
@@ -135,6 +136,14 @@ class ResidentPod:
             lasts=spec.get("restartPolicy", "Always") == "Always",  # the API server's default
             cpus=parse_cpuset(annotations.get(RESOURCE_STATUS) or "") if node else frozenset(),
         )
+
+
+def has_one_group(pod: ResidentPod) -> bool:
+    """Whether its memory or huge pages are on several NUMA nodes together, by its hint: one container has them all."""
+    if pod.hint is None or len(pod.hint) < 2:
+        return False
+    with_memory = sum(any(map(is_memory, container.requests)) for container in pod.containers)
+    return with_memory == 1 and sum(any(map(is_memory, amounts)) for _, amounts in pod.hint) > 1
 
 
 _INTENT: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC, NUMA_DEFAULTS)

@@ -36,6 +36,11 @@ def is_hugepages(name: str) -> bool:
     return name.startswith(HUGEPAGES_PREFIX)
 
 
+def is_memory(name: str) -> bool:
+    """Whether the kubelet's memory manager allocates the resource."""
+    return name == MEMORY or is_hugepages(name)
+
+
 def is_native(name: str) -> bool:
     """Whether Kubernetes itself defines the resource: no domain, or one under kubernetes.io."""
     return "/" not in name or "kubernetes.io/" in name

@@ -1,5 +1,6 @@
 """What users of neighbouring projects reported, as clusters and pods: the commands give the right answer."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -7,9 +8,10 @@ from typing import Any
 import pytest
 
 from tests.builders.nodes import node, nrt, resource, zone
-from tests.builders.pods import pod
+from tests.builders.pods import bound, guaranteed, pod
 from tests.unit.cli.cluster_files import written
 from tests.unit.cli.conftest import Outcome, run_command
+from webhook.model.names import KUBELET_OPTIONS, NUMA_HINT
 
 GPU = "example.com/gpu"
 RESERVED = resource(name="cpu", capacity=32, allocatable=0)
@@ -83,3 +85,88 @@ def test_a_cluster_that_enforces_nothing_denies_strict_pods_if_it_is_set_so(tmp_
     assert entry["verdict"] == "deny"
     assert "nodes that do not enforce it are excluded (unenforced: Deny)" in entry["message"]
     assert entry["nodes"]["excluded"] == {"NotEnforced": 1}
+
+
+# gb1: NUMA 0 and 1 [70 cpus, 2 gpus], and 32 NUMA nodes of GPU memory that have nothing; NUMA 9 may have some memory
+@pytest.mark.parametrize(
+    ("published", "stated", "policy", "memory", "verdict"),
+    [
+        ("64", None, "single-numa-node", False, "allow"),
+        ("64", None, "restricted", True, "allow"),
+        (None, "max-allowable-numa-nodes=34", "single-numa-node", False, "allow"),
+        (None, None, "single-numa-node", False, "wait"),
+        (None, "max-allowable-numa-nodes=33", "single-numa-node", False, "wait"),
+        (None, None, "none", False, "allow"),
+    ],
+)
+def test_numa_nodes_that_have_nothing_count_for_the_kubelets_limit_only(
+    tmp_path: Path, published: str | None, stated: str | None, policy: str, memory: bool, verdict: str
+) -> None:
+    cpus = [resource(name="cpu", capacity=72, allocatable=70), resource(name=GPU, capacity=2)]
+    of_gpus = [resource(name="cpu", capacity=0)]
+    zones = [zone(numa_id=numa_id, resources=cpus if numa_id < 2 else of_gpus) for numa_id in range(34)]
+    if memory:
+        zones[9] = zone(numa_id=9, resources=[resource(name="memory", capacity="96Gi")])
+        zones[0]["resources"] = zones[1]["resources"] = [*cpus, resource(name="memory", capacity="470Gi")]
+    limit = {} if published is None else {"topologyManagerMaxNUMANodes": published}
+    gb1 = node(name="gb1", cpus=140, memory="940Gi", devices={GPU: 4})
+    gb1["metadata"]["annotations"] = {} if stated is None else {KUBELET_OPTIONS: stated}
+    cluster = [gb1, nrt(node="gb1", zones=zones, policy=policy, attributes=limit)]
+    answer = answered(
+        "review", tmp_path, cluster, pod(cpu=16, memory="32Gi", devices={GPU: 1}, numa='{"numaTopologyPolicy": ""}')
+    )
+    (found,) = answer.json
+    assert found["verdict"] == verdict
+    if verdict == "wait":
+        assert "34 NUMA nodes: with policy single-numa-node its kubelet does not start on more than" in found["message"]
+        assert KUBELET_OPTIONS in found["message"]
+    elif policy != "none":
+        assert found["nodes"]["best"][0]["numaNodes"] == [0]
+
+
+# n1 (restricted, empty)  NUMA 0 and 1 [32 cpus, 125Gi, 4 gpus each]: the first container's memory is on both, so the
+# second one's can be on both only, and that is not preferred.
+@pytest.mark.parametrize("devices", [{}, {GPU: 6}])
+@pytest.mark.parametrize("second", [{}, {GPU: 1}])
+def test_a_big_container_leaves_no_single_numa_node_for_the_memory_of_a_small_one(
+    tmp_path: Path, devices: dict[str, int], second: dict[str, int]
+) -> None:
+    whole = [resource(name="cpu", capacity=32), resource(name="memory", capacity="125Gi"), GPUS]
+    big = guaranteed(name="big", cpu=40, memory="130Gi", devices=devices)
+    small = guaranteed(name="small", cpu=2, memory="4Gi", devices=second)
+    workload = pod(containers=[big, small], numa='{"numaTopologyPolicy": "Restricted"}')
+    answer = answered("review", tmp_path, machine([whole, whole], "restricted", gpus=8), workload).json[0]
+    assert answer["verdict"] == "deny"
+    assert "memory of one container needs 2 NUMA nodes, and those give none to a container" in answer["message"]
+
+
+# n1 [31 31] cpus, [49 49] GiB, of 20Mi of huge pages on each NUMA node [0 16] free: the pod there has them on both
+@pytest.mark.parametrize(
+    ("policy", "verdict", "numa_nodes"), [("restricted", "wait", []), ("best-effort", "allow", [0, 1])]
+)
+def test_huge_pages_over_two_numa_nodes_keep_both_for_such_pods(
+    tmp_path: Path, policy: str, verdict: str, numa_nodes: list[int]
+) -> None:
+    def listed(pages: str) -> list[Mapping[str, Any]]:
+        rest = [resource(name="cpu", capacity=31), resource(name="memory", capacity="49Gi")]
+        return [*rest, resource(name="hugepages-2Mi", capacity="20Mi", available=pages)]
+
+    pages: dict[str, Any] = {"hugepages-2Mi": "24Mi"}
+    there = bound(
+        name="pod1", node="n1", numa=None,
+        containers=[guaranteed(name="c", cpu="1500m", memory="24Mi", devices=pages)],
+    )  # fmt: skip
+    taken = [{"memory": "24Mi", "hugepages-2Mi": "20Mi"}, {"hugepages-2Mi": "4Mi"}]
+    shares = [{"node": numa_id, "resources": amounts} for numa_id, amounts in enumerate(taken)]
+    del there["metadata"]["creationTimestamp"]  # it is older than the NodeResourceTopology, which has its amounts
+    there["metadata"]["annotations"] = {NUMA_HINT: json.dumps({"node": "n1", "numaNodeResources": shares})}
+    cluster = [*machine([listed("0"), listed("16Mi")], policy), there]
+    cluster[0]["status"]["allocatable"]["hugepages-2Mi"] = "40Mi"
+    pages = {"hugepages-2Mi": "16Mi"}
+    workload = pod(cpu=2, memory="16Mi", devices=pages, numa='{"numaTopologyPolicy": ""}')
+    answer = answered("review", tmp_path, cluster, workload).json[0]
+    assert answer["verdict"] == verdict
+    if numa_nodes:
+        assert answer["nodes"]["best"][0]["numaNodes"] == numa_nodes
+    else:
+        assert "resources cannot be aligned" in answer["message"]

@@ -10,6 +10,7 @@ from webhook.engine.decide import ScoreStrategy
 from webhook.engine.reason import REASONS, Reason
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.model.avoided_node import AvoidedNode
+from webhook.model.names import KUBELET_OPTIONS
 from webhook.model.node import Taint
 from webhook.model.options import Options
 from webhook.model.policy import NUMAPolicy, Scope
@@ -138,10 +139,11 @@ def test_a_policy_mismatch_names_both_sides() -> None:
 
 def test_more_numa_nodes_than_the_kubelet_takes() -> None:
     cluster = state(node(name="a"), topology(node="a", free=zones(8, 8, 8), capacity=WHOLE, max_numa_nodes=2))
-    decided = decision(cluster, pod(FIVE))
-    assert decided.explain(0) == (
-        Reason.TOO_MANY_NUMA_NODES,
-        "3 NUMA nodes, the kubelet's topology manager takes 2",
+    reason, sentence = decision(cluster, pod(FIVE)).explain(0)
+    assert reason is Reason.TOO_MANY_NUMA_NODES
+    assert sentence == (
+        "3 NUMA nodes: with policy single-numa-node its kubelet does not start on more than 2 "
+        f"(max-allowable-numa-nodes); if that is raised, its annotation {KUBELET_OPTIONS} must say so"
     )
 
 

@@ -159,16 +159,18 @@ def test_the_refusal_names_the_manager_that_says_no() -> None:
 
 # n ── NUMA 0 [0 of 16 cpus, 0 of 64Gi]  NUMA 1 [12, 48Gi]      [free], policy restricted
 @pytest.mark.parametrize(
-    ("held", "fits"),
+    ("held", "containers", "fits"),
     [
         # One pod on both keeps both for such pods; two pods, each on its own, do not. Their NRTs are the same
         # (tests/integration/test_replay.py).
-        ([{0: (16, 64), 1: (4, 16)}], False),
-        ([{0: (16, 64)}, {1: (4, 16)}], True),
+        ([{0: (16, 64), 1: (4, 16)}], 1, False),
+        ([{0: (16, 64)}, {1: (4, 16)}], 1, True),
+        # Each of two containers may be on a NUMA node of its own.
+        ([{0: (16, 64), 1: (4, 16)}], 2, True),
     ],
 )
 def test_the_hints_of_pods_on_several_numa_nodes_tell_which_of_these_are_kept_for_such_pods(
-    held: list[dict[int, tuple[int, int]]], fits: bool
+    held: list[dict[int, tuple[int, int]]], containers: int, fits: bool
 ) -> None:
     free = [{"cpu": 0, "memory": 0}, {"cpu": 12_000, "memory": 48 * GI}]
     nrt = topology(node="n", free=free, capacity={"cpu": 16_000, "memory": 64 * GI}, policy=NUMAPolicy.RESTRICTED)
@@ -179,6 +181,7 @@ def test_the_hints_of_pods_on_several_numa_nodes_tell_which_of_these_are_kept_fo
             requests={},
             numa={zone: {"cpu": cpu * 1000, "memory": memory * GI} for zone, (cpu, memory) in numa.items()},
             policy=NUMAPolicy.RESTRICTED,
+            containers=[{"memory": GI}] * containers,
         )
         for number, numa in enumerate(held)
     ]

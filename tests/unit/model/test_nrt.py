@@ -177,6 +177,20 @@ def test_numa_ids_may_be_sparse_and_in_any_order() -> None:
     assert [zone.id for zone in read.zones] == [1, 8, 10, 1023]
 
 
+def test_numa_nodes_that_have_nothing_are_counted_only() -> None:
+    some, nothing = resource("cpu", 4, 4, 4), resource("cpu", 0, 0, 0)
+    wide = topology(*(zone(f"node-{n}", some if n in {0, 33} else nothing) for n in range(34)), zone("node-40"))
+    assert ([each.id for each in wide.zones], wide.without_resources, wide.numa_nodes) == ([0, 33], 33, 35)
+    assert wide.problems == ()
+    most = topology(*(zone(f"node-{n}", some if n < 17 else nothing) for n in range(34)))
+    assert (most.zones, most.numa_nodes) == ((), 0)
+    assert "more than 16 NUMA nodes with CPUs, memory or devices" in most.problems[0]
+    none = topology(*(zone(f"node-{n}") for n in range(2)))
+    assert (len(none.zones), none.without_resources) == (2, 0)
+    twice = topology(zone("node-0"), zone("node-0", some), zone("node-1", some))
+    assert "listed before" in twice.problems[0]
+
+
 @pytest.mark.parametrize("name", ["socket-0", "node-", "node--1", "node-x", "node-1024", "node-0 ", ""])
 def test_a_zone_that_names_no_numa_node_is_left_out(name: str) -> None:
     read = topology(zone(name), zone("node-1"))

@@ -1,12 +1,18 @@
-"""The validating webhook on nodes: denies an unknown value of Koordinator's label for the NUMA policy of a node."""
+"""The validating webhook on nodes.
+
+Denies an unknown value of Koordinator's label for the NUMA policy of a node, and warns of options of its kubelet that
+cannot be read.
+"""
 
 from typing import Final
 
 from webhook.admission.response import Allowed, Denied
 from webhook.model.admission_review import AdmissionRequest
+from webhook.model.kubelet_options import stated_options
 from webhook.model.names import KOORDINATOR_NODE_POLICY_LABEL
 from webhook.model.nearest import did_you_mean
 from webhook.model.policy import NUMAPolicy
+from webhook.model.problems import told
 from webhook.model.quoted import quoted
 
 # Koordinator's documentation allows None on a node.
@@ -17,7 +23,7 @@ class NodeValidator:
     """The handler."""
 
     def handle(self, request: AdmissionRequest) -> Allowed | Denied:
-        """Check the label when a node is created or its label changes.
+        """Check label and annotation when a node is created or they change.
 
         An existing value is accepted: it must not make a kubelet's update of its node fail.
         """
@@ -28,7 +34,9 @@ class NodeValidator:
             for raw in (request.old_object, request.object)
         )
         if not after or after == before or after in _ALLOWED:
-            return Allowed()
+            problems: list[str] = []
+            stated_options((request.object.get("metadata") or {}).get("annotations") or {}, problems)
+            return Allowed(told(problems))
         return Denied(
             f"metadata.labels[{KOORDINATOR_NODE_POLICY_LABEL}]: {quoted(after)} is not a NUMA policy; the values are "
             f"{', '.join(_ALLOWED)}.{did_you_mean(after, _ALLOWED)}",

@@ -9,7 +9,8 @@
 4. Otherwise, if a node with a compatible policy is large enough as a whole but could never align the pod, waiting is
    useless: the scheduler would bind the pod there one day, and the kubelet would reject it again and again.
 5. Otherwise, if the NUMA nodes or the policy of an eligible node are unknown, the pod waits: they may become known. So
-   they may for a node that Kubernetes itself has tainted for a while.
+   they may for a node that Kubernetes itself has tainted for a while. A node with more NUMA nodes than its kubelet
+   starts with counts as one of these.
 6. Otherwise, if all remaining nodes have policies that are incompatible with the pod's, waiting is useless.
 7. Otherwise no node has the labels and the size for the pod, or the cluster has no nodes. The pod waits for a node to
    be added, as it would without this service. Nodes that are not eligible say nothing about future ones.
@@ -48,13 +49,13 @@ _PODS_OWN = frozenset({Reason.NODE_SELECTOR_MISMATCH, Reason.NODE_AFFINITY_MISMA
 _AS_A_WHOLE = _PODS_OWN | {
     *(Reason.NOT_READY, Reason.UNSCHEDULABLE, Reason.TOO_MANY_PODS, Reason.INSUFFICIENT_RESOURCES)
 }
-_UNKNOWN = frozenset({Reason.NO_TOPOLOGY, Reason.UNKNOWN_POLICY})
+# Of a node that is there, its kubelet must have started: what is known of its NUMA nodes or options is not right.
+_UNKNOWN = frozenset({Reason.NO_TOPOLOGY, Reason.UNKNOWN_POLICY, Reason.TOO_MANY_NUMA_NODES})
 _NOT_ALIGNED = frozenset(
     {
         Reason.NO_SINGLE_NUMA_NODE,
         Reason.NOT_ALIGNED,
         Reason.ALLOCATION_FAILS,
-        Reason.TOO_MANY_NUMA_NODES,
         Reason.TOO_FEW_CORES,
         Reason.NUMA_NODE_EXCLUSIVE,
     }
@@ -215,6 +216,8 @@ def _what_is_unknown(decision: Decision, unknown: Bools, eligible: Bools) -> str
         which = "the one node" if nodes == count == 1 else f"{nodes} of the {counted(count, 'node')}"
         example = unknown_policy(decision.snapshot.node_arrays, unknown & (decision.reason == Reason.UNKNOWN_POLICY))
         clauses.append(f"the NUMA policy of {which} it may go to is unknown ({example})")
+    if (too_many := unknown & (decision.reason == Reason.TOO_MANY_NUMA_NODES)).any():
+        clauses.append(_of_empty(decision, too_many))
     return ", and ".join(clauses)
 
 

@@ -188,4 +188,7 @@ _STATE = [
     "has_topology",
     "total",
     "allocatable",
+    "ungrouped_residents",
+    "spread_cpus",
+    "numa_per_socket",
 ]

@@ -6,26 +6,30 @@ For n nodes of one policy and scope, container after container:
    devices and CPUs inside the affinity first, then outside; memory strictly, widening the affinity if necessary.
 3. If a manager cannot allocate, that is an error: the pod is rejected although its hint was accepted.
 
-An NRT does not show memory groups, or how CPUs are spread over cores. Where the outcome depends on that, the pod counts
-as admitted: no node that would take it is rejected.
+An NRT does not show memory groups, or how CPUs and devices of several NUMA nodes are spread. A rejection is certain
+only if it follows from what is known. All others are marked, so that no node that would take the pod is rejected:
+- A container's devices and CPUs over several NUMA nodes leave their resource open for the containers after it. Its
+  memory is known, because it is on the whole affinity.
+- A container that needs an open resource leaves open all that it takes. Where a policy rejects by hints, the other
+  resources may still show that no state of the open ones gives the container a preferred hint.
 
 Source: kubernetes pkg/kubelet/cm/topologymanager/scope*.go, {devicemanager,cpumanager,memorymanager}.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from webhook.engine.arrays import Amounts, Bools, Bytes
-from webhook.engine.kubelet.bitmask import as_mask, members, widths
+from webhook.engine.kubelet.bitmask import as_mask, members, subset_sums, widths
 from webhook.engine.kubelet.demand import Demand, Share
 from webhook.engine.kubelet.hint_merge import Hints, best, merge
-from webhook.engine.kubelet.hints import MemoryMasks, memory_masks, piece_hints
+from webhook.engine.kubelet.hints import MemoryMasks, memory_masks, piece_hints, preferable
 from webhook.engine.kubelet.machine_state import Machines
 from webhook.engine.kubelet.memory_manager import UNKNOWN_GROUP, masks_by_groups, possible_groups, published_groups
-from webhook.engine.kubelet.pools import Pool, take_cpus, take_in_order
+from webhook.engine.kubelet.pools import take_cpus, take_in_order
 from webhook.engine.reason import Reason
 from webhook.model.pod import ContainerKind
 from webhook.model.policy import NUMAPolicy, Scope
@@ -47,7 +51,7 @@ class Admission:
     """One pod's admission on n nodes.
 
     `reason` and `mask` (uint8 and int64 [n]) hold the outcome, the machines' pools what is left, `uncertain` (bool [n])
-    whether the real outcome may differ, `groups` (int64 [z, n]) the memory groups afterwards.
+    whether a rejection follows from what is not known, `groups` (int64 [z, n]) the memory groups afterwards.
     """
 
     def __init__(self, machines: Machines, demand: Demand) -> None:
@@ -65,30 +69,55 @@ class Admission:
             self.groups = machines.groups
         elif kinds:
             self.groups = published_groups(kinds, self._may_be_group)
-        self.uncertain: Bools = (self.groups == UNKNOWN_GROUP).any(axis=0)
-        if not any(share.memory for share in demand.containers):
-            self.uncertain[:] = False
-        self._spread_unknown = np.zeros(n, dtype=np.bool_)
+            if machines.grouped is not None:
+                # A group that is known in part is known if it cannot be larger.
+                whole = as_mask(machines.grouped) == machines.machine
+                self.groups = np.where(whole & (self.groups == UNKNOWN_GROUP), machines.machine, self.groups)
+        self.uncertain: Bools = np.zeros(n, dtype=np.bool_)
+        self._open_memory: Bools = (self.groups == UNKNOWN_GROUP).any(axis=0)
+        self._open_affinity: Bools = np.zeros(n, dtype=np.bool_)
+        # Of devices and CPUs, by row: the nodes where their spread is open (bool [n]), and the most that each NUMA
+        # node may have free there (int64 [z, n]).
+        self._open: dict[int, Bools] = {}
+        self._most: dict[int, Amounts] = {}
         if machines.scope is Scope.CONTAINER:
             for row in demand.reused_devices:
-                self.uncertain |= machines.pools[row].shared
+                self._open[row] = machines.pools[row].shared
         elif machines.policy is NUMAPolicy.BEST_EFFORT and len(demand.containers) > 1:
             # One device near two NUMA nodes and one near none look like two. The pod's real affinity may then be wider,
             # and its containers may meet other memory groups.
             for row, amount in demand.pod.devices.items():
                 pool = machines.pools[row]
-                self.uncertain |= pool.listed & (pool.free.max(axis=0) < amount)
+                self._open_affinity |= pool.listed & (pool.free.max(axis=0) < amount)
 
     def run(self) -> None:
         """Admit the containers in their order."""
-        affinity = self._affinity(self._demand.pod) if self._machines.scope is Scope.POD else None
+        pod = self._demand.pod
+        together = self._affinity(pod) if self._machines.scope is Scope.POD else None
         for share in self._demand.containers:
-            # The spread of an earlier container's devices and CPUs affects this one.
-            self.uncertain |= self._spread_unknown
-            self._allocate(share, affinity or self._affinity(share))
+            depends = self._depends(share if together is None else pod)
+            self._allocate(share, together or self._affinity(share), depends)
+            for row in (*share.devices, *share.cpu):
+                self._open[row] = self._open.get(row, depends) | depends
+            if share.memory:
+                self._open_memory = self._open_memory | depends
 
-    def _fail(self, failed: Bools, reason: Reason) -> None:
-        self.reason[failed & (self.reason == Reason.FITS)] = reason
+    def _depends(self, share: Share) -> Bools:
+        """Where the affinity of a share follows from what is open (bool [n])."""
+        rows = [self._open[row] for row in (*share.devices, *share.cpu) if row in self._open]
+        if self._machines.policy is NUMAPolicy.NONE:  # only memory has one
+            rows = []
+        if share.memory:
+            rows.append(self._open_memory)
+        depends: Bools = np.logical_or.reduce([self._open_affinity, *rows])
+        return depends
+
+    def _fail(self, failed: Bools, reason: Reason, depends: Bools) -> None:
+        """Reject the pod on nodes (bool [n]). depends: where that follows from what is open."""
+        first = failed & (self.reason == Reason.FITS)
+        self.reason[first] = reason
+        self.uncertain |= first & depends
+        self.uncertain &= ~failed | depends
 
     def _affinity(self, share: Share) -> Affinity:
         machines = self._machines
@@ -105,34 +134,64 @@ class Admission:
         merged = merge(lists, machines.policy, machines.machine, machines.distances, preferred_only=strict)
         if strict:
             single = machines.policy is NUMAPolicy.SINGLE_NUMA_NODE
-            self._fail(~merged.preferred, Reason.NO_SINGLE_NUMA_NODE if single else Reason.NOT_ALIGNED)
+            reason = Reason.NO_SINGLE_NUMA_NODE if single else Reason.NOT_ALIGNED
+            self._fail(~merged.preferred, reason, self._may_be_preferred(share, lists))
         given = np.ones(n, dtype=np.bool_)
         if machines.policy is NUMAPolicy.SINGLE_NUMA_NODE:
             given = merged.mask != machines.machine
         return Affinity(merged.mask, merged.preferred, given)
 
-    def _allocate(self, share: Share, affinity: Affinity) -> None:
-        inside = members(self._z)[affinity.mask].T
-        for row, amount in share.devices.items():
-            self._allocate_devices(self._pools[row], amount, share.kind, inside, affinity.given)
-        for row, amount in share.cpu.items():
-            self._allocate_cpus(self._pools[row], amount, share.kind, inside, affinity.given)
+    def _may_be_preferred(self, share: Share, lists: Sequence[Hints]) -> Bools:
+        """Where some state of what is open may give the share a preferred hint (bool [n]). lists: its hints now."""
+        machines = self._machines
+        depends = self._depends(share)
+        if not depends.any():
+            return depends
+        pieces = (*share.devices.items(), *share.cpu.items())
+        best_case = []
+        for (row, amount), hints in zip(pieces, lists, strict=False):
+            opened = self._open.get(row)
+            if opened is None or not opened.any():
+                best_case.append(hints)
+                continue
+            pool = self._pools[row]
+            most = self._most.get(row, pool.free + pool.reusable)
+            found = preferable(pool, amount) & (subset_sums(most) >= amount) & (pool.total() >= amount)
+            preferred = np.where(opened, found, hints.preferred)
+            best_case.append(Hints(preferred, hints.other, hints.any_preferred, hints.any_other))
         if share.memory:
-            self._allocate_memory(share, affinity)
+            of_memory = lists[-1]
+            any_preferred = of_memory.any_preferred | self._open_memory
+            best_case.append(Hints(of_memory.preferred, of_memory.other, any_preferred, of_memory.any_other))
+        merged = merge(best_case, machines.policy, machines.machine, None, preferred_only=True)
+        return depends & merged.preferred
+
+    def _allocate(self, share: Share, affinity: Affinity, depends: Bools) -> None:
+        inside = members(self._z)[affinity.mask].T
+        for row in (*share.devices, *share.cpu):
+            now = self._pools[row].free + self._pools[row].reusable
+            self._most[row] = np.where(self._is_open(row), self._most.get(row, now), now)
+        for row, amount in share.devices.items():
+            self._allocate_devices(row, amount, share.kind, inside, affinity.given)
+        for row, amount in share.cpu.items():
+            self._allocate_cpus(row, amount, share.kind, inside, affinity.given)
+        if share.memory:
+            self._allocate_memory(share, affinity, depends)
 
     def _use(self, taken: Bools) -> None:
         self.mask |= as_mask(taken)
 
-    def _allocate_devices(self, pool: Pool, amount: int, kind: ContainerKind, inside: Bools, given: Bools) -> None:
-        self._fail(pool.listed & (pool.total() < amount), Reason.ALLOCATION_FAILS)
+    def _allocate_devices(self, row: int, amount: int, kind: ContainerKind, inside: Bools, given: Bools) -> None:
+        pool = self._pools[row]
+        self._fail(pool.listed & (pool.total() < amount), Reason.ALLOCATION_FAILS, self._is_open(row))
         order = np.broadcast_to(np.arange(self._z)[:, None], pool.free.shape)
         needed = np.full(len(given), amount, dtype=np.int64)
         reused = take_in_order(pool.reusable, needed, order)
         needed -= reused.sum(axis=0)
         allowed = np.where(inside & given, pool.free, 0)
         near = take_in_order(allowed, needed, order)
-        self._note_split(pool.reusable, reused)
-        self._note_split(allowed, near)
+        self._note_split(row, pool.reusable, reused)
+        self._note_split(row, allowed, near)
         needed -= near.sum(axis=0)
         far = take_in_order(pool.free - near, needed, order)
         needed -= far.sum(axis=0)
@@ -141,23 +200,32 @@ class Admission:
         self._use(reused + near + far > 0)
         pool.take_pieces(reused + near + far, kind)
 
-    def _allocate_cpus(self, pool: Pool, amount: int, kind: ContainerKind, inside: Bools, given: Bools) -> None:
-        self._fail(pool.listed & (pool.total() < amount), Reason.ALLOCATION_FAILS)
+    def _allocate_cpus(self, row: int, amount: int, kind: ContainerKind, inside: Bools, given: Bools) -> None:
+        pool = self._pools[row]
+        self._fail(pool.listed & (pool.total() < amount), Reason.ALLOCATION_FAILS, self._is_open(row))
         available = pool.free + pool.reusable
         needed = np.full(len(given), amount, dtype=np.int64)
         near = take_cpus(available, pool.capacity, inside & given, needed)
         far = take_cpus(available - near, pool.capacity, np.ones_like(inside), needed - near.sum(axis=0))
         whole = pool.capacity
-        self._note_split(np.where(inside & given, available, 0), near, whole)
-        self._note_split(available - near, far, whole)
+        aligned = inside & given
+        if pool.per_socket is not None:  # CPUs of the whole socket count as aligned, whatever its NUMA nodes
+            aligned = aligned | (pool.per_socket > 1) & given
+        self._note_split(row, np.where(aligned, available, 0), near, whole)
+        self._note_split(row, available - near, far, whole)
         self._use(near + far > 0)
         pool.take_pieces(near + far, kind)
 
-    def _note_split(self, available: Amounts, taken: Amounts, whole: Amounts | None = None) -> None:
-        """Later containers are uncertain: it is unknown how a part of several NUMA nodes' capacity is spread.
+    def _is_open(self, row: int) -> Bools:
+        return self._open.get(row, self._open_affinity)
+
+    def _note_split(self, row: int, available: Amounts, taken: Amounts, whole: Amounts | None = None) -> None:
+        """Note where it is unknown how a part of several NUMA nodes' capacity is spread.
 
         Of two NUMA nodes with all their CPUs free (`whole`, capacities) the kubelet fills the first.
         """
+        if self._machines.scope is Scope.POD or self._machines.policy is NUMAPolicy.SINGLE_NUMA_NODE:
+            return
         total = taken.sum(axis=0)
         in_part = (total > 0) & (total < available.sum(axis=0))
         several = (available > 0).sum(axis=0)
@@ -165,13 +233,17 @@ class Admission:
             known = several < 2
         else:
             known = (several < 2) | (several == 2) & ((available == 0) | (available == whole)).all(axis=0)
-        if self._machines.scope is Scope.CONTAINER and self._machines.policy is not NUMAPolicy.SINGLE_NUMA_NODE:
-            self._spread_unknown |= in_part & ~known & (self.reason == Reason.FITS)
+        if (spread := self._pools[row].spread) is not None:
+            known &= ~spread | (several < 2)
+        self._open[row] = self._is_open(row) | in_part & ~known
 
     def _memory_masks(self, share: Share) -> MemoryMasks:
-        return memory_masks(self._pools, share.memory, masks_by_groups(self.groups, self._may_be_group))
+        return memory_masks(self._pools, share.memory, self._by_groups())
 
-    def _allocate_memory(self, share: Share, affinity: Affinity) -> None:
+    def _by_groups(self) -> Bools:
+        return masks_by_groups(self.groups, self._may_be_group, self._machines.grouped)
+
+    def _allocate_memory(self, share: Share, affinity: Affinity, depends: Bools) -> None:
         """1. Without an affinity: the manager's own best hint. 2. Widen it if needed. 3. Check groups. 4. Allocate."""
         masks = self._memory_masks(share)
         preferred = masks.preferred
@@ -187,12 +259,21 @@ class Admission:
         failed |= small & ((wider == 0) | affinity.preferred & ~preferred[wider, columns])
         mask = np.where(small, wider, mask)
 
-        allowed = masks_by_groups(self.groups, self._may_be_group)[mask, columns]
+        allowed = self._by_groups()[mask, columns]
         failed |= (widths(self._z)[mask] > 1) & ~allowed
-        self._fail(failed & self._managed, Reason.ALLOCATION_FAILS)
+        failed &= self._managed
+        if np.count_nonzero(failed & depends):
+            depends = depends & (self._open_memory | self._may_be_given(share))
+        self._fail(failed, Reason.ALLOCATION_FAILS, depends)
         mask = np.where(self._managed & ~failed, mask, 0)
         self._use(members(self._z)[mask].T)
         self._take_memory(share, mask)
+
+    def _may_be_given(self, share: Share) -> Bools:
+        """Where some affinity would let the memory manager allocate (bool [n]); groups exclude no single NUMA node."""
+        allowed = self._by_groups() | (widths(self._z)[:, None] == 1)
+        possible: Bools = np.logical_or.reduce(memory_masks(self._pools, share.memory, allowed).found, axis=0)
+        return possible
 
     def _suffices(self, requested: Mapping[int, int], mask: npt.NDArray[np.int64]) -> Bools:
         inside = members(self._z)[mask].T

@@ -7,12 +7,13 @@ import numpy as np
 
 from webhook.engine.arrays import Amounts, Bools, Nodes, amounts_at, every
 from webhook.engine.kubelet.bitmask import counts
-from webhook.engine.kubelet.demand import Share, is_memory
+from webhook.engine.kubelet.demand import Share
 from webhook.engine.kubelet.hints import narrowest_width
 from webhook.engine.kubelet.machine_state import devices_shared
 from webhook.engine.kubelet.policy_groups import PolicyGroup
 from webhook.engine.numa_fit import Masks
 from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.model.resources import is_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,8 @@ def rows_of(snapshot: Snapshot, share: Share, nodes: Nodes) -> list[Row]:
 def unsure(snapshot: Snapshot, share: Share, rows: Sequence[Row], policy_group: PolicyGroup) -> Bools:
     """Nodes (bool [n]) whose rows may be incomplete.
 
-    No NUMA node lists the resource, more is free than exists, devices are near two NUMA nodes, or zero devices are
-    requested, which still binds the container.
+    No NUMA node lists the resource, more is free than exists, devices are near two NUMA nodes, zero devices are
+    requested, which still binds the container, or an option of the kubelet spreads CPUs or prefers other sets for them.
     """
     nodes = policy_group.nodes
     found = np.zeros(len(nodes), dtype=np.bool_)
@@ -67,6 +68,9 @@ def unsure(snapshot: Snapshot, share: Share, rows: Sequence[Row], policy_group: 
         more = one.free > one.capacity
         if np.count_nonzero(more):
             found |= np.logical_or.reduce(more, axis=0)
+        if number in share.cpu:
+            node_arrays = snapshot.node_arrays
+            found |= node_arrays.spread_cpus.take(nodes) | (node_arrays.numa_per_socket.take(nodes) > 0)
         if one.amount == 0:
             found[:] = True
         elif number in share.devices:

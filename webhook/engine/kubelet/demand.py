@@ -15,7 +15,7 @@ from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.resource_index import ResourceIndex
 from webhook.model.pod import ContainerKind, QoS
 from webhook.model.resident import ResidentPod
-from webhook.model.resources import CPU, MEMORY, is_device, is_hugepages
+from webhook.model.resources import CPU, is_device, is_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,11 +163,6 @@ def _share(request: PodRequest, index: int, guaranteed: bool) -> Share:
         elif is_device(name):
             devices[row] = amount
     return Share(request.kinds[index], cpu, memory, devices)
-
-
-def is_memory(name: str) -> bool:
-    """Whether the memory manager allocates the resource."""
-    return name == MEMORY or is_hugepages(name)
 
 
 def _together(shares: Iterable[tuple[ContainerKind, Mapping[int, int]]]) -> dict[int, int]:

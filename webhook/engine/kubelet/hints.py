@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from webhook.engine.arrays import Amounts, Bools
+from webhook.engine.arrays import Amounts, Bools, Ids
 from webhook.engine.kubelet.bitmask import subset_sums, subsets_of, widths
 from webhook.engine.kubelet.hint_merge import Hints
 from webhook.engine.kubelet.pools import Pool
@@ -29,26 +29,48 @@ def piece_hints(pool: Pool, requested: int) -> Hints:
 
     A resource without NUMA nodes allows any mask; one that no mask can provide cannot be satisfied.
     """
-    z = len(pool.capacity)
-    has_any = pool.capacity > 0
-    found = subsets_of(has_any)
+    found = subsets_of(pool.capacity > 0)
     found[0] = False
     found &= subset_sums(pool.free + pool.reusable) >= requested
     if pool.reusable.any():
         found &= subset_sums(pool.reusable) == pool.reusable.sum(axis=0)
     found &= pool.listed & (pool.total() >= requested)
-    narrowest = np.minimum(narrowest_width([(pool.capacity, requested)]), has_any.sum(axis=0))
-    width = widths(z)[:, None]
-    preferred = width == narrowest
-    if pool.shared.any():
-        # Devices counted twice make masks look larger than they are: the real narrowest width is this or more.
-        preferred |= pool.shared & (narrowest > 1) & (width > narrowest)
+    preferred = preferable(pool, requested)
     return Hints(
         found & preferred,
         found & ~preferred,
         any_preferred=~pool.listed,
         any_other=pool.listed & ~found.any(axis=0),
     )
+
+
+def preferable(pool: Pool, requested: int) -> Bools:
+    """The masks that the CPU manager or the device manager prefers if enough is free there (bool [M, n])."""
+    has_any = pool.capacity > 0
+    narrowest = np.minimum(narrowest_width([(pool.capacity, requested)]), has_any.sum(axis=0))
+    width = widths(len(has_any))[:, None]
+    preferred = width == narrowest
+    if pool.shared.any():
+        # Devices counted twice make masks look larger than they are: the real narrowest width is this or more.
+        preferred |= pool.shared & (narrowest > 1) & (width > narrowest)
+    if pool.per_socket is not None:
+        preferred |= _socket_aligned(has_any, narrowest, pool.per_socket)
+    found: Bools = subsets_of(has_any) & preferred & (width > 0)
+    return found
+
+
+def _socket_aligned(has_any: Bools, narrowest: npt.NDArray[np.int64], per_socket: Ids) -> Bools:
+    """Masks over no more sockets than necessary, which align-by-socket prefers, too (bool [M, n]).
+
+    NUMA nodes of a socket have consecutive ids. per_socket: int [n], 0 = CPUs are not aligned by sockets there.
+    """
+    size = np.maximum(per_socket, 1)
+    socket = (np.cumsum(has_any, axis=0) - 1) // size
+    spans = np.zeros((1 << len(has_any), len(size)), dtype=np.int64)
+    for number in range(int(socket.max(initial=0)) + 1):
+        spans += subset_sums((has_any & (socket == number)).astype(np.int64)) > 0
+    aligned: Bools = (per_socket > 0) & (spans == -(-narrowest // size))
+    return aligned
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,13 @@ import numpy.typing as npt
 
 from webhook.engine.arrays import NO_ZONE, UNLISTED, Bools, Ids, Nodes, amounts_at
 from webhook.engine.kubelet.bitmask import as_mask
-from webhook.engine.kubelet.demand import Demand, is_memory
+from webhook.engine.kubelet.demand import Demand
+from webhook.engine.kubelet.memory_manager import grouped_by_hints
 from webhook.engine.kubelet.policy_groups import PolicyGroup
 from webhook.engine.kubelet.pools import Pool
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.policy import NUMAPolicy, Scope
-from webhook.model.resources import is_device
+from webhook.model.resources import CPU, is_device, is_memory
 
 
 @dataclass(slots=True)
@@ -31,6 +32,8 @@ class Machines:
     """Every kind of memory, named by the pod or not."""
     groups: npt.NDArray[np.int64] | None = None
     """int64 [z, n]: the groups, if they are known for certain (webhook.engine.kubelet.memory_replay)."""
+    grouped: Bools | None = None
+    """bool [z, n]: NUMA nodes that are certainly in a group of several; None: none is."""
 
 
 def machines_of(snapshot: Snapshot, policy_group: PolicyGroup, demand: Demand) -> Machines:
@@ -40,6 +43,7 @@ def machines_of(snapshot: Snapshot, policy_group: PolicyGroup, demand: Demand) -
     z = int(exists.any(axis=1).sum())
     memory = tuple(row for row, name in enumerate(node_arrays.resources) if is_memory(name))
     wanted = {row for share in demand.containers for row in share.amounts}
+    grouped = grouped_by_hints(snapshot, nodes) if demand.pod.memory else None
     return Machines(
         policy=policy_group.policy,
         scope=policy_group.scope,
@@ -47,6 +51,7 @@ def machines_of(snapshot: Snapshot, policy_group: PolicyGroup, demand: Demand) -
         distances=node_arrays.distances[:z, :z, nodes] if policy_group.closest else None,
         pools={row: _pool(snapshot, row, nodes, z) for row in wanted.union(memory)},
         memory_rows=memory,
+        grouped=None if grouped is None else grouped[:z],
     )
 
 
@@ -80,6 +85,9 @@ def _pool(snapshot: Snapshot, row: int, nodes: Nodes, z: int) -> Pool:
     capacity = np.maximum(by_capacity[row][:z, nodes], 0)
     free = snapshot.free(row)[:z, nodes]
     nowhere = np.zeros(len(nodes), dtype=np.int64)
+    per_socket = node_arrays.numa_per_socket.take(nodes) * (name == CPU)
+    by_socket = per_socket > 0
+    spread = by_socket | (node_arrays.spread_cpus.take(nodes) & (name == CPU))
     return Pool(
         capacity=capacity,
         free=np.maximum(free, 0),
@@ -88,4 +96,6 @@ def _pool(snapshot: Snapshot, row: int, nodes: Nodes, z: int) -> Pool:
         shared=devices_shared(snapshot, row, nodes) if device else np.zeros(len(nodes), dtype=np.bool_),
         reusable=np.zeros_like(capacity),
         reusable_by_mask={},
+        per_socket=per_socket if by_socket.any() else None,
+        spread=spread if spread.any() else None,
     )

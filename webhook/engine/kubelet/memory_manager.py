@@ -5,7 +5,8 @@
 2. An NRT shows the memory in use, but not which of the two it is.
 3. Where only preferred hints are admitted, the amount in use narrows it down: each pod of a group requested more than
    any narrower set of NUMA nodes has.
-4. There the hints of pods on several NUMA nodes show the groups.
+4. The hint of a pod with one container shows that the NUMA nodes of its memory are in one group: it is those, or, with
+   best-effort, more.
 
 Source: kubernetes pkg/kubelet/cm/memorymanager/policy_static.go.
 """
@@ -16,10 +17,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from webhook.engine.arrays import Amounts, Bools
+from webhook.engine.arrays import Amounts, Bools, Nodes
 from webhook.engine.kubelet.bitmask import members, subset_sums, subsets_of, widths
 from webhook.engine.kubelet.pools import Pool
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.policy import NUMAPolicy
+from webhook.model.resources import is_memory
 
 UNASSIGNED: Final = 0
 """Group of a NUMA node with no memory in use."""
@@ -51,11 +54,12 @@ def published_groups(kinds: Sequence[Pool], possible: Bools) -> npt.NDArray[np.i
     return groups
 
 
-def masks_by_groups(groups: npt.NDArray[np.int64], may_be_group: Bools) -> Bools:
+def masks_by_groups(groups: npt.NDArray[np.int64], may_be_group: Bools, grouped: Bools | None = None) -> Bools:
     """Masks that keep single-node and multi-node allocations of memory apart (bool [M, n]).
 
     groups: int64 [z, n], the mask of the memory group each NUMA node is in. may_be_group: bool [M, n], whether a
-    group whose members are unknown may be this mask.
+    group whose members are unknown may be this mask. grouped: bool [z, n], NUMA nodes of unknown group that are
+    certainly in one of several.
     """
     z = len(groups)
     allowed = subsets_of(groups == UNASSIGNED)
@@ -64,6 +68,8 @@ def masks_by_groups(groups: npt.NDArray[np.int64], may_be_group: Bools) -> Bools
         alone = 1 << position
         group = groups[position]
         allowed[alone] = (group == alone) | (group <= UNASSIGNED)
+        if grouped is not None:
+            allowed[alone] &= ~grouped[position] | (group != UNKNOWN_GROUP)
         together = np.flatnonzero(group & ~alone & -(group > UNASSIGNED).astype(np.int64))
         allowed[group[together], together] |= _agree(groups[:, together], group[together])
     return allowed
@@ -106,16 +112,26 @@ def _differently_spread(capacities: Sequence[Amounts]) -> Bools:
     return different
 
 
-def grouped_by_hints(over_several: Bools, free: Amounts, capacity: Amounts) -> Bools:
-    """NUMA nodes in a memory group of a restricted kubelet, by the hints of the pods there (bool [z, n]).
+def grouped_by_hints(snapshot: Snapshot, nodes: Nodes) -> Bools | None:
+    """NUMA nodes of some nodes that are certainly in a group of several, by the hints of pods (bool [z, n]).
 
-    over_several: bool [z, n], some pod has its hint on this NUMA node and others. free, capacity: int64 [z, n],
-    bytes.
-    Two or three NUMA nodes are one group (four may be two) if more is in use on them than any one has. With less in
-    use, the pod's containers may be on one NUMA node each.
+    None: no pod shows one. Of pods that only a reservation shows it is not known how their containers share the memory.
+    So two or three NUMA nodes are one group (four may be two) if more of some kind is in use on them than any one has.
     """
-    count = over_several.sum(axis=0)
-    group = over_several & (count > 1) & (count < 4)
-    in_use = (np.maximum(capacity - free, 0) * group).sum(axis=0)
-    grouped: Bools = group & (in_use > capacity.max(axis=0))
-    return grouped
+    node_arrays = snapshot.node_arrays
+    residents = snapshot.multi_residents
+    if not np.bitwise_or.reduce(residents, axis=None):
+        return None
+    group = residents[:, nodes] > node_arrays.ungrouped_residents[:, nodes]
+    count = group.sum(axis=0)
+    group &= (count > 1) & (count < 4)
+    if not group.any():
+        return None
+    more = np.zeros(len(nodes), dtype=np.bool_)
+    for row, name in enumerate(node_arrays.resources):
+        if is_memory(name):
+            capacity = np.maximum(node_arrays.zone_allocatable[row][:, nodes], 0)
+            in_use = np.maximum(capacity - np.maximum(snapshot.free(row)[:, nodes], 0), 0)
+            more |= (in_use * group).sum(axis=0) > capacity.max(axis=0)
+    grouped: Bools = group & more
+    return grouped if grouped.any() else None

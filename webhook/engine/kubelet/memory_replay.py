@@ -2,7 +2,8 @@
 
 1. Admit the node's pods again, in the order of binding, on the empty machine.
 2. If the free amounts then equal the published ones, the replay is correct, and the groups of the kubelet's memory
-   manager are those of the replay.
+   manager are those of the replay. Within a group of several NUMA nodes only the sum counts: memory that a pod gives
+   back, or one that is rejected half-way, returns to the lowest of them first.
 3. If not, nothing is known: a pod that has ended since was there when others came, or the order was different.
 
 Only for the node that the scheduler has chosen; for a whole cluster it would take too long.
@@ -11,12 +12,15 @@ Only for the node that the scheduler has chosen; for a whole cluster it would ta
 import numpy as np
 import numpy.typing as npt
 
+from webhook.engine.arrays import Amounts
 from webhook.engine.kubelet.admission import Admission
-from webhook.engine.kubelet.demand import Demand, is_memory
+from webhook.engine.kubelet.demand import Demand
 from webhook.engine.kubelet.machine_state import Machines, machines_of
+from webhook.engine.kubelet.memory_manager import UNASSIGNED
 from webhook.engine.kubelet.policy_groups import PolicyGroup
 from webhook.engine.reason import Reason
 from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.model.resources import is_memory
 
 
 def remembered_groups(snapshot: Snapshot, policy_group: PolicyGroup) -> npt.NDArray[np.int64] | None:
@@ -45,8 +49,21 @@ def remembered_groups(snapshot: Snapshot, policy_group: PolicyGroup) -> npt.NDAr
         for pool in machines.pools.values():
             pool.reusable[:] = 0
             pool.reusable_by_mask.clear()
-    agrees = all((pool.free == published[row]).all() for row, pool in machines.pools.items())
-    return groups if agrees else None
+    for row, pool in machines.pools.items():
+        moved = pool.free - published[row]
+        if row in machines.memory_rows:
+            moved = _by_group(moved, groups)
+        if moved.any():
+            return None
+    return groups
+
+
+def _by_group(amounts: Amounts, groups: npt.NDArray[np.int64]) -> Amounts:
+    """The sum of the amounts over the group of each NUMA node of one node; int64 [z, 1] all."""
+    together = (groups == groups.T) & (groups > UNASSIGNED)
+    np.fill_diagonal(together, val=True)
+    summed: Amounts = together.astype(np.int64) @ amounts
+    return summed
 
 
 def _empty(snapshot: Snapshot, policy_group: PolicyGroup, machines: Machines) -> npt.NDArray[np.int64]:

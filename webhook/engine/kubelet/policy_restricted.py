@@ -26,10 +26,11 @@ import numpy.typing as npt
 from webhook.engine.arrays import Amounts, Bools, Nodes, amounts_at, selected
 from webhook.engine.kubelet.bitmask import as_mask, counts, widths
 from webhook.engine.kubelet.container_rows import Row, rows_of, unsure
-from webhook.engine.kubelet.demand import Share, is_memory
+from webhook.engine.kubelet.demand import Share
 from webhook.engine.kubelet.policy_groups import PolicyGroup
 from webhook.engine.numa_fit import Masks
 from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.model.resources import is_memory
 
 # Most nodes that hold nothing are excluded by the second round.
 _ROUNDS: Final = 2

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from webhook.engine.arrays import Amounts, Bools
+from webhook.engine.arrays import Amounts, Bools, Ids
 from webhook.model.pod import ContainerKind
 
 
@@ -30,6 +30,10 @@ class Pool:
     """int64 [z, n]: what init containers of this pod left for later containers (CPUs, devices)."""
     reusable_by_mask: dict[int, Amounts]
     """Mask -> int64 [n]: the same for memory, which is reused only under exactly the same NUMA affinity."""
+    per_socket: Ids | None = None
+    """int [n]: NUMA nodes of a socket where CPUs are aligned by sockets (align-by-socket), else 0; None: nowhere."""
+    spread: Bools | None = None
+    """bool [n]: where CPUs of several NUMA nodes are not taken packed; None: nowhere."""
 
     def total(self) -> Amounts:
         """int64 [n]: free, reusable and near no NUMA node."""

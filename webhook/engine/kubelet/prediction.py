@@ -36,7 +36,6 @@ from webhook.engine.reason import FITS, Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.policy import NUMAPolicy, Scope
-from webhook.model.resources import MEMORY
 
 
 def predict(snapshot: Snapshot, request: PodRequest, among: Bools | None = None) -> NUMAFit:
@@ -86,7 +85,8 @@ class _Prediction:
         ):
             return self._all_sets.admit(policy_group)
         shares = self._shares(policy_group, demand)
-        short = self._by_zones(shares, policy_group.nodes, self._grouped(policy_group, demand))
+        grouped = self._grouped(policy_group, demand)
+        short = self._by_zones(shares, policy_group.nodes, grouped)
         fits, mask = short.fits, short.mask
         if demand.pod.devices or policy_group.policy is NUMAPolicy.NONE:
             fits = fits & pieces_suffice(self._snapshot, policy_group, demand)
@@ -101,9 +101,16 @@ class _Prediction:
             if len(rest) and policy_group.policy is NUMAPolicy.RESTRICTED and len(shares) == 1:
                 rest = self._prefer(policy_group, demand, shares[0], rest, reason, mask)
             elif len(rest) and policy_group.policy in {NUMAPolicy.NONE, NUMAPolicy.BEST_EFFORT}:
-                rest = self._put_off(policy_group, demand, rest, reason)
+                # Totals do not show what memory groups leave.
+                by_sets = rest[:0] if grouped is None else rest[grouped[:, rest].any(axis=0)]
+                if len(by_sets):
+                    rest = np.setdiff1d(rest, by_sets)
+                rest = np.concatenate([by_sets, self._put_off(policy_group, demand, rest, reason)])
             if len(rest):
                 reason[rest], mask[rest] = self._all_sets.admit(policy_group.at(rest))
+        if demand.pod.cpu and np.count_nonzero(by_socket := self._snapshot.node_arrays.numa_per_socket > 1):
+            # The CPUs may be of any NUMA node of the socket.
+            mask[by_socket.take(policy_group.nodes)] = 0
         return reason, mask
 
     def _jointly(self, policy_group: PolicyGroup) -> tuple[Bytes, npt.NDArray[np.int64]]:
@@ -178,9 +185,14 @@ class _Prediction:
             return ()
         if policy_group.ours:
             return share_out(self._snapshot, self._whole, node, mask)
+        arrays = self._snapshot.node_arrays
+        if demand.pod.cpu and (
+            arrays.numa_per_socket[node] > 1 or (arrays.spread_cpus[node] and mask.bit_count() != 1)
+        ):
+            return ()  # how many CPUs it takes of which NUMA node is not known
         short = split_inside(self._snapshot, demand, policy_group.policy, node, mask)
         by_totals = policy_group.policy is NUMAPolicy.BEST_EFFORT and not self._all_sets.groups_decide
-        if short is None and mask == 0 and by_totals:
+        if short is None and mask == 0 and by_totals and self._grouped(policy_group, demand) is None:
             short = split_over_several(self._snapshot, demand, policy_group)
         return self._all_sets.split(policy_group) if short is None else short
 
@@ -200,18 +212,9 @@ class _Prediction:
 
     def _grouped(self, policy_group: PolicyGroup, demand: Demand) -> Bools | None:
         """NUMA nodes whose memory is in a group of several, as far as known (bool [z, n]); None: there are none."""
-        if policy_group.policy is not NUMAPolicy.RESTRICTED or not demand.pod.memory:
+        if policy_group.policy not in {NUMAPolicy.RESTRICTED, NUMAPolicy.BEST_EFFORT} or not demand.pod.memory:
             return None
-        row = self._snapshot.node_arrays.resources.find(MEMORY)
-        residents = self._snapshot.multi_residents
-        if row < 0 or not np.bitwise_or.reduce(residents, axis=None):
-            return None
-        over_several = residents[:, policy_group.nodes] > 0
-        if not over_several.any():
-            return None
-        free = np.maximum(self._snapshot.free(row)[:, policy_group.nodes], 0)
-        capacity = np.maximum(self._snapshot.node_arrays.zone_allocatable[row][:, policy_group.nodes], 0)
-        return grouped_by_hints(over_several, free, capacity)
+        return grouped_by_hints(self._snapshot, policy_group.nodes)
 
     def _by_zones(self, shares: list[Share], nodes: Nodes, grouped: Bools | None = None) -> ZoneFit:
         """The short way. Resources that no NUMA node of a node lists are ignored there: nothing aligns them."""

@@ -149,6 +149,8 @@ class _Sets:
                 managed |= listed
                 continue
             known = listed & ~devices_shared(empty, row, nodes) if row in share.devices else listed
+            if row in share.cpu:  # align-by-socket prefers wider sets, too
+                known = known & (arrays.numa_per_socket.take(nodes) == 0)
             self._narrow(self._sums(arrays.capacity[row][:, nodes]) >= amount, known)
         self._narrow(memory, managed)  # one width for memory and all huge pages
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from webhook.engine.arrays import NO_ZONE, UNKNOWN_DISTANCE, UNLISTED, read_only
 from webhook.engine.snapshot.core_columns import NO_CPUS, TakenCPUs, core_columns, reserved_cpu
 from webhook.engine.snapshot.label_columns import LabelColumns
-from webhook.engine.snapshot.node_kind import kind_of
+from webhook.engine.snapshot.node_kind import kind_of, numa_limit
 from webhook.engine.snapshot.node_policy import plugin_config, policy_of
 from webhook.engine.snapshot.node_sums import NodeSums
 from webhook.engine.snapshot.rare_resources import RareAmounts
@@ -46,6 +46,10 @@ _FIELDS: Final[Mapping[str, tuple[int, str, type[np.generic], int]]] = {
     "plugin_policy": (HELD, "", np.int8, NUMAPolicy.NONE),
     "plugin_scope": (HELD, "", np.int8, _NO_TOPOLOGY.scope),
     "max_numa_nodes": (ZONES, "", np.int16, _NO_TOPOLOGY.max_numa_nodes),
+    "numa_nodes": (ZONES, "", np.int16, 0),
+    "spread_cpus": (HELD, "", np.bool_, False),
+    "numa_per_socket": (HELD, "", np.int16, 0),
+    "numa_limit": (HELD, "", np.int16, _NO_TOPOLOGY.max_numa_nodes),
     "prefer_closest": (ZONES, "", np.bool_, _NO_TOPOLOGY.prefer_closest),
     "has_topology": (ZONES, "", np.bool_, False),
     "total": (ZONES, "", np.bool_, False),
@@ -58,6 +62,7 @@ _FIELDS: Final[Mapping[str, tuple[int, str, type[np.generic], int]]] = {
     "listed": (ZONES, "r", np.bool_, False),
     "single_residents": (HELD, "z", np.int32, 0),
     "multi_residents": (HELD, "z", np.int32, 0),
+    "ungrouped_residents": (HELD, "z", np.int32, 0),
     "allocatable": (NODE, "r", np.int64, UNLISTED),
     "requested": (HELD, "r", np.int64, 0),
     "node_free": (HELD, "r", np.int64, 0),
@@ -214,6 +219,7 @@ class Buffer:
         arrays["listed"][:, n] = [max(row) > UNLISTED for row in allocatable]
         arrays["scope"][n] = kubelet.scope
         arrays["max_numa_nodes"][n] = kubelet.max_numa_nodes
+        arrays["numa_nodes"][n] = kubelet.numa_nodes
         arrays["prefer_closest"][n] = kubelet.prefer_closest
         arrays["total"][n] = kubelet.publisher is Publisher.TOTAL
 
@@ -230,6 +236,9 @@ class Buffer:
         policy = policy_of(node, kubelet)
         arrays["policy"][n] = policy or NUMAPolicy.NONE
         arrays["kind"][n] = kind_of(policy, kubelet, node.kubelet)
+        arrays["spread_cpus"][n] = node.kubelet.spread_cpus
+        arrays["numa_per_socket"][n] = node.kubelet.numa_per_socket
+        arrays["numa_limit"][n] = numa_limit(kubelet, node.kubelet)
         arrays["plugin_policy"][n], arrays["plugin_scope"][n] = plugin_config(node, kubelet)
         requested = self._by_row(sums.requests, 0)
         arrays["requested"][:, n] = requested
@@ -249,7 +258,11 @@ class Buffer:
         for field, column in columns.items():
             arrays[field][..., n] = column
         nowhere = [0] * (self.z - len(kubelet.zones))
-        for field, counts in (("single_residents", sums.single), ("multi_residents", sums.multi)):
+        for field, counts in (
+            ("single_residents", sums.single),
+            ("multi_residents", sums.multi),
+            ("ungrouped_residents", sums.ungrouped),
+        ):
             arrays[field][:, n] = [counts.get(zone.id, 0) for zone in kubelet.zones] + nowhere
 
     def without_row(self, node: Node, topology: NodeTopology | None, sums: NodeSums) -> Mapping[str, RareAmounts]:

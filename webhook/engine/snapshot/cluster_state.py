@@ -30,7 +30,7 @@ from webhook.engine.snapshot.taint_sets import TaintSets
 from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology, Zone
 from webhook.model.options import Unenforced
-from webhook.model.resident import ResidentPod
+from webhook.model.resident import ResidentPod, has_one_group
 from webhook.model.resources import PODS
 
 OnFault = Callable[[str, Exception], None]
@@ -198,7 +198,7 @@ class ClusterState:
         if sums is None:
             sums = self._sums[pod.node] = NodeSums()
         numa = dict(pod.hint) if pod.hint is not None else {}
-        sums.add(numa, {**pod.requests, PODS: 1}, pod.policy, sign)
+        sums.add(numa, {**pod.requests, PODS: 1}, pod.policy, sign, grouped=has_one_group(pod))
         if not sums:
             del self._sums[pod.node]
         self._cpus.count(pod, sign)
@@ -292,7 +292,7 @@ class ClusterState:
 def _differs_in_free_only(old: NodeTopology, new: NodeTopology) -> bool:
     """Whether only `available` and bookkeeping fields changed, as in nearly every update of an NRT."""
     return (
-        len(old.zones) == len(new.zones)
+        (len(old.zones), old.without_resources) == (len(new.zones), new.without_resources)
         and (old.scope, old.max_numa_nodes, old.prefer_closest, old.publisher, reserved_cpu(old.cpus))
         == (new.scope, new.max_numa_nodes, new.prefer_closest, new.publisher, reserved_cpu(new.cpus))
         and all(map(_zone_differs_in_free_only, old.zones, new.zones))

@@ -53,7 +53,15 @@ class NodeArrays:
     plugin_scope: Enums
     """int8 [N]: `scope` as the upstream plugin reads an NRT."""
     max_numa_nodes: Ids
-    """int16 [N]: max-allowable-numa-nodes."""
+    """int16 [N]: max-allowable-numa-nodes as published, which the upstream plugin's scores divide by."""
+    numa_nodes: Ids
+    """int16 [N]: NUMA nodes of the machine, also those that have nothing, which have no position."""
+    spread_cpus: Bools
+    """bool [N]: its kubelet does not take CPUs of several NUMA nodes packed: how many of each is not known."""
+    numa_per_socket: Ids
+    """int16 [N]: NUMA nodes of a socket where the kubelet aligns CPUs by sockets; 0 = it does not."""
+    numa_limit: Ids
+    """int16 [N]: the most NUMA nodes with which its kubelet starts, unless its policy is none."""
     prefer_closest: Bools
     """bool [N]: prefer-closest-numa-nodes."""
     has_topology: Bools
@@ -80,6 +88,8 @@ class NodeArrays:
     """int32 [Z, N]: pods with policy SingleNUMANode on the NUMA node."""
     multi_residents: Counts
     """int32 [Z, N]: pods over several NUMA nodes, including this one."""
+    ungrouped_residents: Counts
+    """int32 [Z, N]: those of them whose memory need not be on several NUMA nodes together."""
 
     allocatable: Amounts
     """int64 [R, N]: allocatable of the node; -1 = the node does not name the resource."""

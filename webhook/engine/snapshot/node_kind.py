@@ -33,8 +33,13 @@ def kind_of(policy: NUMAPolicy | None, topology: NodeTopology, options: KubeletO
         (topology.publisher is Publisher.TOTAL, TOTAL),
         (topology.scope is Scope.POD, POD_SCOPE),
         (topology.prefer_closest or options.prefer_closest, CLOSEST),
-        (len(topology.zones) > topology.max_numa_nodes, TOO_MANY),
+        (topology.numa_nodes > numa_limit(topology, options), TOO_MANY),
         # NUMA nodes without a known resource do not say where a pod could be aligned.
         (not any(zone.resources or zone.unmanaged for zone in topology.zones), NO_TOPOLOGY),
     )
     return (policy or NUMAPolicy.NONE) | sum(flag for holds, flag in flags if holds)
+
+
+def numa_limit(topology: NodeTopology, options: KubeletOptions) -> int:
+    """The most NUMA nodes with which the kubelet starts, unless its policy is none."""
+    return options.max_numa_nodes or topology.max_numa_nodes

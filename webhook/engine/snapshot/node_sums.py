@@ -27,28 +27,40 @@ class NodeSums:
     """NUMA id -> number of pods with policy SingleNUMANode."""
     multi: dict[int, int] = field(default_factory=dict)
     """NUMA id -> number of pods over several NUMA nodes, including this one."""
+    ungrouped: dict[int, int] = field(default_factory=dict)
+    """NUMA id -> number of those of them whose memory need not be on several NUMA nodes together."""
     ended: NumaAmounts = field(default_factory=dict)
     """NUMA id -> resource -> amount of ended pods: the NRT still counts it, the kubelet does not."""
 
     def __bool__(self) -> bool:
-        return bool(self.numa or self.requests or self.single or self.multi or self.ended)
+        return bool(self.numa or self.requests or self.single or self.multi or self.ungrouped or self.ended)
 
     @property
     def key(self) -> Hashable:
         """Equal for equal sums."""
-        counts = frozenset(self.requests.items()), frozenset(self.single.items()), frozenset(self.multi.items())
-        return amounts_key(self.numa), counts, amounts_key(self.ended)
+        counts = (self.requests, self.single, self.multi, self.ungrouped)
+        return amounts_key(self.numa), tuple([frozenset(each.items()) for each in counts]), amounts_key(self.ended)
 
     def copy(self) -> "NodeSums":
         """An independent copy of the sums."""
         numa = {zone: dict(amounts) for zone, amounts in self.numa.items()}
-        return NodeSums(numa, dict(self.requests), dict(self.single), dict(self.multi), self.ended)
+        counts = (dict(self.requests), dict(self.single), dict(self.multi), dict(self.ungrouped))
+        return NodeSums(numa, *counts, self.ended)
 
-    def add(self, numa: NumaAmounts, requests: Mapping[str, int], policy: NUMAPolicy | None, sign: int) -> None:
+    def add(
+        self,
+        numa: NumaAmounts,
+        requests: Mapping[str, int],
+        policy: NUMAPolicy | None,
+        sign: int,
+        *,
+        grouped: bool = True,
+    ) -> None:
         """Add one pod (sign 1) or subtract it (sign -1).
 
         Whether it counts as single or multi depends on its policy, not on its cpuset: pods in a NUMA node's shared pool
-        have none, and upstream's exclusivity misses them for that reason.
+        have none, and upstream's exclusivity misses them for that reason. grouped: whether its memory is on several
+        NUMA nodes together, if it is on several (`webhook.engine.kubelet.memory_manager`).
         """
         for zone, amounts in numa.items():
             sums = self.numa.setdefault(zone, {})
@@ -60,6 +72,8 @@ class NodeSums:
             _add(self.single, ((zone, 1) for zone in numa), sign)
         elif len(numa) > 1:
             _add(self.multi, ((zone, 1) for zone in numa), sign)
+            if not grouped:
+                _add(self.ungrouped, ((zone, 1) for zone in numa), sign)
 
 
 def amounts_key(numa: NumaAmounts) -> Hashable:

@@ -5,7 +5,7 @@ import pytest
 from webhook.admission.node.validate import NodeValidator
 from webhook.admission.response import Allowed, Denied
 from webhook.model.admission_review import AdmissionRequest
-from webhook.model.names import KOORDINATOR_NODE_POLICY_LABEL
+from webhook.model.names import KOORDINATOR_NODE_POLICY_LABEL, KUBELET_OPTIONS
 
 
 def labelled(value: str | None) -> dict[str, Any]:
@@ -50,3 +50,15 @@ def test_a_value_that_is_there_already_does_not_stop_a_nodes_updates() -> None:
 
 def test_a_write_to_the_status_can_change_labels_and_is_judged_alike() -> None:
     assert isinstance(judged("sometimes", sub_resource="status"), Denied)
+
+
+@pytest.mark.parametrize(("text", "warnings"), [("max-allowable-numa-nodes=34", 0), ("max-numa-nodes=34,x=y", 2)])
+def test_options_of_its_kubelet_that_cannot_be_read_are_warned_of(text: str, warnings: int) -> None:
+    annotated = {"kind": "Node", "metadata": {"name": "n1", "annotations": {KUBELET_OPTIONS: text}}}
+    request: dict[str, Any] = {"uid": "u1", "kind": {"group": "", "version": "v1", "kind": "Node"}}
+    request["operation"] = "UPDATE"
+    request |= {"object": annotated, "oldObject": labelled(None)}
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    verdict = NodeValidator().handle(AdmissionRequest.from_object(review))
+    assert isinstance(verdict, Allowed)
+    assert len(verdict.warnings) == warnings

@@ -41,6 +41,15 @@ def stating(text: str, free: tuple[int, ...] = (8, 8), name: str = "n0") -> list
         ("full-pcpus-only=true", NO_OPTIONS, 1),
         ("full-pcpus-only=yes", NO_OPTIONS, 1),
         ("threads-per-core=9,align-by-socket=true", NO_OPTIONS, 2),
+        ("max-allowable-numa-nodes=64", KubeletOptions(max_numa_nodes=64), 0),
+        ("max-allowable-numa-nodes=7,max-allowable-numa-nodes=1025,max-allowable-numa-nodes=", NO_OPTIONS, 3),
+        ("align-by-socket=true,numa-nodes-per-socket=2", KubeletOptions(numa_per_socket=2), 0),
+        ("numa-nodes-per-socket=2", NO_OPTIONS, 0),
+        ("distribute-cpus-across-numa=true", KubeletOptions(spread_cpus=True), 0),
+        ("distribute-cpus-across-cores=true", KubeletOptions(spread_cpus=True), 0),
+        ("distribute-cpus-across-numa=true,distribute-cpus-across-cores=true", KubeletOptions(spread_cpus=True), 1),
+        ("strict-cpu-reservation=true,prefer-align-cpus-by-uncorecache=true", NO_OPTIONS, 0),
+        ("static-cpu=true,full-pcpus", NO_OPTIONS, 2),
         ("threads-per-core=\u0662,full-pcpus-only=true", NO_OPTIONS, 2),
         ("x" * 1000, NO_OPTIONS, 1),
         ("", NO_OPTIONS, 0),
@@ -50,6 +59,51 @@ def test_a_statement_is_read_and_what_cannot_be_is_named(text: str, options: Kub
     found: list[str] = []
     assert stated_options({KUBELET_OPTIONS: text}, found) == options
     assert len(found) == problems
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("align-by-sockets=true", "'align-by-sockets' is none of"),
+        ("align-by-sockets=true", "Did you mean align-by-socket?"),
+        ("align-by-socket=1", "align-by-socket is true or false"),
+        ("align-by-socket=true", "align-by-socket=true needs numa-nodes-per-socket=, such as 2"),
+        ("max-allowable-numa-nodes=4", "max-allowable-numa-nodes is a number from 8 to 1024"),
+        ("full-pcpus-only=true,threads-per-core=2,distribute-cpus-across-cores=true", "does not start with both"),
+    ],
+)
+def test_what_is_wrong_with_a_statement_is_said(text: str, said: str) -> None:
+    found: list[str] = []
+    stated_options({KUBELET_OPTIONS: text}, found)
+    assert any(said in problem for problem in found), found
+
+
+def chosen(text: str, raw: dict[str, Any]) -> tuple[Verdict, list[int]]:
+    """The verdict and the promised NUMA nodes on an empty restricted node of four NUMA nodes: 8 CPUs, 16 GiB each."""
+    stated = stating(text)
+    stated[1] = nrt(node="n0", free=[8] * 4, cpus=8, memory="16Gi", policy="restricted")
+    found = mutate_pod(raw, cluster_cache(*stated).snapshot(), Rules())
+    split = found.nodes.allocation(0) if found.fit_count and found.nodes is not None else ()
+    return found.verdict, [numa_id for numa_id, _ in split]
+
+
+# n0 has two sockets: NUMA 0 and 1, and NUMA 2 and 3. 6 CPUs need one NUMA node, 20Gi two, 40Gi three.
+def test_a_kubelet_that_aligns_by_socket_prefers_sets_within_one() -> None:
+    raw = pod(cpu=6, memory="20Gi", numa='{"numaTopologyPolicy": ""}')
+    assert chosen("", raw)[0] is Verdict.DENY
+    # CPUs are preferred on both NUMA nodes of a socket, as the memory is.
+    assert chosen("align-by-socket=true,numa-nodes-per-socket=2", raw)[0] is Verdict.ALLOW
+    across = pod(cpu=6, memory="40Gi", numa='{"numaTopologyPolicy": ""}')
+    assert chosen("align-by-socket=true,numa-nodes-per-socket=2", across)[0] is Verdict.WAIT
+
+
+@pytest.mark.parametrize("text", ["distribute-cpus-across-numa=true", "align-by-socket=true,numa-nodes-per-socket=2"])
+def test_no_hint_names_numa_nodes_where_an_option_spreads_cpus(text: str) -> None:
+    wide = pod(cpu=10, memory="20Gi", numa='{"numaTopologyPolicy": ""}')
+    assert chosen("", wide)[1] == [0, 1]
+    assert chosen(text, wide) == (Verdict.ALLOW, [])
+    narrow = pod(cpu=5, memory="5Gi", numa='{"numaTopologyPolicy": ""}')
+    assert chosen(text, narrow)[1] == ([0] if "numa=" in text else [])
 
 
 @pytest.mark.parametrize(
