@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 GPU = "example.com/gpu"
 TESTS = Path(__file__).parents[1]
 RECORDINGS = TESTS / "conformance" / "golden" / "kubelet_admission.jsonl.gz"
+MEMORY_GROUPS = TESTS / "conformance" / "odd" / "kubelet_memory_groups.jsonl.gz"
 REAL_RECORDINGS = TESTS / "conformance" / "recorded" / "real_kubelet.jsonl.gz"
 """Of kubelets themselves (1.36), on described machines. What devices a pod gets over several NUMA nodes is random."""
 
@@ -43,6 +44,12 @@ def test_every_admission_of_a_real_kubelet_comes_out_again(programs: Mapping[str
     found = replay(programs["kubelets"], REAL_RECORDINGS)
     assert found.differences == []
     assert (found.sequences, found.pods) == (22, 403)
+
+
+def test_every_admission_to_memory_groups_comes_out_again(programs: Mapping[str, Path]) -> None:
+    found = replay(programs["kubelets"], MEMORY_GROUPS)
+    assert found.differences == []
+    assert (found.sequences, found.pods) == (400, 1519)
 
 
 @pytest.mark.parametrize(
