@@ -5,14 +5,13 @@
    relaxation, which prices each finer domain at the threshold.
 2. Cost of a choice at a finer level: the number of its domains of that level that the gang fills, largest first.
 3. Where the levels in between are passed over, the choice in the fewest of their domains comes first: racks of few
-   blocks. If step 1 is not exhaustive, such choices are added: the largest racks of the fewest blocks that can do.
+   blocks. If step 1 is not exhaustive, the choices of step 1 among the racks of the fewest blocks that can do are added.
 4. The lowest cost at the first of the finer levels wins, then at the next. Ties: the pods' preference, then the least
    capacity (the tightest), then the least capacity in the parents (the fullest parent), then tree order.
 
 The answer is the optimum over all choices if step 1 is exhaustive and one finer level counts.
 """
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import chain, combinations
@@ -27,6 +26,9 @@ from webhook.engine.arrays import Amounts, Codes, Nodes
 _EXHAUSTIVE = 512
 # Nodes have a handful of sizes; between two thresholds the relaxation's optimum seldom changes.
 _THRESHOLDS = 8
+# With more prices or more tries, the fewest blocks were no fewer in 900 random clusters of up to 11 blocks.
+_PRICES = 16
+_TRIED_PRICES = 4
 
 
 class Finer(NamedTuple):
@@ -91,8 +93,10 @@ def fewest_below(
     else:
         tables = list(tables)
         choices = _likely(domain_capacity, size, tables, None if disliked is None else disliked(candidates))
-        few = [_of_few_blocks(domain_capacity, size, wanted, owners) for owners in above]
-        choices = np.concatenate([choices, *few]) if few else choices
+        for owners in above:
+            few = _of_few_blocks(domain_capacity, size, wanted, owners)
+            within = [_Table(table.counts.take(few, axis=0), table.sizes, table.wanted) for table in tables]
+            choices = np.concatenate([choices, few.take(_likely(domain_capacity.take(few), size, within, None))])
     choices = choices[_added(domain_capacity, choices) >= wanted]
     for owners in above:
         blocks = np.sort(owners.take(choices), axis=1)
@@ -110,6 +114,11 @@ def fewest_below(
         choices = choices[total == total.min()]
     chosen: Amounts = candidates[np.sort(choices[0])]
     return chosen
+
+
+def least_needed(among: Amounts, level: Finer) -> Amounts:
+    """int64 [n]: the fewest domains of a finer level that hold the gang in each of n domains, `among`, ascending."""
+    return _filled(*_by_size(level, among))
 
 
 @lru_cache(maxsize=256)
@@ -145,38 +154,30 @@ def _likely(domain_capacity: Amounts, size: int, finer: Sequence[_Table], dislik
     return np.argsort(-worths, axis=1, kind="stable")[:, :size]
 
 
-def _of_few_blocks(domain_capacity: Amounts, size: int, wanted: int, owners: Nodes) -> Amounts:
-    """int64 [1, size]: the largest domains of the first blocks that can do, those with the best `size` domains first.
+def _of_few_blocks(domain_capacity: Amounts, size: int, wanted: int, owners: Nodes) -> Nodes:
+    """int [n], ascending: the candidates in the fewest blocks of which `size` hold `wanted`; all if that is not found.
 
-    owners: int [D], the block of each domain.
+    With the price p of a candidate, b blocks hold at most size * p and what their candidates exceed p by, the b best
+    blocks first. This bounds the number of blocks from below, and the lowest prices suggest which they are.
+
+    owners: int [D], ascending: the block of each.
     """
-    order = np.lexsort((-domain_capacity, owners))
-    blocks, first = np.unique(owners[order], return_index=True)
-    within = np.arange(len(order)) - np.repeat(first, np.diff(first, append=len(order)))
-    best = np.where(within < size, domain_capacity[order], 0)
-    value = np.add.reduceat(best, first)
-    place = np.empty(int(blocks[-1]) + 1, dtype=np.int64)
-    place[blocks[np.argsort(-value, kind="stable")]] = np.arange(len(blocks))
-    position = place[owners]
-
-    def largest(number: int) -> Amounts:
-        worth = np.where(position < number, domain_capacity, -1)
-        found: Amounts = np.argsort(-worth, kind="stable")[:size]
-        return found
-
-    # The more blocks, the more their largest domains hold.
-    number = 1 + bisect_left(
-        range(1, len(blocks)),
-        wanted,
-        key=lambda number: int(domain_capacity[_in(largest(number), position, number)].sum()),
-    )
-    return largest(number)[None]
-
-
-def _in(chosen: Amounts, position: Amounts, number: int) -> Amounts:
-    """The chosen ones that are in the first blocks."""
-    inside: Amounts = chosen[position[chosen] < number]
-    return inside
+    largest = -np.sort(-domain_capacity)
+    prices = np.unique(largest[size - 1 :])[::-1]
+    prices = np.append(prices[:: -(-len(prices) // _PRICES)], 0)
+    first = np.flatnonzero(np.diff(owners, prepend=-1))
+    worth = np.add.reduceat(np.maximum(domain_capacity - prices[:, None], 0), first, axis=1)
+    best = np.argsort(-worth, axis=1, kind="stable")
+    most = np.take_along_axis(worth, best, axis=1).cumsum(axis=1) + prices[:, None] * size
+    widths = np.diff(first, append=len(owners))
+    for number in range(int(np.argmax(most.min(axis=0) >= wanted)), len(first)):
+        for price in np.argsort(most[:, number], kind="stable")[:_TRIED_PRICES].tolist():
+            inside = np.zeros(len(first), dtype=np.bool_)
+            inside[best[price, : number + 1]] = True
+            found = np.flatnonzero(inside.repeat(widths))
+            if len(found) >= size and -np.sort(-domain_capacity[found])[:size].sum() >= wanted:
+                return found
+    return np.arange(len(owners))
 
 
 def _by_size(level: Finer, candidates: Amounts) -> _Table:

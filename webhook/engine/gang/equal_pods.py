@@ -28,12 +28,16 @@ import numpy as np
 
 from webhook.engine.arrays import Amounts, Bools
 from webhook.engine.gang.domain_capacity import DomainCapacity
-from webhook.engine.gang.domain_choice import Candidates, Key, fewest_below
+from webhook.engine.gang.domain_choice import Candidates, Key, fewest_below, least_needed
 from webhook.engine.gang.equal_descent import Descent
 from webhook.engine.gang.equal_gang import EqualGang, EqualPlan, EqualPods
 from webhook.engine.gang.even_shares import Evenness, evenness
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
 from webhook.model.options import GangStrategy
+
+# Eight plans in 512 nodes take a millisecond.
+_SMALL = 512
+_COMPARED = 8
 
 __all__ = ["EqualPlan", "EqualPods", "assign_equal"]
 
@@ -67,6 +71,7 @@ class _Search:
         for level in self.pods.constraint.levels():
             fitting = np.flatnonzero(self._open(level) & self.domain_capacity.holds(level))
             if len(fitting):
+                fitting = self._of_fewest_nodes(level, fitting)
                 return Descent(self.gang).plan(Domain(level, self._choose(level, fitting)))
         bound = self.pods.constraint.bound
         for domain_capacity in (self.domain_capacity.most_whole(bound), self.domain_capacity.most(bound)):
@@ -76,6 +81,28 @@ class _Search:
                 gang = replace(self.gang, domain_capacity=self.domain_capacity.cut(int(most[best])))
                 return Descent(gang).plan(Domain(bound, best))
         return None
+
+    def _of_fewest_nodes(self, level: int, fitting: Amounts) -> Amounts:
+        """The domains among `fitting` whose plans have the fewest preferred domains, then blocks, then nodes.
+
+        How many nodes these domains need is known only once they are chosen. `_choose` counts all nodes instead.
+        """
+        preferred, pods = self.pods.constraint.preferred, self.pods
+        packs = pods.strategy is GangStrategy.BIN_PACK and pods.members is None and pods.segments is None
+        if not packs or preferred is None or not level < preferred < self.tree.node_level or self.tree.n > _SMALL:
+            return fitting
+        needed = least_needed(fitting, self.domain_capacity.finer(level, preferred))
+        fitting = fitting[needed == needed.min()]
+        if not 1 < len(fitting) <= _COMPARED:
+            return fitting
+        levels = range(preferred - 1, level, -1)
+        used = []
+        for number in fitting.tolist():
+            nodes = Descent(self.gang).plan(Domain(level, number)).nodes.domains
+            used.append((*(len(np.unique(self.tree.domains(each)[nodes])) for each in levels), len(nodes)))
+        best = min(used)
+        fewest: Amounts = fitting[[each == best for each in used]]
+        return fewest
 
     def _pinned(self) -> Domain | None:
         """The domain of the required level in which members already run."""
@@ -119,7 +146,8 @@ class _Search:
             )
         levels = self.gang.finer_levels(level)
         if counted is not None:
-            levels = [counted, *(each for each in levels if each != counted)]
+            passed = [each for each in reversed(levels) if each < counted]
+            levels = [counted, *passed, *(each for each in levels if each > counted)]
         finer = (self.domain_capacity.finer(level, each) for each in levels)
         above = (partial(self._capacity_above, level, coarser) for coarser in range(level - 1, ROOT, -1))
         ties: chain[Key] = chain([domain_capacity.__getitem__], above)
