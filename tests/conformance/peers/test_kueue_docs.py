@@ -297,3 +297,32 @@ def test_a_gang_holds_nodes_and_leaves_the_other_racks_of_its_block_to_others() 
 )
 def test_what_cannot_be_meant_is_denied(asked: dict[str, str]) -> None:
     assert Bed(SAMPLES, "block", "rack").review(job(2, asked)).verdict == "deny"
+
+
+# rack-1 ── n0 [32]  n1 [32]
+# rack-2 ── n2 [32]  n3 [32]
+ONE_A_NODE = {"rack-1": [32, 32], "rack-2": [32, 32]}
+
+
+@pytest.mark.parametrize(
+    ("pods", "size", "racks", "held", "needed"),
+    [
+        (3, 2, [1, 2], None, ""),
+        # No rack holds three of these pods: one, the last segment, is all that the cluster holds.
+        (4, 3, None, (1, 4), "60 cpu in one rack for each of 1 more segment"),
+        # What is missing is the last segment, which has one pod.
+        (5, 2, None, (4, 5), "20 cpu in one rack for the last segment"),
+    ],
+)
+def test_a_smaller_last_slice_counts_with_its_own_pods(
+    pods: int, size: int, racks: list[int] | None, held: tuple[int, int] | None, needed: str
+) -> None:
+    """As in kubernetes-sigs/kueue#15640."""
+    answer = Bed(ONE_A_NODE, "rack").review(job(pods, segments(size, "rack"), 20))
+    assert answer.verdict == ("wait" if racks is None else "allow")
+    if racks is not None:
+        assert sorted(answer.per("rack").values()) == racks
+        return
+    short = answer.group["why"][0]
+    assert (short["holds"], short["needed"]) == held
+    assert needed in answer.message

@@ -44,18 +44,19 @@ def pods(subgroup: str, count: int) -> list[dict[str, Any]]:
 
 
 def sample(*, zone: str = ZONE) -> dict[str, Any]:
-    """The hierarchical example of KAI's docs/topology/multilevel.md."""
+    """The hierarchical example of KAI's docs/topology/multilevel.md. Its minimum of subgroups is all of them."""
 
     def rack_of(name: str, minimum: int, **above: str) -> dict[str, Any]:
         return {"name": name, "minMember": minimum, "topologyConstraint": constraint(RACK), **above}
 
     return pod_group(
-        {"name": "subgroup-ab", "topologyConstraint": constraint(SPINE)},
+        {"name": "subgroup-ab", "topologyConstraint": constraint(SPINE), "minSubGroup": 2},
         rack_of("subgroup-a", 1, parent="subgroup-ab"),
         rack_of("subgroup-b", 2, parent="subgroup-ab"),
         rack_of("subgroup-c", 3),
         name="sample2",
         topologyConstraint=constraint(zone),
+        minSubGroup=2,
     )
 
 

@@ -62,9 +62,14 @@ def rack_of(subgroup: str, minimum: int, parent: str = "") -> dict[str, Any]:
     return {"name": subgroup, "minMember": minimum, "topologyConstraint": constraint(RACK), **above}
 
 
-async def test_subgroups_with_a_rack_each_may_be_in_different_racks() -> None:
+ALL = {"minSubGroup": 2}
+"""The minimum of subgroups that both examples name now: all of them, as without it."""
+
+
+@pytest.mark.parametrize("minimum", [{}, ALL])
+async def test_subgroups_with_a_rack_each_may_be_in_different_racks(minimum: dict[str, int]) -> None:
     """KAI's first example: two subgroups, each in one rack."""
-    group = pod_group(rack_of("subgroup-a", 2), rack_of("subgroup-b", 3))
+    group = pod_group(rack_of("subgroup-a", 2), rack_of("subgroup-b", 3), **minimum)
     leader = Leader(*nodes(), group)
     leader.api.has(*pods("subgroup-a", 2), *pods("subgroup-b", 3))
     await leader.cycle()
@@ -72,15 +77,17 @@ async def test_subgroups_with_a_rack_each_may_be_in_different_racks() -> None:
     assert len(of(leader, "subgroup-a")) == len(of(leader, "subgroup-b")) == 1
 
 
-async def test_nested_subgroups_share_a_spine_within_the_zone_of_all() -> None:
+@pytest.mark.parametrize("minimum", [{}, ALL])
+async def test_nested_subgroups_share_a_spine_within_the_zone_of_all(minimum: dict[str, int]) -> None:
     """KAI's second example: a and b in one spine, each in one rack, c in any rack, and all of them in one zone."""
-    shared = {"name": "subgroup-ab", "topologyConstraint": constraint(SPINE)}
+    shared = {"name": "subgroup-ab", "topologyConstraint": constraint(SPINE), **minimum}
     group = pod_group(
         shared,
         rack_of("subgroup-a", 1, "subgroup-ab"),
         rack_of("subgroup-b", 2, "subgroup-ab"),
         rack_of("subgroup-c", 3),
         topologyConstraint=constraint(ZONE),
+        **minimum,
     )
     # Spine 3 holds a, b and 2 further pods. So does zone b, and the gang fits in zone a only: c in rack 3 or 2.
     leader = Leader(*nodes(), group)
