@@ -47,7 +47,9 @@ def test_a_gang_names_its_strategy_and_a_pod_without_a_gang_does_not_wait(
         pods.wait_until_bound(*names)
         assert sorted(Counter(rack_of(pods, name) for name in names).values(), reverse=True) == counts
 
-    with pytest.raises(ApiError, match=r'"balanced" is not a strategy\. Write one of BinPack, Spread, Balanced'):
+    with pytest.raises(
+        ApiError, match=r'"balanced" is not a strategy\. Write one of BinPack, Spread, Balanced, Nearest'
+    ):
         pods.create(member("bad", 0, 2, cpu=16, **{STRATEGY: "balanced"}))
     # A strategy alone asks for nothing.
     alone = pod("alone")

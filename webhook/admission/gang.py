@@ -40,6 +40,7 @@ from webhook.model.names import (
     MIN_MEMBER,
     NUMA_DEFAULTS,
 )
+from webhook.model.options import GangStrategy
 from webhook.model.rules import Rules
 from webhook.model.topology import Topology
 from webhook.model.workload.common_fields import annotations_at, min_member
@@ -126,6 +127,8 @@ class WorkloadAssignment:
         text = f"group {self.name}: {counted(len(pods), 'pod')} on {counted(nodes, 'node')}"
         if self.domain:
             text += f" in {_last(self.domain)}"
+        strategies = dict.fromkeys(gang.strategy for gang in self.gangs if gang.strategy is not GangStrategy.BIN_PACK)
+        text += "".join(f", strategy {strategy}" for strategy in strategies)
         if len(self.topologies) > 1:
             text += f", its parts in the topologies {', '.join(self.topologies[:_MOST_MISSED])}"
         if len(self.gangs) > 1:

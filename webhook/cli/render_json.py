@@ -79,6 +79,7 @@ def group_object(group: WorkloadAssignment) -> dict[str, Any]:
         "topology": group.topology,
         "required": _common(gang["required"] for gang in gangs),
         "preferred": _common(gang["preferred"] for gang in gangs),
+        "strategy": _common(gang["strategy"] for gang in gangs),
         "minimum": sum(gang["minimum"] for gang in gangs),
         "placed": group.assigned,
         "domain": list(map(list, group.domain)) or None,

@@ -19,6 +19,8 @@ class GangStrategy(StrEnum):
     """The most preferred; then the one with the most free capacity."""
     BALANCED = "Balanced"
     """Where the pods can be shared most evenly over the fewest subdomains; then as with BinPack."""
+    NEAREST = "Nearest"
+    """If no domain of the preferred level holds them, the one that holds most, then the nearest; else as BinPack."""
 
 
 class Unenforced(StrEnum):

@@ -5,7 +5,7 @@
    relaxation, which prices each finer domain at the threshold.
 2. Cost of a choice at a finer level: the number of its domains of that level that the gang fills, largest first.
 3. Where the levels in between are passed over, the choice in the fewest of their domains comes first: racks of few
-   blocks. If step 1 is not exhaustive, the choices of step 1 among the racks of the fewest blocks that can do are added.
+   blocks. If step 1 is not exhaustive, its choices among the racks of the fewest blocks that can do are added.
 4. The lowest cost at the first of the finer levels wins, then at the next. Ties: the pods' preference, then the least
    capacity (the tightest), then the least capacity in the parents (the fullest parent), then tree order.
 
@@ -155,7 +155,7 @@ def _likely(domain_capacity: Amounts, size: int, finer: Sequence[_Table], dislik
 
 
 def _of_few_blocks(domain_capacity: Amounts, size: int, wanted: int, owners: Nodes) -> Nodes:
-    """int [n], ascending: the candidates in the fewest blocks of which `size` hold `wanted`; all if that is not found.
+    """Int [n], ascending: the candidates in the fewest blocks of which `size` hold `wanted`; all if that is not found.
 
     With the price p of a candidate, b blocks hold at most size * p and what their candidates exceed p by, the b best
     blocks first. This bounds the number of blocks from below, and the lowest prices suggest which they are.

@@ -1,6 +1,6 @@
 """The nodes of a gang of equal pods within the domain that holds it, level by level.
 
-These are steps 4 and 5 of webhook.engine.gang.equal_pods.
+These are steps 4 to 6 of webhook.engine.gang.equal_pods.
 """
 
 import numpy as np
@@ -10,6 +10,7 @@ from webhook.engine.gang.domain_capacity import DomainCapacity
 from webhook.engine.gang.domain_choice import Candidates, Key, fewest_below
 from webhook.engine.gang.equal_gang import EqualGang, EqualPlan
 from webhook.engine.gang.even_shares import evenness, share_evenly
+from webhook.engine.gang.nearest_first import NearestFirst
 from webhook.engine.topology.tree import Domain
 from webhook.model.options import GangStrategy
 
@@ -23,7 +24,7 @@ class Descent:
         self.pods = gang.pods
 
     def plan(self, domain: Domain) -> EqualPlan:
-        """Steps 4 and 5 of webhook.engine.gang.equal_pods, within a domain that holds the gang."""
+        """Steps 4 to 6 of webhook.engine.gang.equal_pods, within a domain that holds the gang."""
         domain_capacity = self.gang.domain_capacity
         even = self._is_even() and domain.level < self.tree.node_level
         if even:
@@ -84,6 +85,10 @@ class Descent:
                 first = together and below == balanced
                 share, upper = self._evenly(share, upper, among, domain_capacity, joint=first), below
                 continue
+            if below == preferred and self.pods.strategy is GangStrategy.NEAREST:
+                share, upper = NearestFirst(self.tree, domain_capacity, below, members).share(share, upper), below
+                joint = False  # from here on each domain keeps its share
+                continue
             distributed = distribute(self.tree, share, upper, among, joint=together)
             if together and anchored is None and below < self.tree.node_level:
                 distributed = self._better(share, distributed, upper, below, domain_capacity)
@@ -93,7 +98,7 @@ class Descent:
     def _evenly(
         self, share: Share, upper: int, among: SubDomains, domain_capacity: DomainCapacity, *, joint: bool
     ) -> Share:
-        """Step 5. Segments are counted as whole ones, also the smaller last one, if there is room for that."""
+        """Step 6. Segments are counted as whole ones, also the smaller last one, if there is room for that."""
         if not domain_capacity.segmented or among.level > domain_capacity.level:
             return share_evenly(self.tree, share, upper, among, joint=joint)
         if domain_capacity.level > self.gang.domain_capacity.level:

@@ -13,7 +13,9 @@
    fewest domains of the levels passed over (racks, then blocks), then the one that needs the fewest further down
    (hosts), then the preferred one (webhook.engine.gang.domain_choice). The smaller last segment goes where space is
    left over.
-5. Balanced: in step 2 the domain whose subdomains of the balanced level can share the gang most evenly comes first. In
+5. Nearest: if no domain of the preferred level holds the gang, step 2 takes the domain with the largest one of that
+   level, and step 4 goes from this one to the nearest (webhook.engine.gang.nearest_first).
+6. Balanced: in step 2 the domain whose subdomains of the balanced level can share the gang most evenly comes first. In
    step 4 shares are even at that level and below (webhook.engine.gang.even_shares). It is the segments' level, else the
    one below the finest level of the constraint.
 
@@ -124,8 +126,10 @@ class _Search:
         """The domain to take among those of a level that hold the gang."""
         members = self.pods.members
         if members is not None and len(fitting) > 1:
-            beside = self.tree.sums(level, members)[fitting]
-            fitting = fitting[beside == beside.max()]
+            farthest = ROOT if self.pods.strategy is GangStrategy.NEAREST else level - 1
+            for coarser in range(level, farthest, -1):
+                beside = self.tree.sums(coarser, members)[self.tree.owners(coarser, level)[fitting]]
+                fitting = fitting[beside == beside.max()]
         if len(fitting) == 1:
             return int(fitting[0])
         counted = self._counted_level(level)
@@ -145,6 +149,11 @@ class _Search:
                 )[0]
             )
         levels = self.gang.finer_levels(level)
+        preferred = self.pods.constraint.preferred
+        if self.pods.strategy is GangStrategy.NEAREST and preferred is not None and preferred > level:
+            held = self.domain_capacity.at(preferred)
+            largest = np.maximum.reduceat(held, self.tree.bounds(level, preferred)[:-1])[fitting]
+            fitting = fitting[largest == largest.max()]
         if counted is not None:
             passed = [each for each in reversed(levels) if each < counted]
             levels = [counted, *passed, *(each for each in levels if each > counted)]

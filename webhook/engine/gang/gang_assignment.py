@@ -13,6 +13,7 @@ Members that exclude each other take part of a resource made for that (webhook.e
    (webhook.engine.gang.shortfall).
 """
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -55,8 +56,8 @@ def assign_gang(
         found = _assign(snapshot.allowing(Unenforced.DENY), tree, gang, strategy, effort)
         placed = sum(len(each.members) for part in found.by_topology() for each in part.assignments)
         if found.assigned and placed == sum(len(podset.members) for podset in gang.all_sets()):
-            return found
-    return _assign(snapshot, tree, gang, strategy, effort)
+            return replace(found, strategy=gang.strategy or strategy)
+    return replace(_assign(snapshot, tree, gang, strategy, effort), strategy=gang.strategy or strategy)
 
 
 def _may_avoid_unenforced(snapshot: Snapshot, gang: Gang) -> bool:

@@ -172,6 +172,8 @@ class GreedySearch:
             if sliced.running is not None:
                 worth[self._tree.sums(preferred, sliced.running)[under] > 0] += len(needs)
             order = np.argsort(-worth, kind="stable")
+            if self._strategy is GangStrategy.NEAREST:
+                order = np.lexsort((-worth, self._steps(preferred, under, int(order[0]))))
             reached = [
                 domain_capacity[order].cumsum() >= need
                 for domain_capacity, (_, need) in zip(capacities, needs, strict=True)
@@ -183,6 +185,12 @@ class GreedySearch:
                     allowed[self._tree.span(Domain(preferred, under.start + number))] = True
                 yield allowed
         yield None
+
+    def _steps(self, level: int, among: slice, first: int) -> Amounts:
+        """int64 [domain]: the levels up to what each of some domains shares with the first of them."""
+        owners = (self._tree.owners(coarser, level)[among] for coarser in range(level))
+        steps: Amounts = np.sum([above != above[first] for above in owners], axis=0, dtype=np.int64)
+        return steps
 
     def _fills(self, sliced: SlicedGang, domain: Domain, preferred: int | None, few: Bools | None) -> bool:
         """Place a subgroup in a domain, on a choice of nodes; on failure, restore the earlier state."""

@@ -11,6 +11,7 @@ from webhook.engine.gang.segments_held import SegmentsShort
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import Domain, TopologyTree
 from webhook.model.counted import counted
+from webhook.model.options import GangStrategy
 
 Path = tuple[tuple[str, str], ...]
 """(node label, value) from coarse to fine."""
@@ -102,6 +103,8 @@ class GangAssignment:
     """Whether "not placed" is certain; False: the search exceeded its limit."""
     parts: "tuple[GangAssignment, ...]" = ()
     """If it has pods in several topologies: the placement in each of them; empty if not placed."""
+    strategy: GangStrategy = GangStrategy.BIN_PACK
+    """By which domains were chosen: its own, else the service's."""
 
     @property
     def name(self) -> str:
@@ -158,6 +161,7 @@ class GangAssignment:
             "topology": self.tree.topology.name or None,
             "required": self._label(self.gang.constraint.required),
             "preferred": self._label(self.gang.constraint.preferred),
+            "strategy": self.strategy,
             "minimum": sum(podset.minimum for podset in self.gang.all_sets()),
             "placed": self.assigned,
             "domain": list(map(list, domain)) or None,

@@ -64,7 +64,7 @@ def test_an_unknown_value_is_shown_with_the_allowed_ones_and_the_nearest(text: s
         strategy_of({STRATEGY: text}, "metadata.annotations")
     assert str(error.value) == (
         f'metadata.annotations[{STRATEGY}]: "{text}" is not a strategy. '
-        "Write one of BinPack, Spread, Balanced. Did you mean Balanced?"
+        "Write one of BinPack, Spread, Balanced, Nearest. Did you mean Balanced?"
     )
 
 
