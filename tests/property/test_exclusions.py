@@ -139,6 +139,16 @@ def test_pods_that_spread_exceed_their_skew_only_once_every_node_has_some(count:
     assert max(map(nodes.count, nodes)) <= max(most, 1 + count // 4)
 
 
+def test_a_member_with_a_rule_joins_no_node_where_one_of_some_other_kind_may_run() -> None:
+    snapshot, tree = cluster([9, 9], ["a/1"] * 2)
+    plain, alone = member("a", 1, {}), member("b", 1, anti(rule({"role": "b"}, HOSTNAME_LABEL)))
+    for count, assigned in ((1, True), (2, False)):
+        sets = podset(name="a", of=plain, count=1, running=[(0, "n1")]), podset(name="b", of=alone, count=count)
+        found = assign_gang(snapshot, tree, Gang("g", Constraint(RACK), sets))
+        assert found.assigned is assigned
+        assert {pod.node for pod in found.pods() if pod.set == "b"} <= {"n0"}
+
+
 def test_members_that_run_take_part_in_it() -> None:
     snapshot, tree = cluster([9, 9, 9], ["a/1"] * 3)
     of = member("a", 1, anti(rule({"app": "w"}, HOSTNAME_LABEL)))

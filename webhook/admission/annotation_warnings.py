@@ -20,9 +20,9 @@ from typing import Any, Final
 from webhook.admission.gang import annotations_in
 from webhook.admission.unread_requests import unread_requests
 from webhook.admission.workload.templates import templates_in
-from webhook.engine.gang.workload_gang import topology_of
+from webhook.engine.gang.workload_gang import topology_named, topology_of
 from webhook.model.errors import UserError
-from webhook.model.exclusions import PodExclusions, ignored_rule_text, limits_of
+from webhook.model.exclusions import PodExclusions, ignored_rule_text, limits_of, rule_across_text, rules_across
 from webhook.model.fields import mapping
 from webhook.model.json_text import shortened
 from webhook.model.membership import GANG_REQUESTS, GROUP_ANNOTATIONS, may_be_in_group
@@ -46,6 +46,7 @@ from webhook.model.topology import Topology
 from webhook.model.workload.common_fields import MAX_POD_SETS
 from webhook.model.workload.levels import coarser_levels
 from webhook.model.workload.readers import is_made_by_another, made_by, read_workload
+from webhook.model.workload.record import WorkloadGang, WorkloadPodSet
 from webhook.model.workload.volcano import scheduler_of_pods
 
 _LEVELS: Final = (KAI_REQUIRED_PLACEMENT, KAI_PREFERRED_PLACEMENT)
@@ -168,14 +169,35 @@ def _ignored_rules(raw: Mapping[str, Any], sets: Sets, topologies: Mapping[str, 
     try:
         workload = read_workload(raw)
         for gang in workload.distinct if workload else ():
-            topology, pod_sets = topology_of(gang, topologies), gang.all_pod_sets()
-            pods = [_rules_of(pod_set.template, workload.namespace if workload else "") for pod_set in pod_sets]
-            for index, path in limits_of(pods, topology.node_labels)[1]:
-                prefix = f"{pod_sets[index].path}." if pod_sets[index].path else ""
-                found.append(ignored_rule_text(f"{prefix}{path}", topology.name))
+            own = topology_of(gang, topologies)
+            by_topology: dict[str, list[WorkloadPodSet]] = {}
+            for pod_set, name in _with_topology(gang, own.name):
+                by_topology.setdefault(name, []).append(pod_set)
+            parts = [(name, pod_set) for name, pod_sets in by_topology.items() for pod_set in pod_sets]
+            pods = [_rules_of(pod_set.template, workload.namespace if workload else "") for _, pod_set in parts]
+            start = 0
+            for name, pod_sets in by_topology.items():
+                levels = own.node_labels if name == own.name else topology_named(name, topologies, "").node_labels
+                for index, path in limits_of(pods[start : start + len(pod_sets)], levels)[1]:
+                    found.append(ignored_rule_text(_below(pod_sets[index], path), name))
+                start += len(pod_sets)
+            across = rules_across(pods, [name for name, _ in parts])
+            found += [rule_across_text(_below(parts[index][1], path)) for index, path in across]
     except UserError:
         return  # it is denied, or its topology may be created later
     yield from dict.fromkeys(found)
+
+
+def _with_topology(gang: WorkloadGang, topology: str) -> Iterator[tuple[WorkloadPodSet, str]]:
+    """The pod sets of a gang, each with the name of the topology that it is in. topology: that of the gang above."""
+    topology = gang.request.topology or topology
+    yield from ((pod_set, topology) for pod_set in gang.pod_sets)
+    for part in gang.gangs:
+        yield from _with_topology(part, topology)
+
+
+def _below(pod_set: WorkloadPodSet, path: str) -> str:
+    return f"{pod_set.path}.{path}" if pod_set.path else path
 
 
 def _rules_of(template: Mapping[str, Any], namespace: str) -> tuple[Mapping[str, str], PodExclusions | None]:

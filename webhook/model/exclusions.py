@@ -113,6 +113,27 @@ def limits_of(
     return list({(limit.level, limit.room, limit.needs): limit for limit in limits}.values()), ignored
 
 
+def rules_across(
+    pods: Sequence[tuple[Mapping[str, str], PodExclusions | None]], parts: Sequence[str | None]
+) -> Iterator[tuple[int, str]]:
+    """The rules that concern pods of other parts, which are placed without them: index of a pod set, and the rule.
+
+    pods: labels and exclusions of each pod set; parts: the topology that each is in.
+    """
+    for index, (_, exclusions) in enumerate(pods):
+        others = [pod for pod, part in zip(pods, parts, strict=True) if part != parts[index]]
+        if exclusions is None or not others:
+            continue
+        for term in exclusions.terms:
+            if any(term.selector.matches(labels) for labels, _ in others):
+                yield index, term.path
+        theirs = {port for _, other in others if other is not None for port in other.ports}
+        for protocol, port, address in sorted(exclusions.ports)[:MOST_RULES]:
+            addresses = {at for *number, at in theirs if number == [protocol, port]}
+            if addresses and (not address or addresses & {address, ""}):
+                yield index, f"spec.containers: the host port {port}/{protocol}"
+
+
 def likeness(pods: Iterable[tuple[Mapping[str, str], PodExclusions | None]]) -> Likeness:
     """What makes pods of a gang equal in the rules of all of them, by labels and exclusions."""
     terms = {term for _, exclusions in pods if exclusions is not None for term in exclusions.terms}
@@ -219,6 +240,14 @@ def _list(raw: Any) -> Sequence[Any]:
 
 def _mapping(raw: Any) -> Mapping[str, Any]:
     return raw if isinstance(raw, Mapping) else {}
+
+
+def rule_across_text(path: str) -> str:
+    """The warning about a rule that concerns pods in another topology. path: of the rule in the object."""
+    return (
+        f"{path} is not counted between parts of the gang in different topologies, which are placed one after the "
+        "other, so the scheduler may refuse nodes that its pods get."
+    )
 
 
 def ignored_rule_text(path: str, topology: str) -> str:

@@ -356,3 +356,33 @@ def test_a_rule_of_one_template_about_another_is_told_and_many_rules_are_bounded
     assert len(of(gang_of(many))) <= 20
     odd = {"affinity": {"podAntiAffinity": "x"}, "topologySpreadConstraints": [7, {"maxSkew": "1"}]}
     assert of(gang_of({**odd, "containers": [{"name": "a", "ports": [{"hostPort": "x"}, 3]}]})) == []
+
+
+PORT = {"containers": [{"name": "a", "ports": [{"hostPort": 80}]}]}
+OTHER = {**TOPOLOGIES, "storage": Topology("storage", TopologySource.KAI, (Level("example.com/row"),))}
+IN_A_ROW = {KAI_TOPOLOGY: "storage", KAI_REQUIRED_PLACEMENT: "row"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "in_another", "rule"),
+    [
+        (apart(HOST), True, ["affinity.podAntiAffinity.", "affinity.podAntiAffinity."]),
+        (spreading(HOST), True, ["topologySpreadConstraints[0] ", "topologySpreadConstraints[0] "]),
+        (PORT, True, ["containers: the host port 80/TCP ", "containers: the host port 80/TCP "]),
+        (apart(HOST, labelSelector={"matchLabels": {"role": "none"}}), True, []),
+        (apart(HOST), False, []),
+        (PORT, False, []),
+    ],
+    ids=str,
+)
+def test_a_rule_about_pods_in_another_topology_is_told(spec: dict[str, Any], in_another: bool, rule: list[str]) -> None:
+    lead, worker = template(), template(IN_A_ROW if in_another else {})
+    for below in (lead, worker):
+        below["metadata"]["labels"], below["spec"] = {"app": "w"}, {**SPEC, **spec}
+    roles = {"Master": {"replicas": 1, "template": lead}, "Worker": {"replicas": 2, "template": worker}}
+    raw = workload("PyTorchJob", "kubeflow.org/v1", {"pytorchReplicaSpecs": roles}, RACK)
+    warnings = annotation_warnings(raw, OTHER, Rules())
+    assert len(warnings) == len(rule)
+    for role, begins, text in zip(roles, rule, warnings, strict=False):
+        assert text.startswith(f"spec.pytorchReplicaSpecs.{role}.template.spec.{begins}")
+        assert "is not counted between parts of the gang in different topologies" in text
