@@ -115,19 +115,18 @@ def lines() -> Iterator[dict[str, Any]]:
         every = list(cases(in_a_block=in_a_block))
         for name, order in ORDERS.items():
             found = np.array([used(tree, order(tree, slots, pods)) for tree, slots, pods in every])
-            sums = found[:, :3].sum(axis=0).astype(int).tolist()
-            yield {"what": f"held by {what}", "order": name, **_figures(*sums, float(found[:, 3].mean()))}
+            blocks, racks, hosts = found[:, :3].sum(axis=0).astype(int).tolist()
+            yield {"what": f"held by {what}", "order": name, **_figures(blocks, racks, hosts, found[:, 3].mean())}
     for occupancy in (0, 50, 90):
         free = (~w1_cluster.taken_slots(5000, occupancy)).sum(axis=1).astype(np.int64)
-        racks = np.arange(5000) // 16
-        tree = tree_of([(f"block-{rack // 16}", f"rack-{rack}") for rack in racks.tolist()])
+        tree = tree_of([(f"block-{node // 256}", f"rack-{node // 16}") for node in range(5000)])
         for name, order in ORDERS.items():
             share = order(tree, free[tree.order], w1_cluster.REQUESTS["b"].pods)
             yield {"what": f"W1 b at {occupancy} %", "order": name, **_figures(*used(tree, share))}
 
 
 def _figures(blocks: int, racks: int, hosts: int, distance: float) -> dict[str, float]:
-    return {"blocks": blocks, "racks": racks, "hosts": hosts, "distance": round(distance, 2)}
+    return {"blocks": blocks, "racks": racks, "hosts": hosts, "distance": round(float(distance), 2)}
 
 
 def text(line: Mapping[str, Any]) -> str:

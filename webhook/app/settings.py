@@ -133,9 +133,8 @@ class Settings(BaseSettings):
     """Percentage of a node's score that comes from preferred node affinity and `PreferNoSchedule` taints. 0: they
     decide only between nodes of equal score. Does not apply to gangs."""
     gang_strategy: GangStrategy = GangStrategy.BIN_PACK
-    """How to choose a domain for a gang: `BinPack` the fewest and tightest, `Spread` the one with
-    most room, `Balanced` even counts, `Nearest` the shortest distances. A gang can name its own in
-    `topology-webhook.dev/strategy`."""
+    """How to choose a domain for a gang: `BinPack` the fewest and tightest, `Spread` most room,
+    `Balanced` even counts, `Nearest` short distances. A gang can name its own in `topology-webhook.dev/strategy`."""
     gate: GateMode = "Always"
     """Pods that get a scheduling gate at creation and are placed by the leader: `Always` all managed pods,
     `WhenNeeded` members of gangs and pods that fit nowhere at that moment, `Never` none."""

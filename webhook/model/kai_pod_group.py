@@ -169,12 +169,14 @@ def _whole(spec: Mapping[str, Any]) -> SubGroup:
     if len(entries) > MAX_SUBGROUPS:
         raise UserError(_SUBGROUPS, f"There are {len(entries)} of them. A PodGroup may have at most {MAX_SUBGROUPS}.")
     faults: list[UserError] = []
+    unknown = list(_faults_of_names(entries))
     for index, entry in enumerate([spec, *entries]):
         path = f"{_SUBGROUPS}[{index - 1}]" if index else "spec"
         below = [other for other in entries if (other.get("parent") or "") == (entry.get("name") if index else "")]
-        faults += _faults_of_min_subgroup(entry, len(below), path)
+        if not unknown:  # else the number of those below is not known
+            faults += _faults_of_min_subgroup(entry, len(below), path)
         faults += _faults_of_numbers(entry, path)
-    faults += _faults_of_names(entries)
+    faults += unknown
     if faults:
         raise UserErrors(faults)
     children: dict[str, list[int]] = {}

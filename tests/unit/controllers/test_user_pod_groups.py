@@ -62,12 +62,12 @@ def rack_of(subgroup: str, minimum: int, parent: str = "") -> dict[str, Any]:
     return {"name": subgroup, "minMember": minimum, "topologyConstraint": constraint(RACK), **above}
 
 
-ALL = {"minSubGroup": 2}
+ALL: dict[str, Any] = {"minSubGroup": 2}
 """The minimum of subgroups that both examples name now: all of them, as without it."""
 
 
 @pytest.mark.parametrize("minimum", [{}, ALL])
-async def test_subgroups_with_a_rack_each_may_be_in_different_racks(minimum: dict[str, int]) -> None:
+async def test_subgroups_with_a_rack_each_may_be_in_different_racks(minimum: dict[str, Any]) -> None:
     """KAI's first example: two subgroups, each in one rack."""
     group = pod_group(rack_of("subgroup-a", 2), rack_of("subgroup-b", 3), **minimum)
     leader = Leader(*nodes(), group)
@@ -78,7 +78,7 @@ async def test_subgroups_with_a_rack_each_may_be_in_different_racks(minimum: dic
 
 
 @pytest.mark.parametrize("minimum", [{}, ALL])
-async def test_nested_subgroups_share_a_spine_within_the_zone_of_all(minimum: dict[str, int]) -> None:
+async def test_nested_subgroups_share_a_spine_within_the_zone_of_all(minimum: dict[str, Any]) -> None:
     """KAI's second example: a and b in one spine, each in one rack, c in any rack, and all of them in one zone."""
     shared = {"name": "subgroup-ab", "topologyConstraint": constraint(SPINE), **minimum}
     group = pod_group(
