@@ -161,7 +161,7 @@ class GangAssignment:
             "topology": self.tree.topology.name or None,
             "required": self._label(self.gang.constraint.required),
             "preferred": self._label(self.gang.constraint.preferred),
-            "strategy": self.strategy,
+            "strategy": self.strategy.value,
             "minimum": sum(podset.minimum for podset in self.gang.all_sets()),
             "placed": self.assigned,
             "domain": list(map(list, domain)) or None,
