@@ -11,8 +11,9 @@ A pod's hint says what it holds. The publisher of the NRT reports that, later or
 2. Pods that the fingerprint covers and that have ended since hold nothing: a kubelet gives what they held to the next
    pod at once. It is given back if their NUMA nodes are certain (see `reported_placement`).
 3. What the NRT shows as taken may be what the reported pods hold. What they hold beyond that is unreported: all their
-   memory if the kubelet has no memory manager, all their CPUs if no CPU is allocated. The pods bound last are assumed
-   to be the ones that it does not show.
+   memory if the kubelet has no memory manager, all their CPUs if no CPU is allocated. It does not show what init
+   containers had and the running ones have not. Of the rest, the pods bound last are assumed to be the ones that it
+   does not show.
 4. Unreported are all other pods, and the rest of step 3. If it is unknown whether a pod is reported, a living pod
    counts as unreported and an ended one as reported, so that nothing is assigned twice. A NUMA node may then have more
    free than the numbers say, and a kubelet may prefer it to the replayed one.
@@ -29,8 +30,10 @@ from webhook.engine.assumed.free_bounds import together
 from webhook.engine.assumed.placement_search import taken_on
 from webhook.engine.assumed.possible_placements import most_given_to
 from webhook.engine.snapshot.node_sums import NumaAmounts, added
+from webhook.model.containers import ContainerKind
 from webhook.model.nrt import NodeTopology, Publisher
 from webhook.model.resident import ResidentPod
+from webhook.model.resources import CPU, is_device
 from webhook.records import record
 
 NOWHERE: Final[Mapping[str, NumaAmounts]] = MappingProxyType({})
@@ -194,10 +197,11 @@ def _anywhere(topology: NodeTopology, pod: ResidentPod, covered: frozenset[str] 
 def _beyond(
     topology: NodeTopology, counted: Iterable[ResidentPod], ended: Mapping[str, int]
 ) -> Mapping[str, NumaAmounts]:
-    """What the pods hold beyond what the NRT shows as taken on the whole node; the first pods take it first.
+    """What the pods hold beyond what the NRT shows as taken on the whole node.
 
-    The whole node is compared because the kubelet may have chosen other NUMA nodes than the hints say. ended: the part
-    of the taken amounts that pods held which have ended.
+    What exporters never see is the first to be beyond, then what the first pods hold. The whole node is compared
+    because the kubelet may have chosen other NUMA nodes than the hints say. ended: the part of the taken amounts that
+    pods held which have ended.
     """
     missing = added(amounts for pod in counted for amounts in held(pod).values())
     for resource, amount in ended.items():
@@ -210,14 +214,47 @@ def _beyond(
     beyond: dict[str, NumaAmounts] = {}
     if max(missing.values(), default=0) <= 0:
         return beyond
-    for pod in counted:
-        rest: dict[int, dict[str, int]] = {}
-        for numa_id, resources in held(pod).items():
-            for resource, amount in resources.items():
-                part = min(amount, missing[resource])
-                if part > 0:
-                    missing[resource] -= part
-                    rest.setdefault(numa_id, {})[resource] = part
-        if rest:
-            beyond[pod.key] = rest
+    counted = list(counted)
+    for most in (_hidden, _all):
+        for pod in counted:
+            rest = _part(held(pod), beyond.get(pod.key, {}), dict(most(pod)), missing)
+            if rest:
+                beyond[pod.key] = rest
     return beyond
+
+
+def _part(whole: NumaAmounts, before: NumaAmounts, most: dict[str, int], missing: dict[str, int]) -> NumaAmounts:
+    """A part of what a pod holds: what was taken before, and as much as is missing, of each resource `most` at most.
+
+    What is taken is no longer missing.
+    """
+    part = {numa_id: dict(amounts) for numa_id, amounts in before.items()}
+    for numa_id, resources in whole.items():
+        for resource, amount in resources.items():
+            already = part.get(numa_id, {}).get(resource, 0)
+            more = min(amount - already, missing[resource], most.get(resource, 0))
+            if more > 0:
+                missing[resource] -= more
+                most[resource] -= more
+                part.setdefault(numa_id, {})[resource] = already + more
+    return part
+
+
+def _all(pod: ResidentPod) -> Mapping[str, int]:
+    return added(held(pod).values())
+
+
+def _hidden(pod: ResidentPod) -> Mapping[str, int]:
+    """What the pod holds by its hint that no exporter sees: CPUs and devices beyond those of its running containers.
+
+    The kubelet's pod resources API does not list init containers, but what they had stays the pod's until it ends.
+    Source: kubernetes pkg/kubelet/apis/podresources (List), pkg/kubelet/cm/cpumanager and devicemanager.
+    """
+    if all(container.kind is not ContainerKind.INIT for container in pod.containers):
+        return {}
+    running = added(container.requests for container in pod.containers if container.kind is not ContainerKind.INIT)
+    return {
+        resource: amount - running.get(resource, 0)
+        for resource, amount in added(held(pod).values()).items()
+        if (resource == CPU or is_device(resource)) and amount > running.get(resource, 0)
+    }

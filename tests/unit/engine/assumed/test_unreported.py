@@ -9,6 +9,7 @@ from tests.builders.records import GI, cpus, resident, topology
 from tests.fingerprints import pod_fingerprint
 from webhook.engine.assumed.reported import reported_pods
 from webhook.engine.assumed.unreported import NOTHING, ReportingTimes, Unreported, unreported
+from webhook.model.containers import Container, ContainerKind
 from webhook.model.nrt import FingerprintMethod, NodeTopology, Publisher
 from webhook.model.pod import QoS
 from webhook.model.resident import ResidentPod
@@ -140,6 +141,21 @@ def test_what_the_nrt_does_not_show_as_taken_is_laid_on_the_pods_bound_last() ->
         **held(D, C),
         B.key: {0: {"cpu": 1000}},
     }
+
+
+def test_what_an_init_container_had_is_what_the_nrt_does_not_show_whatever_was_bound_later() -> None:
+    # a: an init container of 6 CPUs, then one of 1, on NUMA 0; c: 2 CPUs on NUMA 1. 1 and 2 are shown as taken.
+    first, later = bound("a", 1, cpu=6000), bound("c", 3, numa=1)
+    containers = tuple(
+        Container(name=name, kind=kind, requests={"cpu": cpu}, limits={"cpu": cpu})
+        for name, kind, cpu in (("init", ContainerKind.INIT, 6000), ("main", ContainerKind.APP, 1000))
+    )
+    first = replace(first, containers=containers)
+    found = unreported(node((7, 6)), [first, later], keys(first, later), TIMES, 1000)
+    assert found.amounts == {first.key: {0: {"cpu": 5000}}}
+    # One more CPU is missing: it is laid on the pod bound last.
+    found = unreported(node((8, 6)), [first, later], keys(first, later), TIMES, 1000)
+    assert found.amounts == {first.key: {0: {"cpu": 5000}}, later.key: {1: {"cpu": 1000}}}
 
 
 def test_a_kubelet_may_choose_another_numa_node_than_was_foretold() -> None:
