@@ -47,8 +47,10 @@ class SimulatedMachine:
     """The kubelet's Topology Manager policy, its scope and its options."""
     scope: str = "container"
     options: Mapping[str, str] = field(default_factory=dict)
-    reserved_cpus: str = ""
-    """CPUs for the system, as a list such as `0,16`: they count in the capacity only."""
+    reserved_cpus: str = "0"
+    """CPUs for the system, as a list such as `0,16`: they count in the capacity only. A static CPU manager demands
+    one, as a kubelet does.
+    """
     threads_per_core: int = 1
     cpu_manager: str = "static"
     """The CPU manager's policy, `static` or `none`, and its options, such as `full-pcpus-only`."""
@@ -61,7 +63,13 @@ class SimulatedMachine:
     @property
     def millicores(self) -> int:
         """What pods can allocate of its CPUs."""
-        return 1000 * (self.cpus * self.numa_nodes - len(cpu_list(self.reserved_cpus)))
+        return 1000 * sum(self.free_cpus)
+
+    @property
+    def free_cpus(self) -> list[int]:
+        """What pods can allocate of the CPUs of each NUMA node."""
+        reserved = [cpu // self.cpus for cpu in cpu_list(self.reserved_cpus)]
+        return [self.cpus - reserved.count(numa) for numa in range(self.numa_nodes)]
 
     def description(self) -> dict[str, Any]:
         """The machine as `kubelets` reads it."""
@@ -82,6 +90,12 @@ class SimulatedMachine:
             "devices": {resource: _devices(pieces) for resource, pieces in self.devices.items()},
             "maxPods": self.max_pods,
         }
+
+
+def even_machine(name: str, cpus: int = 16, numa_nodes: int = 2, **more: Any) -> SimulatedMachine:
+    """A machine with so many CPUs for pods in each NUMA node; one more in each is the system's."""
+    reserved = ",".join(str(numa * (cpus + 1)) for numa in range(numa_nodes))
+    return SimulatedMachine(name, numa_nodes, cpus + 1, reserved_cpus=reserved, **more)
 
 
 def cpu_list(text: str) -> list[int]:

@@ -54,7 +54,9 @@ class Machine:
     soft_taints: tuple[str, ...] = ()
     """Keys of taints with the effect PreferNoSchedule."""
     publisher: str = "rte"
-    """The form of its NodeResourceTopology: rte, or koordlet, which publishes totals and no fingerprint."""
+    """The form of its NodeResourceTopology: rte, which leaves the deprecated topologyPolicies empty; or koordlet, which
+    publishes totals, neither attributes nor a fingerprint.
+    """
     annotations: Mapping[str, str] = field(default_factory=dict)
     """Of the Node."""
     cpu_annotations: Mapping[str, str] = field(default_factory=dict)
@@ -99,12 +101,12 @@ class Machine:
             "apiVersion": "topology.node.k8s.io/v1alpha2",
             "kind": "NodeResourceTopology",
             "metadata": {"name": self.name},
-            "topologyPolicies": [_DEPRECATED_POLICY[self.policy] + ("" if self.policy == "none" else scope)],
             "zones": [self._zone(number) for number in range(len(self.free))],
         }
         if self.publisher == "koordlet":
             metadata = {"name": self.name, "labels": KOORDLETS, "annotations": dict(self.cpu_annotations)}
-            return topology | {"metadata": metadata}
+            policy = _DEPRECATED_POLICY[self.policy] + ("" if self.policy == "none" else scope)
+            return topology | {"metadata": metadata, "topologyPolicies": [policy]}
         attributes = [
             {"name": "topologyManagerPolicy", "value": self.policy},
             {"name": "topologyManagerScope", "value": self.scope},

@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from tests.cluster.gated import Pods, pod
-from tests.cluster.kubelets import Kubelets, SimulatedMachine, kubelets, static_pod
+from tests.cluster.kubelets import Kubelets, even_machine, kubelets, static_pod
 from tests.cluster.nodes import TOPOLOGIES, Machine
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def surprising_machine(plane: ControlPlane, folder: Path) -> Iterator[Site]:
     k0 ── NUMA 0 [3]  NUMA 1 [3]      [free cpus]; its NRT still shows 8 and 8
     k1 ── NUMA 0 [8]  NUMA 1 [8]      without an NRT at first
     """
-    machines = [SimulatedMachine(name, cpus=8) for name in ("k0", "k1")]
+    machines = [even_machine(name, cpus=8) for name in ("k0", "k1")]
     with kubelets(plane, machines, publisher="none", manifests=folder) as running:
         files = [static_pod(folder, "k0", name, cpu=5) for name in ("s0", "s1")]
         plane.wait_for("the static pods", lambda: len(running.events("static")) == len(files))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cluster.kubelets import SimulatedMachine, kubelets
+from tests.cluster.kubelets import even_machine, kubelets
 from tests.cluster.nodes import RACK_LABEL, TOPOLOGIES, ZONE_LABEL, Machine
 from tests.cluster.racked import topology_of_racks
 from tests.unit.cli.conftest import run_command
@@ -107,9 +107,9 @@ def faults(control_plane: ControlPlane, namespace: str, create_machines: Callabl
     #           └─ bare       without NodeResourceTopology
     r1, r2 = ({ZONE_LABEL: "z", RACK_LABEL: rack} for rack in ("r1", "r2"))
     fleet = [
-        SimulatedMachine("k0", cpus=8, labels=r1),
-        SimulatedMachine("k1", cpus=8, labels=r1, policy="best-effort"),
-        SimulatedMachine("k2", cpus=8, labels={**r2, KOORDINATOR_NODE_POLICY_LABEL: "BestEffort"}),
+        even_machine("k0", cpus=8, labels=r1),
+        even_machine("k1", cpus=8, labels=r1, policy="best-effort"),
+        even_machine("k2", cpus=8, labels={**r2, KOORDINATOR_NODE_POLICY_LABEL: "BestEffort"}),
     ]
     with topology_of_racks(control_plane), kubelets(control_plane, fleet):
         create_machines(Machine("bare", free=(8,), cpus=8, labels=r2))

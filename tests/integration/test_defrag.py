@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster.api import ApiError
 from tests.cluster.gated import SINGLE, Pods, pod, wait_until_known
-from tests.cluster.kubelets import Kubelets, SimulatedMachine, kubelets
+from tests.cluster.kubelets import Kubelets, even_machine, kubelets
 from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL
 from tests.cluster.racked import RACKS, topology_of_racks
 from tests.cluster.webhook_process import QUICK_LEASE, LocalWebhook, local_webhook
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from tests.cluster.control_plane import ControlPlane
 
 # k0 ── NUMA 0 [8]  NUMA 1 [8], rack r0; k1 likewise, rack r1
-FLEET = [
-    SimulatedMachine(f"k{number}", cpus=8, labels={ZONE_LABEL: "z0", RACK_LABEL: f"r{number}"}) for number in range(2)
-]
+FLEET = [even_machine(f"k{number}", cpus=8, labels={ZONE_LABEL: "z0", RACK_LABEL: f"r{number}"}) for number in range(2)]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cluster.gated import NUMA, PLACEMENT, Pods, pod, wait_until_known
-from tests.cluster.kubelets import Kubelets, SimulatedMachine, kubelets
+from tests.cluster.kubelets import Kubelets, even_machine, kubelets
 from tests.cluster.webhook_process import local_webhook
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
 @pytest.fixture
 def machines(control_plane: ControlPlane, namespace: str) -> Iterator[Kubelets]:
     # k0 ── NUMA 0 [16]  NUMA 1 [16]      [free cpus]
-    with kubelets(control_plane, [SimulatedMachine("k0")], lag=4.0) as running:
+    with kubelets(control_plane, [even_machine("k0")], lag=4.0) as running:
         yield running
         control_plane.delete_namespace(namespace)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cluster.kubelets import Kubelets, SimulatedMachine, kubelets
+from tests.cluster.kubelets import Kubelets, even_machine, kubelets
 from tests.cluster.webhook_process import QUICK_LEASE, Replica, local_webhook
 from webhook.model.names import NUMA_TOPOLOGY_SPEC
 
@@ -26,7 +26,7 @@ ASKS = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
 @pytest.fixture
 def k0(control_plane: ControlPlane, namespace: str) -> Iterator[Kubelets]:
     # k0 ── NUMA 0 [8]  NUMA 1 [8]      [free cpus]
-    with kubelets(control_plane, [SimulatedMachine("k0", cpus=8)]) as running:
+    with kubelets(control_plane, [even_machine("k0", cpus=8)]) as running:
         yield running
         control_plane.delete_namespace(namespace)
 

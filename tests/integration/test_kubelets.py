@@ -10,6 +10,7 @@ import pytest
 
 from tests.cluster.kubelets import RUN_SECONDS, Kubelets, SimulatedMachine, kubelets
 from tests.cluster.nodes import TOPOLOGIES
+from tests.cluster.process import ProcessEndedError
 from tests.fingerprints import pod_fingerprint
 from webhook.model.node import Node
 from webhook.model.nrt import FingerprintMethod, NodeTopology, Publisher
@@ -174,7 +175,7 @@ def test_the_fingerprint_is_of_the_pods_that_hold_numa_resources(
     assert published.fingerprint == pod_fingerprint([(namespace, "a")])
 
 
-@pytest.mark.parametrize(("publisher", "free"), [("nfd", [3, 8]), ("koordlet", [8, 8])])
+@pytest.mark.parametrize(("publisher", "free"), [("nfd", [2, 8]), ("koordlet", [8, 8])])
 def test_other_publishers_forms(
     control_plane: ControlPlane, namespace: str, pods: Pods, publisher: str, free: list[int]
 ) -> None:
@@ -200,8 +201,36 @@ def test_a_kubelet_that_gives_whole_cores_only_rejects_parts_of_them(
         pods.create(pod("whole", "4"))
         pods.wait_for_phase("whole", "Running")
         checkpoint = json.loads((tmp_path / "k0" / "cpu_manager_state").read_text())
-        assert (checkpoint["policyName"], checkpoint["defaultCpuSet"]) == ("static", "4-15")
-        assert [*checkpoint["entries"].values()] == [{"main": "0-3"}]
+        assert (checkpoint["policyName"], checkpoint["defaultCpuSet"]) == ("static", "0-1,6-15")
+        assert [*checkpoint["entries"].values()] == [{"main": "2-5"}]
+        control_plane.delete_namespace(namespace)
+
+
+def test_a_kubelet_with_a_static_cpu_manager_demands_a_reserved_cpu(control_plane: ControlPlane) -> None:
+    with (
+        pytest.raises(ProcessEndedError, match="k0: the static CPU manager demands a reserved CPU"),
+        kubelets(control_plane, [SimulatedMachine("k0", reserved_cpus="")]),
+    ):
+        pass
+
+
+def test_its_checkpoints_keep_what_ended_until_the_next_pod_comes(
+    control_plane: ControlPlane, namespace: str, pods: Pods, tmp_path: Path
+) -> None:
+    def entries(name: str) -> int:
+        return len(json.loads((tmp_path / "k0" / name).read_text()).get("entries") or ())
+
+    with kubelets(control_plane, [K0], state=tmp_path):
+        pods.create(pod("a", "5"))
+        pods.wait_for_phase("a", "Running")
+        pods.delete("a")
+        wait_for_free(control_plane, 7, 8)
+        # No other pod comes: the CPU manager looks every ten seconds, the memory manager never.
+        control_plane.wait_for("the CPU manager's look", lambda: entries("cpu_manager_state") == 0)
+        assert entries("memory_manager_state") == 1
+        pods.create(pod("b", "5"))
+        pods.wait_for_phase("b", "Running")
+        assert (entries("cpu_manager_state"), entries("memory_manager_state")) == (1, 1)
         control_plane.delete_namespace(namespace)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cluster.control_plane import CommandError
 from tests.cluster.gated import NUMA, SPEC, Pods, pod, wait_until_known
-from tests.cluster.kubelets import Kubelets, SimulatedMachine, kubelets
+from tests.cluster.kubelets import Kubelets, even_machine, kubelets
 from tests.cluster.webhook_process import QUICK_LEASE, LocalWebhook, local_webhook
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def wait_until_managed(pods: Pods, raw: Mapping[str, Any], mode: str | None) -> 
     pods.plane.wait_for(f"pods to be managed by {mode}", managed)
 
 
-FLEET = [SimulatedMachine(name, devices={GPU: (1, 1)}) for name in ("k0", "k1")]
+FLEET = [even_machine(name, devices={GPU: (1, 1)}) for name in ("k0", "k1")]
 
 
 @pytest.fixture

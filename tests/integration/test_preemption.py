@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cluster.gated import PLACEMENT, SINGLE, Pods, is_gated, wait_until_known
-from tests.cluster.kubelets import Kubelets, SimulatedMachine, kubelets
+from tests.cluster.kubelets import Kubelets, even_machine, kubelets
 from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL
 from tests.cluster.racked import RACKS, topology_of_racks
 from tests.cluster.webhook_process import QUICK_LEASE, LocalWebhook, local_webhook
@@ -24,7 +24,7 @@ __all__ = ["priority_classes"]  # a fixture
 
 # k0 ── NUMA 0 [8]  NUMA 1 [8], rack r0; k1, k2 likewise, rack r1
 FLEET = [
-    SimulatedMachine(f"k{number}", cpus=8, labels={ZONE_LABEL: "z0", RACK_LABEL: rack})
+    even_machine(f"k{number}", cpus=8, labels={ZONE_LABEL: "z0", RACK_LABEL: rack})
     for number, rack in enumerate(("r0", "r1", "r1"))
 ]
 LAG = 3.0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster.gated import Pods, wait_until_known
-from tests.cluster.kubelets import Kubelets, SimulatedMachine, kubelets
+from tests.cluster.kubelets import Kubelets, even_machine, kubelets
 from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL
 from tests.cluster.racked import RACKS, rack_of, topology_of_racks
 from tests.cluster.webhook_process import QUICK_LEASE, LocalWebhook, local_webhook
@@ -23,8 +23,7 @@ __all__ = ["priority_classes"]  # a fixture
 
 # rack r0 ── k0 NUMA 0 [8] NUMA 1 [8], k1 likewise; racks r1 to r4 likewise: k2 ... k9
 FLEET = [
-    SimulatedMachine(f"k{number}", cpus=8, labels={ZONE_LABEL: "z0", RACK_LABEL: f"r{number // 2}"})
-    for number in range(10)
+    even_machine(f"k{number}", cpus=8, labels={ZONE_LABEL: "z0", RACK_LABEL: f"r{number // 2}"}) for number in range(10)
 ]
 GANGS = 3
 """Of four pods that need a NUMA node each: a rack for each gang."""

@@ -25,10 +25,13 @@ if TYPE_CHECKING:
 
 GPU = "example.com/gpu"
 
-# r0 [8 8] cpus, one of them reserved, a GPU near the second NUMA node; r1 the same with whole cores only
+# r0 [8 8] cpus, one of them reserved, a GPU near the second NUMA node
+# r1 the same with whole cores only
+# r2 [8 8] cpus, one of them reserved, policy none
 MACHINES = (
     SimulatedMachine("r0", cpus=8, devices={GPU: (0, 1)}, reserved_cpus="0", labels={"example.com/rack": "r1"}),
     SimulatedMachine("r1", cpus=8, threads_per_core=2, reserved_cpus="0-1", cpu_options={"full-pcpus-only": "true"}),
+    SimulatedMachine("r2", cpus=8, policy="none"),
 )
 
 
@@ -136,6 +139,32 @@ def test_an_init_container_ends_and_leaves_its_cpus_to_the_next(fleet: RealKubel
     uid = pods.run(pod("a", "3", init="7"))["metadata"]["uid"]
     (got,) = (pod["containers"] for pod in fleet.admitted() if pod["uid"] == uid)
     assert [(each["name"], each["cpusPerNuma"]) for each in got] == [("init", {"0": 7}), ("main", {"0": 3})]
+
+
+def test_checkpoints_keep_what_ended_until_the_next_pod_comes(
+    fleet: RealKubelets, control_plane: ControlPlane, pods: Pods
+) -> None:
+    """As those of a simulated kubelet (test_kubelets.py)."""
+    pods.run(pod("any", "1"))  # with which the memory manager forgets the pods of other tests
+    pods.delete("any")
+    uid = pods.run(pod("a", "5"))["metadata"]["uid"]
+    pods.delete("a")
+    control_plane.wait_for("the CPU manager's look", lambda: not fleet.cpu_manager_state("r0").get("entries"))
+    assert list(fleet.memory_manager_state("r0")["entries"]) == [uid]
+    next_uid = pods.run(pod("b", "5"))["metadata"]["uid"]
+    for state in (fleet.cpu_manager_state("r0"), fleet.memory_manager_state("r0")):
+        assert list(state["entries"]) == [next_uid]
+
+
+def test_a_rejected_pod_holds_its_cpus_until_the_next_one_comes(fleet: RealKubelets, pods: Pods) -> None:
+    """As in a simulated kubelet (test_replay.py): its CPU manager gives before its memory manager fails."""
+    large = pod("large", "2", node="r2")
+    large["spec"]["containers"][0]["resources"]["limits"]["memory"] = "200Gi"
+    status = pods.run(large, "Failed")["status"]
+    assert status["reason"] == "UnexpectedAdmissionError"
+    assert "[memorymanager]" in status["message"]
+    uid = pods.run(pod("next", "8", node="r2"))["metadata"]["uid"]
+    assert list(fleet.cpu_manager_state("r2")["entries"]) == [uid]
 
 
 def test_a_pod_with_a_run_time_succeeds(pods: Pods) -> None:

@@ -13,11 +13,13 @@ import pytest
 
 from tests.builders.nodes import node
 from tests.builders.pods import created
+from tests.builders.pods import guaranteed as container
 from tests.cluster.replay import differences, replay
 from webhook.engine.decide import decide
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.intent import NO_INTENT
+from webhook.model.names import NUMA_HINT
 from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology
 from webhook.model.pod import Pod
@@ -27,6 +29,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 GPU = "example.com/gpu"
+GIB = 2**30
+TWO_OF_EIGHT: Mapping[str, Any] = {
+    "numa": [{"cpus": 8, "memory": "16Gi"}, {"cpus": 8, "memory": "16Gi"}],
+    "distances": [[10, 20], [20, 10]],
+}
+STATIC: Mapping[str, Any] = {
+    **TWO_OF_EIGHT,
+    "policy": "single-numa-node",
+    "scope": "container",
+    "cpuPolicy": "static",
+    "memoryPolicy": "Static",
+}
 TESTS = Path(__file__).parents[1]
 RECORDINGS = TESTS / "conformance" / "golden" / "kubelet_admission.jsonl.gz"
 MEMORY_GROUPS = TESTS / "conformance" / "odd" / "kubelet_memory_groups.jsonl.gz"
@@ -114,25 +128,23 @@ def test_the_order_of_arrival_decides_whether_all_are_admitted(
     assert [answer["admit"] for answer in _verdicts(programs, machine, pods)] == admitted
 
 
-# A machine of two NUMA nodes with 8 CPUs and 16 GiB each, and of each kind of manager and policy; GPUs near the first
-# NUMA node, near both, or nowhere. Pods come until it is full: none that its kubelet admits is predicted to fail,
-# and under single-numa-node, which hides no state from it, none that it rejects to be admitted.
-@pytest.mark.parametrize("gpus", [(), (2, 0), (2, 2)])
+# A machine of two NUMA nodes with 8 CPUs and 16 GiB each, one CPU of them the system's, and of each kind of manager,
+# policy and exporter; GPUs near the first NUMA node, near both, or nowhere (koordlet's NodeResourceTopology has none).
+# Pods come until it is full: none that its kubelet admits is predicted to fail, and under single-numa-node, which hides
+# no state from it, none that it rejects to be admitted.
+@pytest.mark.parametrize(
+    ("publisher", "gpus"), [*product(("rte", "nfd"), ((), (2, 0), (2, 2))), ("koordlet", ())], ids=str
+)
 @pytest.mark.parametrize("scope", ["container", "pod"])
 @pytest.mark.parametrize("policy", ["none", "best-effort", "restricted", "single-numa-node"])
 def test_every_combination_of_managers_is_predicted_from_its_topology(
-    programs: Mapping[str, Path], policy: str, scope: str, gpus: tuple[int, ...]
+    programs: Mapping[str, Path], policy: str, scope: str, publisher: str, gpus: tuple[int, ...]
 ) -> None:
-    numa = {"cpus": 8, "memory": "16Gi"}
     near = {f"{zone}-{number}": [zone] for zone, count in enumerate(gpus) for number in range(count)}
+    sequences: list[dict[str, Any]] = []
     for cpu_policy, memory_policy in product(("none", "static"), ("None", "Static")):
-        machine: dict[str, Any] = {"policy": policy, "scope": scope, "numa": [numa, numa]}
-        machine |= {
-            "distances": [[10, 20], [20, 10]],
-            "cpuPolicy": cpu_policy,
-            "memoryPolicy": memory_policy,
-            "devices": {GPU: near} if near else {},
-        }
+        machine: dict[str, Any] = {**TWO_OF_EIGHT, "policy": policy, "scope": scope, "reservedCPUs": "0"}
+        machine |= {"cpuPolicy": cpu_policy, "memoryPolicy": memory_policy, "devices": {GPU: near} if near else {}}
         random = Random(f"{policy} {scope} {gpus} {cpu_policy} {memory_policy}")  # noqa: S311 - to be repeatable
         pods = []
         for number in range(12):
@@ -142,25 +154,115 @@ def test_every_combination_of_managers_is_predicted_from_its_topology(
                 devices=devices,
             )  # fmt: skip
             pods.append(raw)
+        sequences.append({"publisher": publisher, "machine": machine, "pods": pods})
+    for sequence, answers in zip(sequences, _replayed(programs, sequences), strict=True):
+        managers = (sequence["machine"]["cpuPolicy"], sequence["machine"]["memoryPolicy"])
+        # Beside koordlet the service keeps Koordinator's rules: all CPUs and memory have a NUMA node.
+        is_its_kubelet = publisher != "koordlet" or managers == ("static", "Static")
         running: list[dict[str, Any]] = []
-        for raw, answer in zip(pods, _verdicts(programs, machine, pods), strict=True):
-            state = ClusterState()
-            for other in running:
-                state.upsert_pod(ResidentPod.from_object(other))
-            state.upsert_node(Node.from_object(node(name="n", cpus=64, devices={GPU: len(near)})))
-            state.upsert_topology(NodeTopology.from_object({**answer["nrtBefore"], "metadata": {"name": "n"}}))
-            decision = decide(Snapshot(state.node_arrays()), Pod.from_object(raw), NO_INTENT)
-            where = f"cpu {cpu_policy}, memory {memory_policy}, {raw['metadata']['name']}: {answer}"
-            assert decision.fits[0] or not answer["admit"], where
-            assert answer["admit"] or not decision.fits[0] or policy != "single-numa-node", where
+        for raw, answer in zip(sequence["pods"], answers, strict=True):
+            fits = _fits(raw, answer["nrtBefore"], running, gpus=len(near))
+            where = f"managers {managers}, {raw['metadata']['name']}: {answer}"
+            assert fits or not answer["admit"] or not is_its_kubelet, where
+            assert answer["admit"] or not fits or policy != "single-numa-node", where
             if answer["admit"]:
-                running.append({**raw, "spec": {**raw["spec"], "nodeName": "n"}})
+                hint = {NUMA_HINT: _hint(answer)} if publisher == "koordlet" else {}
+                metadata = {**raw["metadata"], "annotations": hint}
+                running.append({**raw, "metadata": metadata, "spec": {**raw["spec"], "nodeName": "n"}})
+
+
+def _fits(raw: dict[str, Any], topology: dict[str, Any], running: list[dict[str, Any]], *, gpus: int) -> bool:
+    """Whether the pod is predicted to be admitted on the node `n`."""
+    state = ClusterState()
+    for other in running:
+        state.upsert_pod(ResidentPod.from_object(other))
+    state.upsert_node(Node.from_object(node(name="n", cpus=64, devices={GPU: gpus})))
+    topology = {**topology, "metadata": {**topology.get("metadata", {}), "name": "n"}}
+    state.upsert_topology(NodeTopology.from_object(topology))
+    return bool(decide(Snapshot(state.node_arrays()), Pod.from_object(raw), NO_INTENT).fits[0])
+
+
+def _hint(answer: dict[str, Any]) -> str:
+    """What a pod of one container got; memory over several NUMA nodes counts in the first."""
+    (given,) = answer["containers"]
+    amounts: dict[int, dict[str, str]] = {}
+    for numa, cpus in given.get("cpusPerNuma", {}).items():
+        amounts.setdefault(int(numa), {})["cpu"] = str(cpus)
+    for block in given.get("memory", ()):
+        amounts.setdefault(block["numaAffinity"][0], {})[block["type"]] = str(block["size"])
+    entries = [{"node": numa, "resources": each} for numa, each in sorted(amounts.items())]
+    return json.dumps({"node": "n", "numaNodeResources": entries})
+
+
+# m [8 8] cpus, [16 16] GiB. Exporters list what active pods hold; a kubelet's checkpoints keep what ended until the
+# next pod comes, for they are cleaned when hints for it are asked for.
+@pytest.mark.parametrize("publisher", ["rte", "nfd"])
+def test_what_ended_is_free_in_the_topology_at_once_and_in_the_kubelets_state_with_the_next_pod(
+    programs: Mapping[str, Path], publisher: str
+) -> None:
+    pods = [guaranteed(name, 4, 4) for name in ("a", "b", "c")]
+    sequence = {"publisher": publisher, "machine": STATIC, "pods": pods, "remove": {"b": ["a"]}}
+    (answers,) = _replayed(programs, [sequence])
+    assert _free(answers[1]["nrtBefore"]) == {"node-0": 8, "node-1": 8}
+    assert answers[1]["stateBefore"] == {"a": {"cpus": 4, "memory": 4 * GIB}}
+    assert answers[2]["stateBefore"] == {"b": {"cpus": 4, "memory": 4 * GIB}}
+
+
+# The CPU manager gives before the memory manager fails: the kubelet rejects the pod, and its CPUs stay in the state.
+def test_a_rejected_pod_holds_its_cpus_until_the_next_one_comes(programs: Mapping[str, Path]) -> None:
+    machine = {**STATIC, "policy": "none"}
+    answers = _verdicts(programs, machine, [guaranteed("a", 4, 33), guaranteed("b", 8, 4), guaranteed("c", 8, 4)])
+    assert [answer["admit"] for answer in answers] == [False, True, True]
+    assert answers[0]["reason"] == "UnexpectedAdmissionError"
+    assert answers[0]["message"].startswith("Allocate failed due to [memorymanager] ")
+    assert answers[1]["stateBefore"] == {"a": {"cpus": 4, "memory": 0}}
+    assert list(answers[2]["stateBefore"]) == ["b"]
+
+
+# A kubelet keeps for a pod what its init containers had; the pod resources API does not list those.
+@pytest.mark.parametrize("publisher", ["rte", "nfd"])
+def test_what_init_containers_had_is_held_but_shown_as_free(programs: Mapping[str, Path], publisher: str) -> None:
+    first = guaranteed("a", 1, 1)
+    first["spec"]["initContainers"] = [container(name="init", cpu=6, memory="1Gi")]
+    pods = [first, guaranteed("b", 5, 1), guaranteed("c", 4, 1)]
+    (answers,) = _replayed(programs, [{"publisher": publisher, "machine": STATIC, "pods": pods}])
+    assert _free(answers[1]["nrtBefore"]) == {"node-0": 7, "node-1": 8}
+    assert answers[1]["stateBefore"]["a"]["cpus"] == 7  # init: 6, of which the container uses 1 again
+    assert [list(answer["containers"][-1]["cpusPerNuma"]) for answer in answers[:2]] == [["0"], ["1"]]
+    assert answers[2]["reason"] == "TopologyAffinityError"
+
+
+# m [8 8] cpus, [16 16] GiB: a pod with 20 GiB has its memory on both NUMA nodes, and nothing says how much on each.
+@pytest.mark.parametrize(("publisher", "free"), [("rte", [0, 0]), ("nfd", [0, 12])])
+def test_exporters_differ_in_where_they_count_memory_of_several_numa_nodes(
+    programs: Mapping[str, Path], publisher: str, free: list[int]
+) -> None:
+    machine = {**STATIC, "policy": "best-effort"}
+    pods = [guaranteed("a", 10, 20), guaranteed("b", 1, 1)]
+    (answers,) = _replayed(programs, [{"publisher": publisher, "machine": machine, "pods": pods}])
+    shown = _free(answers[1]["nrtBefore"], "memory")
+    assert [shown[f"node-{numa}"] // GIB for numa in (0, 1)] == free
+
+
+def _free(topology: dict[str, Any], resource: str = "cpu") -> dict[str, int]:
+    """NUMA node -> what is available of a resource."""
+    return {
+        zone["name"]: int(each["available"])
+        for zone in topology["zones"]
+        for each in zone["resources"]
+        if each["name"] == resource
+    }
 
 
 def _verdicts(
-    programs: Mapping[str, Path], machine: dict[str, Any], pods: list[dict[str, Any]]
+    programs: Mapping[str, Path], machine: Mapping[str, Any], pods: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    text = json.dumps({"machine": machine, "pods": pods})
-    run = subprocess.run([programs["kubelets"], "replay"], input=text, stdout=subprocess.PIPE, text=True, check=True)
-    answers: list[dict[str, Any]] = json.loads(run.stdout)["pods"]
+    (answers,) = _replayed(programs, [{"machine": machine, "pods": pods}])
     return answers
+
+
+def _replayed(programs: Mapping[str, Path], sequences: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The kubelet's verdicts on the pods of each sequence."""
+    text = "\n".join(map(json.dumps, sequences))
+    run = subprocess.run([programs["kubelets"], "replay"], input=text, stdout=subprocess.PIPE, text=True, check=True)
+    return [json.loads(line)["pods"] for line in run.stdout.splitlines()]

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cluster.audit import overcommitted
 from tests.cluster.gated import PLACEMENT, Pods, pod, wait_until_known
-from tests.cluster.kubelets import Kubelets, SimulatedMachine, kubelets
+from tests.cluster.kubelets import Kubelets, even_machine, kubelets
 from tests.cluster.webhook_process import QUICK_LEASE, local_webhook
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ UNGATED = {**QUICK_LEASE, "gate": "Never"}
 def machines(control_plane: ControlPlane, namespace: str) -> Iterator[Kubelets]:
     # k0 ── NUMA 0 [16]  NUMA 1 [16]      [free cpus]
     # k1 ── NUMA 0 [16]  NUMA 1 [16]
-    with kubelets(control_plane, [SimulatedMachine("k0"), SimulatedMachine("k1")], lag=NEVER) as running:
+    with kubelets(control_plane, [even_machine("k0"), even_machine("k1")], lag=NEVER) as running:
         yield running
         control_plane.delete_namespace(namespace)
 

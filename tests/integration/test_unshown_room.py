@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster.gated import Pods, wait_until_known
-from tests.cluster.kubelets import Kubelets, SimulatedMachine, kubelets
+from tests.cluster.kubelets import Kubelets, even_machine, kubelets
 from tests.cluster.webhook_process import QUICK_LEASE, LocalWebhook, local_webhook
 from tests.integration.preempting import fill, of, priority_classes
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["priority_classes"]  # a fixture
 
 # k0 ── NUMA 0 [8]  NUMA 1 [8]; k1 likewise
-FLEET = [SimulatedMachine(f"k{number}", cpus=8) for number in range(2)]
+FLEET = [even_machine(f"k{number}", cpus=8) for number in range(2)]
 # Without fingerprints, a report written so long after a binding shows the pod. The shorter lag varies from 1 to 3 s.
 SETTINGS = {**QUICK_LEASE, "nrtSettleSeconds": 1}
 

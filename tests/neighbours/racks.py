@@ -12,7 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.cluster.gated import NUMA, Pods, pod
-from tests.cluster.kubelets import SimulatedMachine
+from tests.cluster.kubelets import even_machine
 from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SIZES: Final = (2, 3)
 """Machines of each rack."""
 MACHINES: Final = tuple(
-    SimulatedMachine(f"m-{rack}-{number}", labels={RACK_LABEL: f"rack-{rack}", ZONE_LABEL: "zone-0"})
+    even_machine(f"m-{rack}-{number}", labels={RACK_LABEL: f"rack-{rack}", ZONE_LABEL: "zone-0"})
     for rack, size in enumerate(SIZES)
     for number in range(size)
 )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from tests.cluster.gated import NUMA, Pods, is_gated, pod
-from tests.cluster.kubelets import SimulatedMachine
+from tests.cluster.kubelets import even_machine
 from tests.cluster.provisioning_requests import provisioning_requests, requests_of, templates_of
 from tests.cluster.webhook_process import local_webhook
 from tests.neighbours.autoscalers import AUTOSCALERS, Autoscaler
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tests.neighbours.build import NeighbourFiles
     from tests.neighbours.catalogue import Neighbour
 
-POOL = NodeGroup("pool", SimulatedMachine("sample"))
+POOL = NodeGroup("pool", even_machine("sample"))
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 CHECK = "check-capacity.autoscaling.x-k8s.io"
 OBSERVED_SECONDS = 15.0

@@ -12,7 +12,7 @@ import pytest
 from tests.cluster.controllers import collection
 from tests.cluster.gated import GATE, SINGLE, Pods, pod, wait_until_known
 from tests.cluster.kinds import job
-from tests.cluster.kubelets import SimulatedMachine, kubelets
+from tests.cluster.kubelets import even_machine, kubelets
 from tests.cluster.racked import webhook
 from tests.neighbours.catalogue import KUEUE, Neighbour
 from tests.neighbours.kueue import QUEUE, kueue, queue
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["webhook"]  # a fixture
 
-MACHINES = tuple(SimulatedMachine(f"m-{number}") for number in range(2))
+MACHINES = tuple(even_machine(f"m-{number}") for number in range(2))
 THEIR_GATE = "kueue.x-k8s.io/admission"
 
 

@@ -8,7 +8,6 @@ Four pods fill both machines: each NUMA node has 6 CPUs left. A fifth fits the s
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +17,7 @@ import pytest
 
 from tests.cluster.api import ApiError
 from tests.cluster.gated import NUMA, Pods, pod, wait_until_known
-from tests.cluster.kubelets import Kubelets, SimulatedMachine, kubelets
+from tests.cluster.kubelets import Kubelets, SimulatedMachine, even_machine, kubelets
 from tests.cluster.nodes import TOPOLOGIES
 from tests.cluster.racked import webhook
 from tests.cluster.real_kubelets import ImpossibleError, real_kubelets, require_possible
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["webhook"]  # a fixture
 
-MACHINES = tuple(SimulatedMachine(f"m-{number}") for number in range(2))
+MACHINES = tuple(even_machine(f"m-{number}") for number in range(2))
 NAMES = [f"p-{number}" for number in range(4)]
 RESOURCE_SPEC = "scheduling.koordinator.sh/resource-spec"
 ALIGNED = {"topologyManagerPolicy": "single-numa-node", "topologyManagerScope": "container"}
@@ -146,15 +145,14 @@ def test_real_kubelets_give_pods_what_was_predicted_from_what_node_feature_disco
         require_possible(len(MACHINES))
     except ImpossibleError as error:
         pytest.skip(str(error))
-    machines = [replace(each, reserved_cpus="0") for each in MACHINES]
     wait_until_known(pods, 0)
     with (
-        real_kubelets(control_plane, machines) as running,
-        nfd_topology_updater(control_plane, built(NFD), machines, running.state),
+        real_kubelets(control_plane, MACHINES) as running,
+        nfd_topology_updater(control_plane, built(NFD), MACHINES, running.state),
     ):
-        wait_until_known(pods, len(machines))
+        wait_until_known(pods, len(MACHINES))
         written = topology(control_plane, "m-0")
-        assert free_cpus(written) == {"node-0": "15", "node-1": "16"}
+        assert free_cpus(written) == {"node-0": "16", "node-1": "16"}
         assert attributes(written) == ALIGNED
 
         def phases() -> dict[str, str]:
@@ -266,7 +264,10 @@ def test_what_koordlet_writes_places_pods_on_whole_cores_and_frees_a_waiting_one
     control_plane: ControlPlane, pods: Pods, built: Callable[[Neighbour], NeighbourFiles], state: Path
 ) -> None:
     """As Koordinator expects them, its kubelets neither bind nor align: it does, as the service says."""
-    machines = [replace(each, threads_per_core=2, cpu_manager="none", policy="none") for each in MACHINES]
+    machines = [
+        SimulatedMachine(each.name, threads_per_core=2, cpu_manager="none", policy="none", reserved_cpus="")
+        for each in MACHINES
+    ]
     wait_until_known(pods, 0)
     with (
         kubelets(control_plane, machines, publisher="none", state=state) as running,
@@ -290,7 +291,9 @@ def test_what_koordlet_reports_of_a_kubelet_that_binds_is_read(
 ) -> None:
     """The kubelets keep core 0 to themselves and give whole cores of two threads only."""
     options = {"full-pcpus-only": "true"}
-    machines = [replace(each, threads_per_core=2, reserved_cpus="0-1", cpu_options=options) for each in MACHINES]
+    machines = [
+        SimulatedMachine(each.name, threads_per_core=2, reserved_cpus="0-1", cpu_options=options) for each in MACHINES
+    ]
     wait_until_known(pods, 0)
     with (
         kubelets(control_plane, machines, publisher="none", state=state) as running,

@@ -12,7 +12,7 @@ import pytest
 from tests.cluster.controllers import collection
 from tests.cluster.gated import GATE, Pods, pod, wait_until_known
 from tests.cluster.kinds import job
-from tests.cluster.kubelets import SimulatedMachine, kubelets
+from tests.cluster.kubelets import even_machine, kubelets
 from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL
 from tests.cluster.racked import RACKS, webhook
 from tests.neighbours.catalogue import KAI, SCHEDULER_PLUGINS, Neighbour
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["webhook"]  # a fixture
 
 MACHINES = tuple(
-    SimulatedMachine(f"m-{number}", labels={ZONE_LABEL: "zone-0", RACK_LABEL: "rack-0"}) for number in range(2)
+    even_machine(f"m-{number}", labels={ZONE_LABEL: "zone-0", RACK_LABEL: "rack-0"}) for number in range(2)
 )
 BIND_REQUESTS = "/apis/scheduling.run.ai/v1alpha2/bindrequests"
 POD_GROUPS = "/apis/scheduling.run.ai/v2alpha2/namespaces/{}/podgroups"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Final
 
-from tests.cluster.kubelets import SimulatedMachine
+from tests.cluster.kubelets import even_machine
 from tests.neighbours.build import find_neighbour
 from tests.neighbours.catalogue import CLUSTER_AUTOSCALER
 from tests.neighbours.cluster_autoscaler import cluster_autoscaler, create_nodes
@@ -49,7 +49,7 @@ def autoscale(seed: int) -> Scenario:
         steady_from=60.0,
         lag=1.0,
         settings={"autoscaler": "ClusterAutoscaler"},
-        group=NodeGroup("pool", SimulatedMachine("sample"), minimum=_INITIAL),
+        group=NodeGroup("pool", even_machine("sample"), minimum=_INITIAL),
     )
 
 

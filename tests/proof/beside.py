@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.cluster.kubelets import SimulatedMachine
+from tests.cluster.kubelets import even_machine
 from tests.neighbours.beside import BESIDE
 from tests.neighbours.untouched import touched_by, touched_by_us
 from tests.proof.scenario import Scenario
@@ -47,7 +47,7 @@ def _scenario(component: str, seed: int) -> Scenario:
                 scheduler=beside.scheduler,
             )
         )
-    machines = [SimulatedMachine(f"node-{number:03}") for number in range(8)]
+    machines = [even_machine(f"node-{number:03}") for number in range(8)]
     return Scenario(f"{PREFIX}{component}", machines, workloads, 35.0, 25.0, lag=0.5, beside=component)
 
 

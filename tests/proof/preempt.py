@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tests.cluster.kubelets import SimulatedMachine
+from tests.cluster.kubelets import even_machine
 from tests.cluster.nodes import RACK_LABEL
 from tests.proof.scenario import Scenario
 from tests.proof.workload import Kind, Workload
@@ -30,7 +30,7 @@ def preempt(seed: int) -> Scenario:
     """12 machines, 24 pods of low priority, then 12 of high priority."""
     del seed  # nothing is random here but the exporters' lags
     machines = [
-        SimulatedMachine(f"rack-{rack}-node-{number}", labels={RACK_LABEL: f"rack-{rack}"})
+        even_machine(f"rack-{rack}-node-{number}", labels={RACK_LABEL: f"rack-{rack}"})
         for rack in range(4)
         for number in range(3)
     ]

@@ -26,7 +26,12 @@ _RESERVED: Final = "0"
 def _real(like: Callable[[int], Scenario], exporter: str, seconds: int, seed: int) -> Scenario:
     scenario = like(seed)
     machines = [
-        replace(machine, reserved_cpus=_RESERVED if machine.cpu_manager == "static" else "")
+        # of the CPUs for pods one is the system's, as measured; simulated machines have one more in each NUMA node
+        replace(
+            machine,
+            cpus=machine.free_cpus[0],
+            reserved_cpus=_RESERVED if machine.cpu_manager == "static" else "",
+        )
         for machine in scenario.machines
     ]
     return replace(scenario, machines=machines, exporter=RealExporter(exporter, seconds))

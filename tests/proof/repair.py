@@ -9,7 +9,7 @@ A small pod runs on each of the first machines, so that these are the fuller one
 
 from __future__ import annotations
 
-from tests.cluster.kubelets import SimulatedMachine
+from tests.cluster.kubelets import even_machine
 from tests.proof.scenario import PlantedPod, Scenario
 from tests.proof.workload import Workload
 
@@ -20,7 +20,7 @@ _PLANTED = 8
 def repair(seed: int) -> Scenario:
     """Eight of 20 machines have static pods that nothing in the API server shows at first."""
     del seed  # nothing is random here but the exporters' lags
-    machines = [SimulatedMachine(f"node-{number:03}") for number in range(_MACHINES)]
+    machines = [even_machine(f"node-{number:03}") for number in range(_MACHINES)]
     planted = [
         PlantedPod(machine.name, f"static-{numa}", 10, at=3.0) for machine in machines[:_PLANTED] for numa in range(2)
     ]

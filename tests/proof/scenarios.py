@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tests.cluster.kubelets import SimulatedMachine
+from tests.cluster.kubelets import SimulatedMachine, even_machine
 from tests.cluster.nodes import RACK_LABEL
 from tests.proof.scenario import Scenario, drawing
 from tests.proof.workload import Kind, Workload
@@ -33,7 +33,7 @@ def replicaset(seed: int, machines: int = 20) -> Scenario:
     del seed  # nothing is random here but the order in which controllers and scheduler work
     return Scenario(
         "replicaset",
-        [SimulatedMachine(f"node-{number:03}") for number in range(machines)],
+        [even_machine(f"node-{number:03}") for number in range(machines)],
         [
             Workload("large", machines * 12 // 5, [_amounts(10)]),
             Workload("small", machines, [_amounts(2)], at=6.0),
@@ -52,7 +52,7 @@ def mixed(seed: int, of_each: int = 5) -> Scenario:
         ("best-effort", "pod"),
     ]
     machines = [
-        SimulatedMachine(f"{policy}-{scope}-{number}", policy=policy, scope=scope)
+        even_machine(f"{policy}-{scope}-{number}", policy=policy, scope=scope)
         for policy, scope in kinds
         for number in range(of_each)
     ]
@@ -72,7 +72,7 @@ def mixed(seed: int, of_each: int = 5) -> Scenario:
 
 def devices(seed: int, machines: int = 12) -> Scenario:
     """Each NUMA node has 16 CPUs, 4 GPUs and 2 NICs. Pods without devices come first and take room."""
-    like = SimulatedMachine("", devices={GPU: (4, 4), NIC: (2, 2)}, scope="pod")
+    like = even_machine("", devices={GPU: (4, 4), NIC: (2, 2)}, scope="pod")
     random = drawing(seed)
     workloads = [
         Workload("cpu", machines * 3 // 2, [_amounts(6)]),
@@ -90,7 +90,7 @@ def burst(seed: int) -> Scenario:
     workloads = [Workload(f"cpu-{cpu}", pods, [_amounts(cpu)]) for cpu, pods in sizes.items()]
     random.shuffle(workloads)
     return Scenario(
-        "burst", [SimulatedMachine(f"node-{number:03}") for number in range(100)], workloads, 50.0, 30.0, lag=10.0
+        "burst", [even_machine(f"node-{number:03}") for number in range(100)], workloads, 50.0, 30.0, lag=10.0
     )
 
 
@@ -104,7 +104,7 @@ def gangs(seed: int, per_rack: int = 6) -> Scenario:
     """
     random = drawing(seed)
     machines = [
-        SimulatedMachine(f"rack-{rack}-node-{number}", labels={RACK_LABEL: f"rack-{rack}"})
+        even_machine(f"rack-{rack}-node-{number}", labels={RACK_LABEL: f"rack-{rack}"})
         for rack in range(4)
         for number in range(per_rack)
     ]
@@ -125,7 +125,7 @@ def gangs(seed: int, per_rack: int = 6) -> Scenario:
 def churn(seed: int, machines: int = 24) -> Scenario:
     """Jobs of one pod, 3 to 10 CPUs for 8 to 14 seconds, so many that they request 90 % of all CPUs."""
     random = drawing(seed)
-    fleet = [SimulatedMachine(f"node-{number:03}") for number in range(machines)]
+    fleet = [even_machine(f"node-{number:03}") for number in range(machines)]
     seconds = 50.0
     sizes, mean_run = (3, 5, 6, 10), 11.0
     # By Little's law: CPUs in use = arrivals per second x mean size x mean run time.
@@ -146,7 +146,9 @@ def defaults(seed: int, machines: int = 10) -> Scenario:
     Each has two GPUs near NUMA node 0, which alone are listed there. All pods have room; none may be kept from it.
     """
     del seed  # nothing is random here but the order in which controllers and scheduler work
-    like = SimulatedMachine("", devices={GPU: (2, 0)}, policy="none", cpu_manager="none", memory_manager="None")
+    like = SimulatedMachine(
+        "", devices={GPU: (2, 0)}, policy="none", cpu_manager="none", memory_manager="None", reserved_cpus=""
+    )
     workloads = [
         Workload("plain", 2 * machines, [_amounts(8)], policy=""),
         Workload("asking", machines, [_amounts(4)], at=1.0),

@@ -32,14 +32,14 @@ def objects_of(scenario: Scenario) -> Iterator[dict[str, Any]]:
 
 def _machine(machine: SimulatedMachine) -> Iterator[dict[str, Any]]:
     devices = {name: sum(pieces) for name, pieces in machine.devices.items()}
-    cpus, memory = machine.cpus * machine.numa_nodes, machine.memory_gib * machine.numa_nodes
+    cpus, memory = sum(machine.free_cpus), machine.memory_gib * machine.numa_nodes
     labels = dict(machine.labels)
     yield node(name=machine.name, cpus=cpus, memory=f"{memory}Gi", devices=devices, labels=labels)
     zones = [
         zone(
             numa_id=numa,
             resources=[
-                resource(name="cpu", capacity=machine.cpus),
+                resource(name="cpu", capacity=machine.free_cpus[numa]),
                 resource(name="memory", capacity=f"{machine.memory_gib}Gi"),
                 *(resource(name=name, capacity=pieces[numa]) for name, pieces in machine.devices.items()),
             ],

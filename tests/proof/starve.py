@@ -8,7 +8,7 @@ no rack is ever empty by chance. Without the webhook the members of a gang start
 
 from __future__ import annotations
 
-from tests.cluster.kubelets import SimulatedMachine
+from tests.cluster.kubelets import even_machine
 from tests.cluster.nodes import RACK_LABEL
 from tests.proof.scenario import Scenario, drawing
 from tests.proof.workload import Kind, Workload
@@ -22,7 +22,7 @@ def starve(seed: int) -> Scenario:
     """Two gangs in a stream of small pods. A rack is kept for a gang after five seconds."""
     random = drawing(seed)
     machines = [
-        SimulatedMachine(f"rack-{rack}-node-{number}", labels={RACK_LABEL: f"rack-{rack}"})
+        even_machine(f"rack-{rack}-node-{number}", labels={RACK_LABEL: f"rack-{rack}"})
         for rack in range(_RACKS)
         for number in range(_MACHINES)
     ]

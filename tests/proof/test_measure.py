@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cluster.kubelets import SimulatedMachine
+from tests.cluster.kubelets import even_machine
 from tests.cluster.nodes import RACK_LABEL
 from tests.proof.measure import in_domain, measure, utilisation, waiting_times
 from tests.proof.observe import History
@@ -14,7 +14,7 @@ from webhook.simulation.run_metrics import percentile
 
 # rack-0 ── n0 [4 4]  n1 [4 4]
 # rack-1 ── n2 [4 4]             [cpus per NUMA node]
-MACHINES = [SimulatedMachine(f"n{number}", cpus=4, labels={RACK_LABEL: f"rack-{number // 2}"}) for number in range(3)]
+MACHINES = [even_machine(f"n{number}", cpus=4, labels={RACK_LABEL: f"rack-{number // 2}"}) for number in range(3)]
 SCENARIO = Scenario(
     "some",
     MACHINES,

@@ -9,7 +9,7 @@ def test_the_planted_machines_hold_no_large_pod_and_the_others_hold_all() -> Non
     scenario = repair(0)
     (large,) = (workload for workload in scenario.workloads if workload.name == "large")
     cpus = large.millicores // 1000
-    free = {machine.name: [machine.cpus] * machine.numa_nodes for machine in scenario.machines}
+    free = {machine.name: machine.free_cpus for machine in scenario.machines}
     for planted in scenario.planted:
         numa = max(range(2), key=free[planted.machine].__getitem__)
         free[planted.machine][numa] -= planted.cpu

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.kubelets import SimulatedMachine
+from tests.cluster.kubelets import even_machine
 from tests.cluster.real_kubelets import ImpossibleError
 from tests.cluster.up import tell
 from tests.proof.__main__ import LETTERS, UsageError, parser, wanted
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # n0 [16 16]  n1 [16 16]: five pods of 10 CPUs fit in sum, four by NUMA node
 SMALL = Scenario(
     "small",
-    [SimulatedMachine("n0"), SimulatedMachine("n1")],
+    [even_machine("n0"), even_machine("n1")],
     [Workload("large", 5, [{"cpu": "10", "memory": "10Gi"}])],
     seconds=8.0,
     steady_from=6.0,

@@ -61,8 +61,8 @@ def test_replicas_fit_in_sum_but_not_all_in_numa_nodes(name: str) -> None:
     scenario = EVERY[name](0)
     machine, large = scenario.machines[0], scenario.workloads[0]
     cpus = large.millicores // 1000
-    by_sum = len(scenario.machines) * (machine.cpus * machine.numa_nodes // cpus)
-    by_numa_node = len(scenario.machines) * machine.numa_nodes * (machine.cpus // cpus)
+    by_sum = len(scenario.machines) * (sum(machine.free_cpus) // cpus)
+    by_numa_node = len(scenario.machines) * sum(free // cpus for free in machine.free_cpus)
     assert by_numa_node < large.pods < by_sum
 
 

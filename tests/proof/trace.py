@@ -18,7 +18,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from tests.cluster.kubelets import SimulatedMachine
+from tests.cluster.kubelets import SimulatedMachine, even_machine
 from tests.proof.scenario import Scenario, drawing
 from tests.proof.scenarios import GPU
 from tests.proof.workload import Kind, Workload
@@ -66,7 +66,7 @@ def _file(folder: Path, kind: str) -> TextIO:
 
 def _machine(node: RecordedNode) -> SimulatedMachine:
     zones = node.numa_nodes
-    return SimulatedMachine(
+    return even_machine(
         node.name,
         numa_nodes=zones,
         cpus=node.cpus // zones,

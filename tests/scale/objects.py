@@ -144,7 +144,6 @@ class TopologyTexts:
                     "resourceVersion": "@VERSION@",
                     "uid": "@UID@",
                 },
-                "topologyPolicies": ["SingleNUMANodeContainerLevel"],
                 "zones": "@ZONES@",
             },
             sort_keys=True,

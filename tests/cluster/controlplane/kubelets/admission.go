@@ -20,7 +20,8 @@ import (
 // Admission is what the kubelet of one machine decides with: its topology manager, the managers that give it hints, and
 // the check that the node as a whole has room. It is not safe for concurrent use: a kubelet admits one pod at a time.
 //
-// Life of a pod here: Admit -> Started -> Release; a rejected pod is released by Admit itself.
+// Life of a pod here: Admit -> Started -> Release. What a pod held, admitted or not, stays in the managers' state until
+// the next admission, as with the kubelet: there it is out of use at once, but the checkpoints still show it.
 type Admission struct {
 	machine  Machine
 	topology topologymanager.Manager
@@ -96,6 +97,7 @@ func NewAdmission(machine Machine, node *corev1.Node) (*Admission, error) {
 
 // Admit decides on a pod, and gives it its CPUs, memory and devices if it is admitted.
 func (a *Admission) Admit(pod *corev1.Pod) lifecycle.PodAdmitResult {
+	a.removeStale()
 	attributes := &lifecycle.PodAdmitAttributes{Pod: pod, Operation: lifecycle.AddOperation}
 	result := a.topology.Admit(attributes)
 	if result.Admit && a.nodeHasRoom != nil {
@@ -109,8 +111,6 @@ func (a *Admission) Admit(pod *corev1.Pod) lifecycle.PodAdmitResult {
 		for _, container := range containers(pod) {
 			a.topology.AddContainer(pod, container, containerID(pod, container))
 		}
-	} else {
-		a.free(pod)
 	}
 	return result
 }
@@ -121,35 +121,69 @@ func (a *Admission) Admit(pod *corev1.Pod) lifecycle.PodAdmitResult {
 func (a *Admission) Started(pod *corev1.Pod) {
 	for _, container := range containers(pod) {
 		if a.memory != nil && ranToEnd(pod, container) {
-			a.memory.release(pod, container)
+			a.memory.release(string(pod.UID), container.Name)
 		}
 	}
 }
 
-// Release gives back all that an admitted pod holds; false if it holds nothing.
+// Release ends an admitted pod; false if it was not running.
 func (a *Admission) Release(uid types.UID) bool {
 	pod, admitted := a.active[uid]
 	if !admitted {
 		return false
 	}
 	delete(a.active, uid)
-	a.free(pod)
+	for _, container := range containers(pod) {
+		_ = a.topology.RemoveContainer(containerID(pod, container))
+	}
 	return true
 }
 
-// free takes a pod out of every manager's state. The kubelet does it when it next looks at that state.
-func (a *Admission) free(pod *corev1.Pod) {
-	for _, container := range containers(pod) {
-		if a.cpus != nil {
-			// The static policy's removal always succeeds.
-			_ = a.cpus.release(pod, container)
+// removeStale takes pods that ended or were rejected out of every manager's state.
+//
+// Source: pkg/kubelet/cm: removeStaleState of the CPU and memory managers, UpdateAllocatedDevices of the device manager,
+// which each of them calls when it is asked for hints or an allocation.
+func (a *Admission) removeStale() {
+	a.removeStaleCPUs()
+	if a.memory != nil {
+		for pod, containers := range a.memory.state.GetMemoryAssignments() {
+			if !a.isActive(pod) {
+				for container := range containers {
+					a.memory.release(pod, container)
+				}
+			}
 		}
-		if a.memory != nil {
-			a.memory.release(pod, container)
-		}
-		_ = a.topology.RemoveContainer(containerID(pod, container))
 	}
-	a.devices.release(pod)
+	a.removeStaleDevices()
+}
+
+// removeStaleCPUs is what the CPU manager also does every ten seconds.
+func (a *Admission) removeStaleCPUs() {
+	if a.cpus == nil {
+		return
+	}
+	for pod, containers := range a.cpus.state.GetCPUAssignments() {
+		if !a.isActive(pod) {
+			for container := range containers {
+				// The static policy's removal always succeeds.
+				_ = a.cpus.release(pod, container)
+			}
+		}
+	}
+}
+
+// removeStaleDevices is what the device manager also does when the pod resources API is asked.
+func (a *Admission) removeStaleDevices() {
+	for pod := range a.devices.containers {
+		if !a.isActive(pod) {
+			a.devices.release(pod)
+		}
+	}
+}
+
+func (a *Admission) isActive(pod string) bool {
+	_, active := a.active[types.UID(pod)]
+	return active
 }
 
 // containers lists a pod's containers in the order of their admission.

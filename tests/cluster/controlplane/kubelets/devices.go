@@ -86,13 +86,13 @@ func (m *deviceManager) Allocate(pod *corev1.Pod, container *corev1.Container) e
 }
 
 // release frees the devices of a pod that ended or was rejected half-way.
-func (m *deviceManager) release(pod *corev1.Pod) {
-	for _, resources := range m.containers[string(pod.UID)] {
+func (m *deviceManager) release(pod string) {
+	for _, resources := range m.containers[pod] {
 		for resource, devices := range resources {
 			m.allocated[resource] = m.allocated[resource].Difference(devices)
 		}
 	}
-	delete(m.containers, string(pod.UID))
+	delete(m.containers, pod)
 }
 
 // begin forgets what init containers of another pod left.
@@ -226,17 +226,6 @@ func (m *deviceManager) devicesNear(resource string) map[int]int {
 	near := map[int]int{}
 	for _, nodes := range m.all[resource] {
 		for _, node := range nodes {
-			near[node]++
-		}
-	}
-	return near
-}
-
-// freeNear maps each NUMA node to the number of free devices near it.
-func (m *deviceManager) freeNear(resource string) map[int]int {
-	near := map[int]int{}
-	for device := range m.free(resource) {
-		for _, node := range m.all[resource][device] {
 			near[node]++
 		}
 	}

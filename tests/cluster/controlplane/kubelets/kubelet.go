@@ -28,8 +28,9 @@ type kubelet struct {
 	random    *rand.Rand // used in `work` only
 	publisher Publisher
 	lag       time.Duration
-	// state is the folder with the files of the kubelet; empty: none.
+	// state is the folder with the files of the kubelet; empty: none. files holds what was last written there.
 	state  string
+	files  map[string]string
 	work   queue
 	writes queue
 	// seen holds the pods that were decided on and are still in the API server.
@@ -43,6 +44,9 @@ type kubelet struct {
 }
 
 func newKubelet(ctx context.Context, api *api, machine Machine, options *options, seed int64) (*kubelet, error) {
+	if err := machine.startable(); err != nil {
+		return nil, err
+	}
 	node, err := newNode(machine)
 	if err != nil {
 		return nil, err
@@ -54,7 +58,7 @@ func newKubelet(ctx context.Context, api *api, machine Machine, options *options
 	k := &kubelet{
 		ctx: ctx, api: api, admission: admission, journal: api.journal, random: rand.New(rand.NewSource(seed)),
 		publisher: options.publisher, lag: options.lag,
-		seen: map[types.UID]bool{}, ending: map[types.UID]bool{}, static: map[string]*staticPod{},
+		files: map[string]string{}, seen: map[types.UID]bool{}, ending: map[types.UID]bool{}, static: map[string]*staticPod{},
 	}
 	if options.state != "" {
 		if err := k.servePodResources(ctx, filepath.Join(options.state, machine.Name)); err != nil {
@@ -128,10 +132,12 @@ func (k *kubelet) forget(pod *corev1.Pod) {
 func (k *kubelet) admit(pod *corev1.Pod) {
 	node := k.admission.machine.Name
 	fields := podFields(node, pod)
+	free := k.admission.freeByState()
 	result := k.admission.Admit(pod)
+	k.writeCheckpoints()
 	if !result.Admit {
 		fields["reason"], fields["message"] = result.Reason, result.Message
-		fields["zones"] = k.admission.zones(false)
+		fields["zones"] = k.admission.zones(&free)
 		k.journal.Write("rejected", fields)
 		k.writes.add(func() {
 			k.api.setStatus(k.ctx, pod, rejected(pod, result))
@@ -172,7 +178,7 @@ func (k *kubelet) end(pod *corev1.Pod) bool {
 
 // changed has the exporter look after its lag, half as long to half as long again.
 func (k *kubelet) changed() {
-	k.writeCheckpoint()
+	k.writeCheckpoints()
 	if k.scanDue || k.publisher == None {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager"
 	"k8s.io/utils/cpuset"
 )
 
@@ -59,6 +60,18 @@ type NUMANode struct {
 // reserved is the set of CPUs that no container gets exclusively.
 func (m *Machine) reserved() (cpuset.CPUSet, error) {
 	return cpuset.Parse(m.ReservedCPUs)
+}
+
+// startable is the error with which a kubelet of this configuration ends; nil if it starts. The admission code alone,
+// as in recordings of it, demands less.
+//
+// Source: pkg/kubelet/cm/cpumanager, NewManager.
+func (m *Machine) startable() error {
+	reserved, err := m.reserved()
+	if err == nil && m.CPUPolicy == string(cpumanager.PolicyStatic) && reserved.IsEmpty() {
+		err = fmt.Errorf("%s: the static CPU manager demands a reserved CPU", m.Name)
+	}
+	return err
 }
 
 // info is the machine as cAdvisor would report it to the kubelet.

@@ -11,7 +11,7 @@ import (
 )
 
 // The kubelet's CPU and memory managers are a policy, its state, and the upkeep of that state on disk and in cgroups.
-// Here policy and state are the kubelet's own; of the upkeep nothing is left but to release what ended, at once.
+// Here policy and state are the kubelet's own; of the upkeep nothing is left but to release what ended (Admission).
 
 type hints = map[string][]topologymanager.TopologyHint
 
@@ -37,8 +37,8 @@ func (m *cpuManager) Allocate(pod *corev1.Pod, container *corev1.Container) erro
 	return m.policy.Allocate(klog.Background(), m.state, pod, container)
 }
 
-func (m *cpuManager) release(pod *corev1.Pod, container *corev1.Container) error {
-	return m.policy.RemoveContainer(klog.Background(), m.state, string(pod.UID), container.Name)
+func (m *cpuManager) release(pod, container string) error {
+	return m.policy.RemoveContainer(klog.Background(), m.state, pod, container)
 }
 
 // memoryManager is the Static memory manager policy on state in memory, as a hint provider.
@@ -63,6 +63,6 @@ func (m *memoryManager) Allocate(pod *corev1.Pod, container *corev1.Container) e
 	return m.policy.Allocate(klog.Background(), m.state, pod, container)
 }
 
-func (m *memoryManager) release(pod *corev1.Pod, container *corev1.Container) {
-	m.policy.RemoveContainer(klog.Background(), m.state, string(pod.UID), container.Name)
+func (m *memoryManager) release(pod, container string) {
+	m.policy.RemoveContainer(klog.Background(), m.state, pod, container)
 }

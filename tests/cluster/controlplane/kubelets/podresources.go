@@ -5,11 +5,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"time"
 
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 	"k8s.io/kubernetes/pkg/kubelet/apis/podresources"
+	"k8s.io/kubernetes/pkg/kubelet/checkpointmanager"
 	cpustate "k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/state"
 	memorystate "k8s.io/kubernetes/pkg/kubelet/cm/memorymanager/state"
 )
@@ -17,11 +19,16 @@ import (
 // The kubelet's pod resources API (podresources/v1): its own server, with what the managers of a simulated machine hold.
 // Exporters of NodeResourceTopologies read it, and watch the checkpoint of the CPU manager for changes.
 //
-// In the state folder of a machine: pod-resources/kubelet.sock, cpu_manager_state, device-plugins/.
+// In the state folder of a machine: pod-resources/kubelet.sock, cpu_manager_state, memory_manager_state, device-plugins/.
 //
 // Source: pkg/kubelet/server, ListenAndServePodResources; pkg/kubelet/cm, containerManagerImpl.
 
-const checkpoint = "cpu_manager_state"
+const (
+	cpuCheckpoint    = "cpu_manager_state"
+	memoryCheckpoint = "memory_manager_state"
+	// A kubelet's own default of cpuManagerReconcilePeriod.
+	reconcilePeriod = 10 * time.Second
+)
 
 // servePodResources serves the pod resources API in a machine's state folder until the program ends.
 func (k *kubelet) servePodResources(ctx context.Context, folder string) error {
@@ -31,7 +38,7 @@ func (k *kubelet) servePodResources(ctx context.Context, folder string) error {
 		}
 	}
 	k.state = folder
-	k.writeCheckpoint()
+	k.writeCheckpoints()
 	listener, err := net.Listen("unix", filepath.Join(folder, "pod-resources", "kubelet.sock"))
 	if err != nil {
 		return err
@@ -43,26 +50,50 @@ func (k *kubelet) servePodResources(ctx context.Context, folder string) error {
 			Pods: provider, Devices: provider, Cpus: provider, Memory: provider, DynamicResources: provider,
 		}))
 	go func() { _ = server.Serve(listener) }()
+	go k.reconcile()
 	return nil
 }
 
-// writeCheckpoint writes the file that the CPU manager writes after each change: which container has which CPUs.
-//
-// Source: pkg/kubelet/cm/cpumanager/state, stateCheckpoint.storeState.
-func (k *kubelet) writeCheckpoint() {
-	if k.state == "" {
-		return
-	}
-	content, err := k.admission.checkpoint().MarshalCheckpoint()
-	if err == nil {
-		err = os.WriteFile(filepath.Join(k.state, checkpoint), content, 0o644)
-	}
-	if err != nil {
-		k.journal.Write("error", object{"node": k.admission.machine.Name, "message": err.Error()})
+// reconcile lets the CPU manager forget from time to time, until the program ends, what ended.
+func (k *kubelet) reconcile() {
+	ticks := time.NewTicker(reconcilePeriod)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-k.ctx.Done():
+			return
+		case <-ticks.C:
+			k.work.add(func() {
+				k.admission.removeStaleCPUs()
+				k.writeCheckpoints()
+			})
+		}
 	}
 }
 
-func (a *Admission) checkpoint() *cpustate.CPUManagerCheckpointV2 {
+// writeCheckpoints writes the files that the CPU and the memory manager write after each change of their state: which
+// container has which CPUs, and which memory.
+//
+// Source: pkg/kubelet/cm/cpumanager/state and memorymanager/state, stateCheckpoint.storeState.
+func (k *kubelet) writeCheckpoints() {
+	if k.state == "" {
+		return
+	}
+	for name, content := range map[string]checkpointmanager.Checkpoint{
+		cpuCheckpoint: k.admission.cpuCheckpoint(), memoryCheckpoint: k.admission.memoryCheckpoint(),
+	} {
+		text, err := content.MarshalCheckpoint()
+		if err == nil && k.files[name] != string(text) { // exporters are told of a change
+			err = os.WriteFile(filepath.Join(k.state, name), text, 0o644)
+			k.files[name] = string(text)
+		}
+		if err != nil {
+			k.journal.Write("error", object{"node": k.admission.machine.Name, "message": err.Error()})
+		}
+	}
+}
+
+func (a *Admission) cpuCheckpoint() *cpustate.CPUManagerCheckpointV2 {
 	content := &cpustate.CPUManagerCheckpointV2{PolicyName: a.machine.CPUPolicy}
 	if a.cpus == nil {
 		return content
@@ -74,6 +105,15 @@ func (a *Admission) checkpoint() *cpustate.CPUManagerCheckpointV2 {
 		for container, cpus := range containers {
 			content.Entries[pod][container] = cpus.String()
 		}
+	}
+	return content
+}
+
+func (a *Admission) memoryCheckpoint() *memorystate.MemoryManagerCheckpointV1 {
+	content := &memorystate.MemoryManagerCheckpointV1{PolicyName: a.machine.MemoryPolicy}
+	if a.memory != nil {
+		content.MachineState = a.memory.state.GetMachineState()
+		content.Entries = a.memory.state.GetMemoryAssignments()
 	}
 	return content
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,9 +14,11 @@ import (
 
 // A sequence is a machine and the pods that come to it, one after the other.
 type sequence struct {
-	ID      string       `json:"id"`
-	Machine Machine      `json:"machine"`
-	Pods    []corev1.Pod `json:"pods"`
+	ID      string  `json:"id"`
+	Machine Machine `json:"machine"`
+	// Publisher is whose form nrtBefore has; empty: the managers' own state.
+	Publisher Publisher    `json:"publisher"`
+	Pods      []corev1.Pod `json:"pods"`
 	// Remove names the pods that end before the key is admitted.
 	Remove map[string][]string `json:"remove"`
 }
@@ -27,13 +30,15 @@ type verdicts struct {
 }
 
 type verdict struct {
-	Pod        string  `json:"pod"`
-	QoS        string  `json:"qos"`
-	Admit      bool    `json:"admit"`
-	Reason     string  `json:"reason,omitempty"`
-	Message    string  `json:"message,omitempty"`
-	Before     object  `json:"nrtBefore"`
-	Containers []Given `json:"containers,omitempty"`
+	Pod     string `json:"pod"`
+	QoS     string `json:"qos"`
+	Admit   bool   `json:"admit"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	Before  object `json:"nrtBefore"`
+	// State is what the managers' checkpoints still show before the pod comes: CPUs and bytes of memory by pod UID.
+	State      map[string]object `json:"stateBefore"`
+	Containers []Given           `json:"containers,omitempty"`
 }
 
 // Replay reads sequences, one JSON object a line, and writes a line of verdicts for each. It leaves out the check that
@@ -63,6 +68,7 @@ func (s *sequence) replay() (*verdicts, error) {
 	if err != nil {
 		return nil, err
 	}
+	random := rand.New(rand.NewSource(0)) // orders the zones of some publisher
 	uids := map[string]types.UID{}
 	answer := &verdicts{ID: s.ID}
 	for i := range s.Pods {
@@ -71,7 +77,12 @@ func (s *sequence) replay() (*verdicts, error) {
 		for _, gone := range s.Remove[pod.Name] {
 			admission.Release(uids[gone])
 		}
-		one := verdict{Pod: pod.Name, QoS: string(qos.GetPodQOS(pod)), Before: admission.subtracted()}
+		one := verdict{Pod: pod.Name, QoS: string(qos.GetPodQOS(pod)), State: admission.entries()}
+		if s.Publisher == "" {
+			one.Before = admission.subtracted()
+		} else {
+			one.Before = admission.Topology(s.Publisher, random)
+		}
 		result := admission.Admit(pod)
 		one.Admit, one.Reason, one.Message = result.Admit, result.Reason, result.Message
 		if result.Admit {
@@ -83,8 +94,37 @@ func (s *sequence) replay() (*verdicts, error) {
 	return answer, nil
 }
 
-// subtracted is the bare NodeResourceTopology that any exporter which subtracts allocations would write.
+// entries are what the managers' checkpoints show of each pod.
+func (a *Admission) entries() map[string]object {
+	found := map[string]object{}
+	add := func(pod, what string, amount uint64) {
+		if found[pod] == nil {
+			found[pod] = object{"cpus": uint64(0), "memory": uint64(0)}
+		}
+		found[pod][what] = found[pod][what].(uint64) + amount
+	}
+	if a.cpus != nil {
+		for pod, containers := range a.cpus.state.GetCPUAssignments() {
+			for _, cpus := range containers {
+				add(pod, "cpus", uint64(cpus.Size()))
+			}
+		}
+	}
+	if a.memory != nil {
+		for pod, containers := range a.memory.state.GetMemoryAssignments() {
+			for _, blocks := range containers {
+				for _, block := range blocks {
+					add(pod, "memory", block.Size)
+				}
+			}
+		}
+	}
+	return found
+}
+
+// subtracted is the bare NodeResourceTopology of what the managers would give out now.
 func (a *Admission) subtracted() object {
+	free := a.freeByState()
 	return object{
 		"apiVersion": apiVersion,
 		"kind":       "NodeResourceTopology",
@@ -92,6 +132,6 @@ func (a *Admission) subtracted() object {
 			object{"name": "topologyManagerScope", "value": a.machine.Scope},
 			object{"name": "topologyManagerPolicy", "value": a.machine.Policy},
 		},
-		"zones": a.zones(false),
+		"zones": a.zones(&free),
 	}
 }

@@ -1,13 +1,18 @@
 package kubelets
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand"
 	"slices"
 	"sort"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/cpuset"
 )
 
 // Publisher is whose form a NodeResourceTopology has.
@@ -18,7 +23,7 @@ const (
 	RTE Publisher = "rte"
 	// NFD is node-feature-discovery's: subtracted, fingerprint over all pods if there are any, zones in random order.
 	NFD Publisher = "nfd"
-	// Koordlet is Koordinator's: capacity only, nothing subtracted, no devices, no attributes.
+	// Koordlet is Koordinator's: capacity only, nothing subtracted, no devices, no attributes; single CPUs in annotations.
 	Koordlet Publisher = "koordlet"
 	// None leaves it to an exporter that reads the pod resources API.
 	None Publisher = "none"
@@ -44,7 +49,13 @@ func (a *Admission) Topology(publisher Publisher, random *rand.Rand) object {
 	attribute := func(name, value string) {
 		attributes = append(attributes, object{"name": name, "value": value})
 	}
-	zones := a.zones(publisher == Koordlet)
+	var zones []any
+	if publisher == Koordlet {
+		zones = a.zones(nil)
+	} else {
+		free := a.freeByList(publisher)
+		zones = a.zones(&free)
+	}
 	switch publisher {
 	case RTE:
 		print := fingerprint(a.activePods(a.holdsNUMA))
@@ -58,6 +69,7 @@ func (a *Admission) Topology(publisher Publisher, random *rand.Rand) object {
 		random.Shuffle(len(zones), func(i, j int) { zones[i], zones[j] = zones[j], zones[i] })
 	case Koordlet:
 		metadata["labels"] = object{"app.kubernetes.io/managed-by": "Koordinator"}
+		metadata["annotations"] = a.koordletAnnotations()
 	}
 	if publisher != Koordlet {
 		attribute("topologyManagerScope", a.machine.Scope)
@@ -104,11 +116,11 @@ func (a *Admission) deprecatedPolicy() string {
 	return policy + "ContainerLevel"
 }
 
-// zones are the NUMA nodes, ascending. `total` leaves out what pods hold, and devices.
-func (a *Admission) zones(total bool) []any {
+// zones are the NUMA nodes, ascending. free: what of them is free; nil leaves out what pods hold, and devices.
+func (a *Admission) zones(free *free) []any {
 	var zones []any
 	for id := range a.machine.NUMA {
-		resources := a.zoneResources(id, total)
+		resources := a.zoneResources(id, free)
 		sort.Slice(resources, func(i, j int) bool { return resources[i].name < resources[j].name })
 		var list []any
 		for _, one := range resources {
@@ -139,66 +151,95 @@ type zoneResource struct {
 
 // zoneResources are what an exporter lists of a NUMA node: what the kubelet's pod resources API calls allocatable there,
 // and if that is nothing, the CPUs of the machine with 0 allocatable.
-func (a *Admission) zoneResources(id int, total bool) []zoneResource {
-	var resources []zoneResource
-	if a.cpus != nil || total {
-		resources = append(resources, a.zoneCPUs(id))
-	}
-	if a.memory != nil || total {
-		resources = append(resources, a.zoneMemory(id)...)
-	}
-	if total {
+func (a *Admission) zoneResources(id int, free *free) []zoneResource {
+	all := a.cpuTopology.CPUDetails.CPUsInNUMANodes(id)
+	if free == nil {
+		resources := append(a.zoneTotals(id), zoneResource{name: "cpu", capacity: uint64(all.Size())})
 		for i := range resources {
-			resources[i].allocatable = resources[i].capacity
-			resources[i].available = resources[i].capacity
+			resources[i].allocatable, resources[i].available = resources[i].capacity, resources[i].capacity
 		}
 		return resources
 	}
-	for name := range a.machine.Devices {
-		if near := a.devices.devicesNear(name)[id]; near > 0 {
-			free := a.devices.freeNear(name)[id]
-			resources = append(resources, zoneResource{name, uint64(near), uint64(near), uint64(free)})
+	var resources []zoneResource
+	if a.cpus != nil { // reserved CPUs count in the capacity only
+		resources = append(resources, zoneResource{
+			"cpu", uint64(all.Size()), uint64(a.allocatable().cpus.Intersection(all).Size()),
+			uint64(free.cpus.Intersection(all).Size()),
+		})
+	}
+	if a.memory != nil {
+		for name, table := range a.memory.state.GetMachineState()[id].MemoryMap {
+			resources = append(resources, zoneResource{
+				string(name), table.TotalMemSize, table.Allocatable, free.memory[id][name],
+			})
+		}
+	}
+	for name, devices := range a.machine.Devices {
+		near := func(device string) bool { return slices.Contains(devices[device], id) }
+		if all := count(slices.Collect(maps.Keys(devices)), near); all > 0 {
+			left := count(free.devices[name].UnsortedList(), near)
+			resources = append(resources, zoneResource{name, uint64(all), uint64(all), uint64(left)})
 		}
 	}
 	if len(resources) == 0 {
-		cpus := a.cpuTopology.CPUDetails.CPUsInNUMANodes(id)
-		return []zoneResource{{"cpu", uint64(cpus.Size()), 0, 0}}
+		return []zoneResource{{"cpu", uint64(all.Size()), 0, 0}}
 	}
 	return resources
 }
 
-// zoneCPUs counts reserved CPUs in the capacity only.
-func (a *Admission) zoneCPUs(id int) zoneResource {
-	all := a.cpuTopology.CPUDetails.CPUsInNUMANodes(id)
-	reserved, _ := a.machine.reserved() // NewAdmission read it already
-	allocatable := all.Difference(reserved)
-	available := allocatable
-	if a.cpus != nil {
-		available = available.Intersection(a.cpus.state.GetDefaultCPUSet())
-	}
-	return zoneResource{"cpu", uint64(all.Size()), uint64(allocatable.Size()), uint64(available.Size())}
-}
-
-// zoneMemory is memory and each size of huge pages; the capacity of memory includes the huge pages.
-func (a *Admission) zoneMemory(id int) []zoneResource {
-	if a.memory != nil {
-		var resources []zoneResource
-		for name, table := range a.memory.state.GetMachineState()[id].MemoryMap {
-			resources = append(resources, zoneResource{string(name), table.TotalMemSize, table.Allocatable, table.Free})
-		}
-		return resources
-	}
+// zoneTotals is memory and each size of huge pages; the capacity of memory includes the huge pages.
+func (a *Admission) zoneTotals(id int) []zoneResource {
 	numa := a.machine.NUMA[id]
-	allocatable := uint64(numa.Memory.Value())
-	memory := zoneResource{"memory", allocatable, allocatable, allocatable}
-	resources := []zoneResource{}
+	memory := zoneResource{name: "memory", capacity: uint64(numa.Memory.Value())}
+	var resources []zoneResource
 	for _, name := range a.machine.hugepages() {
 		amount := numa.Hugepages[name]
-		size := uint64(amount.Value())
-		memory.capacity += size
-		resources = append(resources, zoneResource{name, size, size, size})
+		memory.capacity += uint64(amount.Value())
+		resources = append(resources, zoneResource{name: name, capacity: uint64(amount.Value())})
 	}
 	return append(resources, memory)
+}
+
+// koordletAnnotations say which CPU belongs to which core, what the kubelet keeps of them, and what it gave to whom.
+//
+// Source: koordinator pkg/koordlet/statesinformer/impl, states_noderesourcetopology.go.
+func (a *Admission) koordletAnnotations() object {
+	details := []any{}
+	for _, id := range a.cpuTopology.CPUDetails.CPUs().List() {
+		cpu := a.cpuTopology.CPUDetails[id]
+		details = append(details, object{"id": id, "core": cpu.CoreID, "socket": cpu.SocketID, "node": cpu.NUMANodeID})
+	}
+	policy := object{"policy": a.machine.CPUPolicy, "options": a.machine.CPUOptions}
+	allocations := []object{}
+	if a.cpus != nil {
+		reserved, _ := a.machine.reserved() // NewAdmission read it already
+		policy["reservedCPUs"] = reserved.String()
+		for uid, containers := range a.cpus.state.GetCPUAssignments() {
+			given := object{"uid": uid, "managedByKubelet": true}
+			if pod := a.active[types.UID(uid)]; pod != nil {
+				given["namespace"], given["name"] = pod.Namespace, pod.Name
+			}
+			cpus := cpuset.New()
+			for _, each := range containers {
+				cpus = cpus.Union(each)
+			}
+			given["cpuset"] = cpus.String()
+			allocations = append(allocations, given)
+		}
+		slices.SortFunc(allocations, func(one, other object) int {
+			return strings.Compare(one["uid"].(string), other["uid"].(string))
+		})
+	}
+	annotations := object{}
+	for name, value := range map[string]any{
+		"node.koordinator.sh/cpu-topology":          object{"detail": details},
+		"kubelet.koordinator.sh/cpu-manager-policy": policy,
+		"node.koordinator.sh/pod-cpu-allocs":        allocations,
+	} {
+		text, _ := json.Marshal(value) // strings and numbers
+		annotations[name] = string(text)
+	}
+	return annotations
 }
 
 // ParsePublisher reads a publisher's name.
