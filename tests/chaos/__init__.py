@@ -8,9 +8,10 @@ One row for each scenario. Its columns count:
 - `clientErrors`: valid creations that failed: the webhook denied them, or they failed because it did not answer. The
   client retries; each failure counts. While the API server or etcd is down nothing counts.
 - `lost`: pods that do not run in the end although no user deleted them: they vanished or still wait. All created pods
-  fit, so once the cluster has settled all must run. Without kubelets a bound pod counts as running.
+  fit, so once the cluster has settled all must run. Where no kubelet says so, a bound pod counts as running.
 - `ungated`: pods that asked for a NUMA policy and were bound without a decision of the webhook: without a placement
   text or, if they need aligned NUMA nodes, without a hint for their node. This is the cost of failing open.
+- `rejected`: pods that a kubelet rejected.
 - `overCommitted`: resources of NUMA nodes for which the hints of bound pods ever exceeded the capacity in sum. Every
   change of every pod is followed.
 - `gangsSplit`: gangs that ever had bound pods in several domains of the required level, or that started with fewer pods
@@ -21,7 +22,8 @@ One row for each scenario. Its columns count:
     load.py       what honest tenants create
     journal.py    the history of every pod, from a watch
     bed.py        control plane, nodes and the two replicas; counts replicas that exit
-    faults.py     what breaks; hostile.py: a hostile tenant
+    real_bed.py   the same with real kubelets and exporters
+    faults.py     what breaks; kubelet_faults.py: kubelets and their machines; hostile.py: a hostile tenant
     scenarios.py  the list of scenarios
     run.py        one scenario: load, fault, settle, row
     row.py        the row, and its failures; table.py: rows as text

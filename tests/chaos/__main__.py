@@ -10,12 +10,14 @@ import argparse
 import json
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from tests.chaos.bed import Bed
+from tests.chaos.real_bed import RealBed
 from tests.chaos.run import play
 from tests.chaos.scenarios import SCENARIOS
 from tests.chaos.table import table, with_rows
@@ -23,12 +25,14 @@ from tests.cluster.assets import AssetError, find_assets
 from tests.cluster.build import BuildFailedError
 from tests.cluster.control_plane import CommandError, NotReadyError
 from tests.cluster.process import ProcessEndedError
+from tests.cluster.real_kubelets import ImpossibleError
 from tests.cluster.up import leave_on_signals, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.chaos.run import Outcome
+    from tests.chaos.scenarios import Scenario
 
 # Long enough for the longest fault, 30 s, to last as long as it should.
 SECONDS = 60.0
@@ -61,16 +65,28 @@ def main() -> int:
 
 def _outcomes(options: argparse.Namespace) -> Iterator[Outcome]:
     wanted = [SCENARIOS[name] for name in dict.fromkeys(options.scenario or SCENARIOS)]
-    with Bed.made(find_assets(tell)) as bed:
-        for scenario in wanted:
-            tell(f"{scenario.name}, seed {options.seed}: {options.seconds:.0f} s of pods and gangs")
-            start = time.monotonic()
-            outcome = play(bed, scenario, seconds=options.seconds, seed=options.seed)
-            for note in outcome.notes:
-                tell(f"  {note}")
-            verdict = "; ".join(outcome.failures) or "as it must be"
-            tell(f"{scenario.name}: {verdict} ({time.monotonic() - start:.0f} s)")
-            yield outcome
+    programs = find_assets(tell)
+    for is_real, made in ((False, Bed.made), (True, partial(RealBed.with_kubelets, tell=tell))):
+        scenarios = [scenario for scenario in wanted if scenario.is_real is is_real]
+        if not scenarios:
+            continue
+        try:
+            with made(programs) as bed:
+                for scenario in scenarios:
+                    yield _played(bed, scenario, options)
+        except ImpossibleError as error:
+            tell(f"skipped {', '.join(scenario.name for scenario in scenarios)}: {error}")
+
+
+def _played(bed: Bed, scenario: Scenario, options: argparse.Namespace) -> Outcome:
+    tell(f"{scenario.name}, seed {options.seed}: {options.seconds:.0f} s of pods and gangs")
+    start = time.monotonic()
+    outcome = play(bed, scenario, seconds=options.seconds, seed=options.seed)
+    for note in outcome.notes:
+        tell(f"  {note}")
+    verdict = "; ".join(outcome.failures) or "as it must be"
+    tell(f"{scenario.name}: {verdict} ({time.monotonic() - start:.0f} s)")
+    return outcome
 
 
 def parser() -> argparse.ArgumentParser:

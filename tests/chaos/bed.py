@@ -10,10 +10,11 @@ import contextlib
 import threading
 from dataclasses import replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from kubernetes.utils.quantity import parse_quantity
 
+from tests.chaos.load import Pace
 from tests.cluster.audit import Slot
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.mixed_load import racks_known
@@ -63,10 +64,13 @@ def capacity(fleet: list[Machine]) -> dict[Slot, Decimal]:
 class Bed:
     """Use `Bed.made()`."""
 
-    def __init__(self, plane: ControlPlane, webhook: LocalWebhook) -> None:
+    pace = Pace()
+    has_kubelets = False
+
+    def __init__(self, plane: ControlPlane, webhook: LocalWebhook, fleet: list[Machine]) -> None:
         self.plane = plane
         self.webhook = webhook
-        self.fleet = fleet()
+        self.fleet = fleet
         self.exits: list[str] = []
         """What replicas that exited without being asked said last."""
         self._held: set[str] = set()
@@ -78,22 +82,36 @@ class Bed:
         """Start all of it. Everything ends with the context. chart, images: as of `local_webhook`."""
         with ControlPlane.start(assets) as plane:
             plane.install_crds()
-            create_machines(plane.api, fleet())
+            nodes = fleet()
+            create_machines(plane.api, nodes)
             with (
                 racks_known(plane),
                 local_webhook(
                     plane, replicas=2, values=VALUES, chart=chart, images=images, client_certificates=False
                 ) as webhook,
+                cls(plane, webhook, nodes).watched() as bed,
             ):
-                bed = cls(plane, webhook)
-                watchdog = threading.Thread(target=bed._watch, name="watchdog")
-                watchdog.start()
-                try:
-                    bed.wait_until_whole()
-                    yield bed
-                finally:
-                    bed._ended.set()
-                    watchdog.join()
+                yield bed
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[Self]:
+        """Start replicas again that exit within this context. It begins when everything is up."""
+        watchdog = threading.Thread(target=self._watch, name="watchdog")
+        watchdog.start()
+        try:
+            self.wait_until_whole()
+            yield self
+        finally:
+            self._ended.set()
+            watchdog.join()
+
+    def capacity(self) -> dict[Slot, Decimal]:
+        """What each NUMA node offers to pods."""
+        return capacity(self.fleet)
+
+    def racks(self) -> dict[str, str]:
+        """The rack of each node, whatever its label says later."""
+        return physical_racks(self.fleet)
 
     @contextlib.contextmanager
     def namespaces(self, *names: str) -> Iterator[None]:

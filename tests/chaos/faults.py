@@ -67,7 +67,13 @@ class Stage:
 
     def last(self, seconds: float) -> None:
         """Let the fault last for this time, or for half of the load's time if that is shorter."""
-        span = min(seconds, max(SHORTEST_PAUSE_SECONDS, self.seconds / 2))
+        self._sleep(min(seconds, max(SHORTEST_PAUSE_SECONDS, self.seconds / 2)))
+
+    def last_all(self, seconds: float) -> None:
+        """Let the fault last for this time, or for all of the load's time if that is shorter: the load goes on."""
+        self._sleep(min(seconds, self.seconds))
+
+    def _sleep(self, span: float) -> None:
         time.sleep(span)
         self.lasted += span
 

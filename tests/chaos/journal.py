@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tests.chaos.load import Unit
     from tests.cluster.api import Api
 
+TERMINAL_PHASES = ("Succeeded", "Failed")
 INHERIT = "topology-webhook.dev/inherit"
 
 
@@ -45,6 +46,10 @@ class History:
     """Whether it takes what stands on its owner."""
     bound: float | None = None
     node: str = ""
+    since: float | None = None
+    """Since when it runs: it is bound, and its kubelet, if there is one, started its containers."""
+    rejected: str = ""
+    """The reason with which its kubelet rejected it, or ended it unasked."""
     unhinted: bool = False
     """Bound without a decision of the webhook although it asked for a policy."""
     gone: bool = False
@@ -55,16 +60,24 @@ class History:
 
 
 class Journal:
-    """The pods of one run. `capacity`: of each NUMA node; `racks`: the rack of each node."""
+    """The pods of one run.
 
-    def __init__(self, capacity: Mapping[Slot, Decimal], racks: Mapping[str, str]) -> None:
+    capacity: of each NUMA node; racks: the rack of each node; has_kubelets: whether kubelets say which pods run.
+    """
+
+    def __init__(
+        self, capacity: Mapping[Slot, Decimal], racks: Mapping[str, str], *, has_kubelets: bool = False
+    ) -> None:
         self._capacity = capacity
+        self._has_kubelets = has_kubelets
         self._racks = racks
         self._lock = threading.RLock()
         self._held: defaultdict[Slot, Decimal] = defaultdict(Decimal)
         self._pods: dict[str, History] = {}
         self.over_committed: dict[Slot, Decimal] = {}
         """What was ever held beyond what there is, at its worst."""
+        self.holders: dict[Slot, list[str]] = {}
+        """The pods that held it then."""
         self.scattered: dict[str, set[str]] = {}
         """Unit -> the racks, more than one, in which its pods were bound at the same time."""
         self.excused: set[str] = set()
@@ -98,10 +111,16 @@ class Journal:
         return [pod for pod in self.pods() if pod.unit == unit.name]
 
     def has_run(self, unit: Unit, seconds: float) -> bool:
-        """Whether all pods of a unit have been bound for this long."""
+        """Whether all pods of a unit have run for this long."""
         since = time.monotonic() - seconds
         pods = [pod for pod in self.of(unit) if not pod.gone]
-        return len(pods) == unit.size and all(pod.bound is not None and pod.bound < since for pod in pods)
+        return len(pods) == unit.size and all(pod.since is not None and pod.since < since for pod in pods)
+
+    def replace_machine(self, node: str, capacity: Mapping[Slot, Decimal]) -> None:
+        """From now on a node has these NUMA nodes instead of those it had; it must hold no pod."""
+        with self._lock:
+            others = {slot: amount for slot, amount in self._capacity.items() if slot.node != node}
+            self._capacity = {**others, **capacity}
 
     def take_list(self, raws: list[dict[str, Any]], now: float) -> None:
         """Apply a list of all pods: others are gone."""
@@ -128,8 +147,20 @@ class Journal:
             if node and pod.bound is None:
                 pod.bound, pod.node, pod.unhinted = now, node, _is_unhinted(raw)
                 self._look_for_scattered(pod.unit)
-            if node:
+            status = raw.get("status") or {}
+            if "deletionTimestamp" not in raw["metadata"]:  # else its containers fail because they are ended
+                self._look_at_phase(pod, status, now)
+            if status.get("phase") in TERMINAL_PHASES:
+                self._hold(pod, {})
+            elif node:
                 self._hold(pod, held([raw]) if _hinted_node(raw) == node else {})
+
+    def _look_at_phase(self, pod: History, status: Mapping[str, Any], now: float) -> None:
+        phase = status.get("phase", "")
+        if phase == "Failed":
+            pod.rejected, pod.since = status.get("reason", "") or "failed", None
+        elif pod.bound is not None and pod.since is None and (phase == "Running" or not self._has_kubelets):
+            pod.since = now
 
     def _leave(self, pod: History) -> None:
         pod.gone = True
@@ -142,8 +173,9 @@ class Journal:
         for slot, amount in amounts.items():
             self._held[slot] += amount
             beyond = self._held[slot] - self._capacity.get(slot, Decimal(0))
-            if beyond > 0:
-                self.over_committed[slot] = max(beyond, self.over_committed.get(slot, Decimal(0)))
+            if beyond > self.over_committed.get(slot, Decimal(0)):
+                self.over_committed[slot] = beyond
+                self.holders[slot] = [other.name for other in self._pods.values() if slot in other.holds]
 
     def _look_for_scattered(self, unit: str) -> None:
         bound = [pod for pod in self._pods.values() if pod.unit == unit and pod.bound is not None and not pod.gone]

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -35,16 +35,31 @@ UNIT_LABEL = "example.com/unit"
 POLICIES = ("SingleNUMANode", "Restricted", "BestEffort", "", None)
 """Of single pods. Empty: annotated without a policy of its own; None: not annotated, and so not gated."""
 ALIGNED = frozenset({"SingleNUMANode", "Restricted"})
-# Two units a second on average, each of 7 CPUs on average; the fleet has 2,048 of them (see bed.py). With a life of
-# 20 s 280 are in use, and 420 more are wanted after an outage of 30 s: a third of what is there.
-LONGEST_GAP_SECONDS = 1.0
-LIFE_SECONDS = 20.0
 LATE_SECONDS = 4.0
 RETRY_SECONDS = 0.5
 # An outage may hold up many creations, each in a thread.
 CLIENTS = 32
 # A creation that was refused for so long is given up: that pod is lost.
 PATIENCE_SECONDS = 180.0
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How much comes.
+
+    By default two units a second on average, each of 7 CPUs on average; the fleet has 2,048 of them (see bed.py). With
+    a life of 20 s 280 are in use, and 420 more are wanted after an outage of 30 s: a third of what is there.
+    """
+
+    longest_gap: float = 1.0
+    """Seconds between two units."""
+    life: float = 20.0
+    """Seconds that a unit runs."""
+    grace: int = 0
+    """Seconds that a pod has to end. With 0, the API server forgets a deleted pod at once."""
+
+
+DEFAULT_PACE = Pace()
 
 
 class Kind(StrEnum):
@@ -70,6 +85,8 @@ class Unit:
     """Whether all its pods must be in one rack."""
     late: int = 0
     """How many of its pods come later than the others."""
+    grace: int = 0
+    """Seconds that each pod has to end."""
 
     def pods(self, run: str) -> list[dict[str, Any]]:
         """The pods to create; none for a Job."""
@@ -92,7 +109,7 @@ class Unit:
 
     def _pod(self, name: str, run: str, annotations: dict[str, str], **spec: Any) -> dict[str, Any]:
         asked = {**annotations, **(RACKS if self.racked else {})}
-        raw = pod(name, cpu=self.cpu, annotations=asked, **spec)
+        raw = pod(name, cpu=self.cpu, annotations=asked, terminationGracePeriodSeconds=self.grace, **spec)
         if self.policy is None:
             del raw["metadata"]["annotations"][SPEC]
         else:
@@ -121,11 +138,20 @@ def drawn(chance: random.Random, namespaces: Sequence[str]) -> Iterator[Unit]:
 class Load:
     """Creates and deletes. Use `running()`."""
 
-    def __init__(self, api: Api, journal: Journal, run: str, namespaces: Sequence[str], chance: random.Random) -> None:
+    def __init__(
+        self,
+        api: Api,
+        journal: Journal,
+        run: str,
+        namespaces: Sequence[str],
+        chance: random.Random,
+        pace: Pace = DEFAULT_PACE,
+    ) -> None:
         self._api = api
         self._journal = journal
         self._run = run
         self._chance = chance
+        self._pace = pace
         self._drawn = drawn(chance, namespaces)
         self._stopped = threading.Event()
         self._aborted = threading.Event()
@@ -167,14 +193,15 @@ class Load:
 
     def _old(self) -> list[Unit]:
         """Units to delete. From now on they count as deleted."""
-        old = [unit for unit in self.left() if self._journal.has_run(unit, LIFE_SECONDS)]
+        old = [unit for unit in self.left() if self._journal.has_run(unit, self._pace.life)]
         self.deleted.update(unit.name for unit in old)
         return old
 
     def _create_steadily(self, clients: ThreadPoolExecutor) -> None:
-        for unit in self._drawn:
-            if self._stopped.wait(self._chance.uniform(0, LONGEST_GAP_SECONDS)):
+        for drawn_unit in self._drawn:
+            if self._stopped.wait(self._chance.uniform(0, self._pace.longest_gap)):
                 return
+            unit = replace(drawn_unit, grace=self._pace.grace)
             self.units[unit.name] = unit
             clients.submit(self._create, unit)
             for each in self._old():

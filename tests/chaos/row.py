@@ -25,6 +25,7 @@ class Row:
     client_errors: int
     lost: int
     ungated: int
+    rejected: int
     over_committed: int
     gangs_split: int
     wait_p99: float
@@ -39,6 +40,7 @@ class Row:
             "clientErrors": self.client_errors,
             "lost": self.lost,
             "ungated": self.ungated,
+            "rejected": self.rejected,
             "overCommitted": self.over_committed,
             "gangsSplit": self.gangs_split,
             "waitP99": round(self.wait_p99, 2),
@@ -50,6 +52,7 @@ class Row:
         """The counts that must be zero in every scenario and are not."""
         zeros = {
             "lost": self.lost,
+            "rejected": self.rejected,
             "overCommitted": self.over_committed,
             "gangsSplit": self.gangs_split,
             "leaderExits": self.leader_exits,
@@ -67,6 +70,7 @@ def counted(scenario: str, load: Load, journal: Journal, exits: int) -> Row:
         client_errors=load.refusals.total(),
         lost=sum(lost(load, journal).values()),
         ungated=sum(pod.unhinted for pod in honest),
+        rejected=sum(bool(pod.rejected) for pod in honest),
         over_committed=len(journal.over_committed),
         gangs_split=len(split(load, journal)),
         wait_p99=percentile(waits, 0.99),
@@ -81,7 +85,7 @@ def lost(load: Load, journal: Journal) -> Counter[str]:
     found: Counter[str] = Counter()
     for unit in load.left():
         pods = journal.of(unit)
-        running = sum(pod.bound is not None and not pod.gone for pod in pods)
+        running = sum(pod.since is not None and not pod.gone for pod in pods)
         # A Job recreates a pod that is deleted; a bare pod that a scenario deleted does not come back.
         wanted = unit.size if unit.kind is Kind.JOB else unit.size - sum(pod.uid in excused for pod in pods)
         if running < wanted:

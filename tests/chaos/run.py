@@ -13,7 +13,6 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.chaos.bed import capacity, physical_racks
 from tests.chaos.faults import Stage
 from tests.chaos.journal import Journal
 from tests.chaos.load import Load
@@ -50,8 +49,9 @@ def play(bed: Bed, scenario: Scenario, *, seconds: float, seed: int) -> Outcome:
     run = f"{scenario.name}-{seed}"
     tenants = [f"chaos-{run}-{letter}" for letter in "ab"]
     hostile = f"chaos-{run}-hostile"
-    journal = Journal(capacity(bed.fleet), physical_racks(bed.fleet))
-    load = Load(bed.plane.api, journal, run, tenants, random.Random(f"{run} load"))  # noqa: S311 - repeatable
+    journal = Journal(bed.capacity(), bed.racks(), has_kubelets=bed.has_kubelets)
+    chance = random.Random(f"{run} load")  # noqa: S311 - repeatable
+    load = Load(bed.plane.api, journal, run, tenants, chance, bed.pace)
     exits = len(bed.exits)
     with bed.namespaces(*tenants, hostile), journal.following(bed.plane.api, run):
         failures: list[str] = []
@@ -100,12 +100,15 @@ def _notes(load: Load, journal: Journal) -> Iterator[str]:
         yield f"{load.unanswered} creations had no answer, and were tried again"
     for name, count in lost(load, journal).most_common(TOLD):
         unit = load.units[name]
-        waiting = [pod for pod in journal.of(unit) if pod.bound is None and not pod.gone]
+        waiting = [pod for pod in journal.of(unit) if pod.since is None and not pod.gone]
         gone = [pod.name for pod in journal.of(unit) if pod.gone]
-        told = "; ".join(f"{pod.name}: {pod.told or 'says nothing'}" for pod in waiting[:2])
+        told = "; ".join(f"{pod.name} on {pod.node or 'no node'}: {pod.told or 'says nothing'}" for pod in waiting[:2])
         yield f"lost: {count} pods of {unit.namespace}/{name} of {unit.size} (gone: {gone}; waiting: {told})"
+    for pod in [pod for pod in journal.pods() if pod.rejected][:TOLD]:
+        yield f"rejected: {pod.name} on {pod.node}: {pod.rejected}; {pod.told or 'no placement'}"
     for slot, amount in list(journal.over_committed.items())[:TOLD]:
         yield f"over-committed: {slot.resource} of NUMA node {slot.numa} of {slot.node} by {amount}"
+        yield f"  held by {', '.join(journal.holders[slot])}"
     for unit in split(load, journal)[:TOLD]:
         pods = ", ".join(f"{pod.name} on {pod.node}" for pod in journal.of(unit) if pod.bound is not None)
         yield f"split: {unit.namespace}/{unit.name}, minimum {unit.minimum}: {pods}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.chaos import faults
+from tests.chaos import faults, kubelet_faults
 from tests.chaos.hostile import hostile_tenant
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ class Scenario:
     fault: Callable[[faults.Stage], None]
     recovery: float = RECOVERY_SECONDS
     """An honest pod is bound so many seconds after the fault is over, at the latest."""
+    is_real: bool = False
+    """Whether it needs real kubelets."""
 
 
 SCENARIOS = {
@@ -46,5 +49,10 @@ SCENARIOS = {
         Scenario("nodes-deleted", faults.nodes_deleted),
         Scenario("all-replicas-stopped", faults.all_replicas_stopped),
         Scenario("hostile-tenant", hostile_tenant, UNDISTURBED_SECONDS),
+        Scenario("kubelets-killed", partial(kubelet_faults.kubelets_ended, signal.SIGKILL), is_real=True),
+        Scenario("kubelets-terminated", partial(kubelet_faults.kubelets_ended, signal.SIGTERM), is_real=True),
+        Scenario("deleted-while-kubelets-down", kubelet_faults.deleted_while_down, is_real=True),
+        Scenario("exporters-killed", kubelet_faults.exporters_killed, is_real=True),
+        Scenario("node-replaced", kubelet_faults.node_replaced, is_real=True),
     )
 }

@@ -20,6 +20,7 @@ COLUMNS = (
     "clientErrors",
     "lost",
     "ungated",
+    "rejected",
     "overCommitted",
     "gangsSplit",
     "waitP99",

@@ -33,6 +33,13 @@ def test_what_is_given_again_after_its_pod_went_is_not_given_twice(journal: Jour
     assert journal.over_committed == {}
 
 
+def test_what_a_pod_had_whose_kubelet_says_that_it_ended_may_be_given_again(journal: Journal) -> None:
+    journal.take("ADDED", raw("a", "n0"), 1)
+    journal.take("MODIFIED", raw("a", "n0", status={"phase": "Failed"}), 2)
+    journal.take("ADDED", raw("b", "n0"), 3)
+    assert journal.over_committed == {}
+
+
 def test_a_hint_counts_when_its_pod_is_bound_and_not_before(journal: Journal) -> None:
     journal.take("ADDED", raw("a", "n0"), 1)
     journal.take("ADDED", raw("b", hint="n0"), 2)

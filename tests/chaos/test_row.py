@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 KEYS = [
     *("scenario", "created", "clientErrors", "lost", "ungated"),
-    *("overCommitted", "gangsSplit", "waitP99", "waitMax", "leaderExits"),
+    *("rejected", "overCommitted", "gangsSplit", "waitP99", "waitMax", "leaderExits"),
 ]
-GOOD = Row("leader-killed", 60, 0, 0, 0, 0, 0, 1.234, 5.678, 0)
+GOOD = Row("leader-killed", 60, 0, 0, 0, 0, 0, 0, 1.234, 5.678, 0)
 GANG = Unit("g", "ns", Kind.GANG, size=2, minimum=2, racked=True)
 
 
@@ -53,11 +53,12 @@ def test_a_row_is_printed_with_exactly_these_keys() -> None:
         (GOOD, []),
         (replace(GOOD, client_errors=3, ungated=2), []),
         (replace(GOOD, lost=1), ["lost is 1"]),
+        (replace(GOOD, rejected=1), ["rejected is 1"]),
         (replace(GOOD, over_committed=2, gangs_split=1), ["overCommitted is 2", "gangsSplit is 1"]),
         (replace(GOOD, leader_exits=1), ["leaderExits is 1"]),
     ],
 )
-def test_four_numbers_must_be_zero_in_every_scenario(row: Row, failures: list[str]) -> None:
+def test_five_numbers_must_be_zero_in_every_scenario(row: Row, failures: list[str]) -> None:
     assert row.broken() == failures
 
 
@@ -66,7 +67,7 @@ def test_a_gang_that_runs_is_neither_lost_nor_split(load: Load, journal: Journal
         journal.take("ADDED", raw(name), 1)
         journal.take("MODIFIED", raw(name, node), 3)
     row = counted("any", load, journal, exits=0)
-    assert row == Row("any", 2, 0, 0, 0, 0, 0, 2.0, 2.0, 0)
+    assert row == Row("any", 2, 0, 0, 0, 0, 0, 0, 2.0, 2.0, 0)
 
 
 def test_who_waits_in_the_end_or_vanished_is_lost(load: Load, journal: Journal) -> None:
@@ -76,6 +77,21 @@ def test_who_waits_in_the_end_or_vanished_is_lost(load: Load, journal: Journal) 
     assert lost(load, journal) == {"g": 1}
     journal.take("DELETED", raw("a", "n0"), 3)
     assert lost(load, journal) == {"g": 2}
+
+
+def test_who_is_bound_runs_when_its_kubelet_says_so_and_is_lost_when_that_rejects_it() -> None:
+    journal = Journal(CAPACITY, RACKS, has_kubelets=True)
+    api: Api = None  # type: ignore[assignment] # nothing is created
+    load = Load(api, journal, "run", ["ns"], random.Random(0))  # noqa: S311 - nothing is drawn
+    load.units["g"] = GANG
+    for name, node in (("a", "n0"), ("b", "n1")):
+        journal.take("ADDED", raw(name, node), 1)
+    assert lost(load, journal) == {"g": 2}
+    journal.take("MODIFIED", raw("a", "n0", status={"phase": "Running"}), 2)
+    journal.take("MODIFIED", raw("b", "n1", status={"phase": "Failed", "reason": "OutOfcpu"}), 2)
+    journal.take("ADDED", raw("c", "n1"), 3)  # takes what the rejected one does not hold
+    row = counted("any", load, journal, exits=0)
+    assert (row.lost, row.rejected, row.over_committed) == (1, 1, 0)
 
 
 def test_who_was_deleted_by_its_tenant_or_by_a_scenario_is_not_lost(load: Load, journal: Journal) -> None:
@@ -170,7 +186,7 @@ def test_the_page_has_every_scenario_every_column_and_a_place_for_the_table() ->
 
 def test_the_table_has_a_cell_for_each_number() -> None:
     assert list(COLUMNS) == KEYS
-    assert cells(GOOD) == ("leader-killed", "60", "0", "0", "0", "0", "0", "1.2 s", "5.7 s", "0")
+    assert cells(GOOD) == ("leader-killed", "60", "0", "0", "0", "0", "0", "0", "1.2 s", "5.7 s", "0")
 
 
 def test_the_rows_of_a_page_are_replaced_one_by_one_and_nothing_else() -> None:

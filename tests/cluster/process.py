@@ -42,17 +42,26 @@ class Process:
         self.name = name
         self.log = log
         self._grace_seconds = grace_seconds
-        supervised = [sys.executable, "-I", "-S", SUPERVISOR, str(grace_seconds), *argv]
-        with log.open("ab") as output:
-            self._supervisor = subprocess.Popen(
-                [str(part) for part in supervised],
+        self._supervised = [str(part) for part in (sys.executable, "-I", "-S", SUPERVISOR, grace_seconds, *argv)]
+        self._env = env
+        self._cwd = cwd
+        self._supervisor = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as output:
+            return subprocess.Popen(
+                self._supervised,
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=env,
-                cwd=cwd,
+                env=self._env,
+                cwd=self._cwd,
                 start_new_session=True,  # Ctrl-C must reach only this process: it ends the programs in order
             )
+
+    def start_again(self) -> None:
+        """Start the program anew as it was started first. It must have ended."""
+        self._supervisor = self._start()
 
     @property
     def running(self) -> bool:

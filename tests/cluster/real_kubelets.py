@@ -23,6 +23,7 @@ import contextlib
 import functools
 import json
 import shlex
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -46,6 +47,8 @@ KUBELET_CONFIG = "config.yaml"
 _ROOT = "/var/lib/kubelet"
 _KUBECONFIG = "kubeconfig"
 _SHELL = "sh", "-ec"
+_RUNTIMES = frozenset({"cri.sock", "images"})
+"""What the container runtime has in a machine's folder."""
 # A kubelet has 6 inotify instances and its exporter one or two; a user has 128 by Linux' default.
 _INSTANCES_PER_MACHINE = 8
 _INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
@@ -149,6 +152,20 @@ class RealKubelets:
             self._start_runtime()
         else:
             self._start_kubelet(name.removeprefix(_guest("")))
+
+    def reinstall(self, machine: SimulatedMachine) -> None:
+        """Put another machine in the place of the one of this name, and start its kubelet, which has no past.
+
+        Of the old machine, the kubelet must have ended, and the Node and its pods must be gone.
+        """
+        for left in (self.state / machine.name).iterdir():
+            if left.name not in _RUNTIMES:
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+        for folder in ("hardware", "log"):
+            shutil.rmtree(self._folder / folder / machine.name)
+        self._machines[machine.name] = machine
+        self._write(machine)
+        self._start_kubelet(machine.name)
 
     def ready(self) -> bool:
         """Whether every Node is ready and shows its devices. Raises `ProcessEndedError` if a program has ended."""
