@@ -1,11 +1,13 @@
 """Gangs with the strategy Nearest take the domain that holds most, and leave it and what is near it only when full."""
 
+from typing import Any
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.builders.gangs import RACK, topology_of, tree_of
-from tests.conformance.peers.bed import Bed, job, preferred, required
+from tests.conformance.peers.bed import Bed, job, preferred, required, template, training
 from tests.property.equal_groups import domains, free_slots, paths
 from webhook.engine.arrays import Amounts
 from webhook.engine.gang.equal_pods import EqualPods, assign_equal
@@ -111,3 +113,13 @@ def test_seventeen_pods_get_the_zones_of_nine_and_eight() -> None:
         assert sorted(bed.review(job(17, preferred("zone") | asked)).per("zone").values()) == [8, 9]
     sixteen = [sorted(bed.review(job(16, preferred("zone") | asked)).per("zone").values()) for asked in ({}, NEAREST)]
     assert sixteen == [[8, 8], [7, 9]]
+
+
+def test_a_leader_and_its_workers_go_from_the_zone_that_holds_most_to_the_nearest() -> None:
+    bed = Bed({"dc-1": {"zone-a": [9], "zone-b": [4]}, "dc-2": {"zone-d": [8], "zone-e": [8]}}, "dc", "zone")
+    roles: dict[str, Any] = {"Master": (1, template(takes=2)), "Worker": (16, template())}
+    packed, near = (
+        bed.review(training("PyTorchJob", preferred("zone") | asked, **roles)).per("zone") for asked in ({}, NEAREST)
+    )
+    assert set(packed) == {"dc-1/zone-a", "dc-2/zone-d", "dc-2/zone-e"}
+    assert set(near) == {"dc-1/zone-a", "dc-1/zone-b", "dc-2/zone-d"}
