@@ -23,6 +23,8 @@ def put(cache: ClusterCache, *objects: Mapping[str, Any]) -> None:
                 cache.nodes.upsert(key, dict(raw))
             case "NodeResourceTopology":
                 cache.node_topologies.upsert(key, dict(raw))
+            case "Pod" if (raw.get("status") or {}).get("phase") == "Failed":
+                cache.failed_pods.upsert(key, dict(raw))
             case "Pod":
                 cache.pods.upsert(key, dict(raw))
             case "Namespace":

@@ -14,6 +14,7 @@ from webhook.views.audit.actions import repeated_text
 from webhook.views.audit.auditor import AuditView
 from webhook.views.audit.node_findings import NodesView
 from webhook.views.audit.spanning_pods import UnreportedNode
+from webhook.views.kubelet_options import OptionSource
 
 # A terminal shows these many lines of a finding; JSON has all of them.
 _ROWS: Final = 20
@@ -99,6 +100,7 @@ def _print_nodes(nodes: NodesView, console: Console) -> None:
             "NodeResourceTopology shows less in use than pods hold",
             [f"{one.node} ({_in_use(one)})" for one in nodes.unreported],
         ),
+        *((f"options of kubelets, {source.lower()}", _options(nodes, source)) for source in OptionSource),
         *((f"without the label {one.level} of Topology {one.topology}", one.lacking) for one in nodes.levels),
         *(
             (f"{one.level} of Topology {one.topology} in several domains", list(map(repeated_text, one.repeated)))
@@ -110,6 +112,15 @@ def _print_nodes(nodes: NodesView, console: Console) -> None:
             more = f", and {len(names) - _ROWS} more" if len(names) > _ROWS else ""
             print_line(Text(f"{shortened(what, _POLICY)}: {len(names)}: {shown}{more}"), console)
     print_line(Text(), console)
+
+
+def _options(nodes: NodesView, source: OptionSource) -> list[str]:
+    # Of stated and published ones the evidence is the same on every node.
+    return [
+        f"{node.node} ({one.stated_as}{f'; {one.text}' if source is OptionSource.LEARNED else ''})"
+        for node in nodes.kubelet_options
+        for one in node.by(source)
+    ]
 
 
 def _in_use(one: UnreportedNode) -> str:

@@ -86,6 +86,10 @@ def print_details(details: NodeDetails, console: Console) -> None:
     print_line(Text(f"NRT      {_report(node)}"), console)
     for each in node.managers:
         print_line(Text(f"{each.manager:8} manager: {shortened(each.text, _TEXT)}"), console)
+    for options in node.kubelet_options:
+        known = ", ".join(f"{name}={value}" for name, value in options.options.items())
+        evidence = f"{options.source.lower()}: {shortened(options.text, _TEXT)}"
+        print_line(Text(f"options  {known} ({evidence})"), console)
     if node.taints:
         more = f" +{len(node.taints) - _TAINTS} more" if len(node.taints) > _TAINTS else ""
         taints = ", ".join(shortened(taint, 2 * _NAME) for taint in node.taints[:_TAINTS])

@@ -53,6 +53,15 @@ def learned_in(avoided: Avoided, namespace: str) -> tuple[AvoidedNode, ...]:
     return avoided.get(learned_key(namespace), ()) if avoided else ()
 
 
+def learned_by_node(avoided: Avoided) -> Mapping[str, Mapping[str, AvoidedNode]]:
+    """What is learned of kubelets: node -> namespace -> the rejection that showed it."""
+    found: dict[str, dict[str, AvoidedNode]] = {}
+    for key, entries in avoided.items():
+        for one in entries if key.startswith(learned_key("")) else ():
+            found.setdefault(one.node, {})[key.removeprefix(learned_key(""))] = one
+    return found
+
+
 def avoided_by(avoided: Avoided, namespace: str, controller: str, group: str = "") -> tuple[AvoidedNode, ...]:
     """The nodes that a pod avoids, by name. controller: the uid of its controller; group: the key of its gang."""
     if not avoided:

@@ -59,6 +59,11 @@ class KubeletOptions:
     numa_per_socket: int = 0
     """With align-by-socket, the NUMA nodes of a socket; 0: without it, or not known."""
 
+    def named(self) -> Mapping[str, str]:
+        """Those that are set, as the annotation states them: option -> value."""
+        whole = {"full-pcpus-only": "true", "threads-per-core": str(self.whole_cores)} if self.whole_cores else {}
+        return whole | ({"prefer-closest-numa-nodes": "true"} if self.prefer_closest else {})
+
 
 NO_OPTIONS: Final = KubeletOptions()
 

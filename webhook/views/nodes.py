@@ -10,6 +10,7 @@ from webhook.cache.cluster_cache import ClusterCache
 from webhook.engine.arrays import NO_ZONE, UNLISTED
 from webhook.engine.snapshot.ledger import Reservation
 from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.model.avoided_node import learned_by_node
 from webhook.model.hint import NUMANodeAmounts
 from webhook.model.managers import Evidence, ManagerPolicy
 from webhook.model.node import Node
@@ -17,6 +18,7 @@ from webhook.model.nrt import NodeTopology, Publisher
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resident import ResidentPod
 from webhook.model.resources import PODS, is_device
+from webhook.views.kubelet_options import KubeletOptionsView, kubelet_options_views
 
 # Nodes have up to 64 NUMA nodes, and cells are Python records: views of all nodes name few resources.
 _PUBLISHED = {Publisher.SUBTRACTS: "Free", Publisher.TOTAL: "Total"}
@@ -100,6 +102,8 @@ class NodeView:
     """None: it has no NodeResourceTopology."""
     managers: tuple[ManagerView, ...]
     """Empty without a NodeResourceTopology."""
+    kubelet_options: tuple[KubeletOptionsView, ...]
+    """By source; empty if none is known."""
     pods: int
     """Bound to it and not ended."""
     amounts: tuple[NodeAmount, ...]
@@ -180,6 +184,7 @@ class _Rows:
     def __init__(self, cache: ClusterCache, snapshot: Snapshot, resources: Sequence[str]) -> None:
         self._cache = cache
         self._now = cache.current_time()
+        self._learned = learned_by_node(cache.avoided.by_key())
         self._snapshot = snapshot = snapshot.covering(resources)
         self._arrays = snapshot.node_arrays
         rows = [(name, self._arrays.resources.find(name)) for name in resources]
@@ -202,6 +207,7 @@ class _Rows:
             Scope(int(self._arrays.scope[n])).kubelet,
             None if topology is None else _report(topology, self._now),
             () if topology is None else manager_views(topology),
+            kubelet_options_views(node, topology, self._learned.get(name, {})),
             len(self._cache.pods_on(name)),
             tuple(self._amounts(n)),
             tuple(

@@ -54,6 +54,7 @@ def test_the_json_has_the_documented_fields(tmp_path: Path) -> None:
         "UnreadableNode": nodes["unreadable"],
         "UnreportedNode": nodes["unreported"],
         "LevelView": nodes["levels"],
+        "NodeOptions": nodes["kubeletOptions"],
         "RepeatedName": [one for level in nodes["levels"] for one in level["repeated"]],
         "ManageView": answer["manage"],
     }

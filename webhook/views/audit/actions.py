@@ -5,6 +5,7 @@ from typing import Final
 
 from webhook.model.counted import counted
 from webhook.model.manage import Manage
+from webhook.model.names import KUBELET_OPTIONS
 from webhook.model.quoted import quoted
 from webhook.views.audit.node_findings import NodesView, RepeatedName
 from webhook.views.audit.rejections import RejectionView
@@ -22,7 +23,12 @@ def actions(
     nodes: NodesView,
 ) -> tuple[str, ...]:
     """The steps as sentences; empty if there are no findings."""
-    prepare = (*_about_nodes(nodes), *_about_unenforced(nodes), *_about_spanning(spanning))
+    prepare = (
+        *_about_nodes(nodes),
+        *_about_options(nodes),
+        *_about_unenforced(nodes),
+        *_about_spanning(spanning),
+    )
     change = (*_about_rejections(rejections), *_about_gangs(gangs))
     if not (rejections or spanning or gangs):
         return prepare
@@ -74,6 +80,16 @@ def _about_nodes(nodes: NodesView) -> Iterator[str]:
 def repeated_text(one: RepeatedName) -> str:
     """`rack-1 (block-a, block-b)`."""
     return f"{one.name} ({_names(one.above)})"
+
+
+def _about_options(nodes: NodesView) -> Iterator[str]:
+    unstated = [(one.node, one.unstated) for one in nodes.kubelet_options if one.unstated]
+    if unstated:
+        yield (
+            f"State the options of the kubelets of {counted(len(unstated), 'node')} in the annotation "
+            f"{KUBELET_OPTIONS}: {_names([f'{node} ({options})' for node, options in unstated])}. They are known from "
+            "rejected pods alone, and each namespace learns them by one of its own."
+        )
 
 
 def _about_unenforced(nodes: NodesView) -> Iterator[str]:

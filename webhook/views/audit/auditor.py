@@ -32,7 +32,7 @@ class Auditor:
     """cache: holds all nodes, NodeResourceTopologies, topologies, namespaces and the pods that have not ended."""
 
     def __init__(self, cache: ClusterCache, rules: Rules) -> None:
-        self._state, self._now = cache.state, cache.current_time()
+        self._state, self._now, self._avoided = cache.state, cache.current_time(), cache.avoided.by_key()
         snapshot = cache.snapshot()
         self._topologies = snapshot.topologies
         self._managed = ManagedPods(snapshot, rules)
@@ -61,6 +61,7 @@ class Auditor:
         spanning = spanning_pods(self._state.pods.values(), topologies)
         gangs = self._gangs.views()
         unreported = unreported_nodes(self._state.pods.values(), topologies, self._now)
-        found = nodes_view(nodes, topologies, self._topologies.values(), unreported, self._state.pods.values())
+        pods = self._state.pods.values()
+        found = nodes_view(nodes, topologies, self._topologies.values(), unreported, pods, self._avoided)
         steps = actions(rejections, spanning, gangs, found)
         return AuditView(rejections, spanning, gangs, found, self._managed.views(), steps)

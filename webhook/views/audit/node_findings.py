@@ -5,12 +5,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from webhook.engine.snapshot.node_policy import enforces_nothing, policy_of, unknown_policy
+from webhook.model.avoided_node import Avoided, learned_by_node
 from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology
 from webhook.model.policy import NUMAPolicy
 from webhook.model.resident import ResidentPod
 from webhook.model.topology import Topology
 from webhook.views.audit.spanning_pods import UnreportedNode
+from webhook.views.kubelet_options import KubeletOptionsView, OptionSource, kubelet_options_views
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,27 @@ class LevelView:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeOptions:
+    """A node of whose kubelet options are known."""
+
+    node: str
+    options: tuple[KubeletOptionsView, ...]
+    """By source."""
+
+    def by(self, source: OptionSource) -> tuple[KubeletOptionsView, ...]:
+        """Those of a source."""
+        return tuple(one for one in self.options if one.source is source)
+
+    @property
+    def unstated(self) -> str:
+        """What is learned and neither stated nor published, as the value of the annotation; empty: nothing."""
+        known = {key: value for one in self.options if not one.namespaces for key, value in one.options.items()}
+        found = [one for one in self.by(OptionSource.LEARNED) if not one.options.items() <= known.items()]
+        # Kubelets do not change their processors: of two values one is forged, and nobody should state either.
+        return found[0].stated_as if len(found) == 1 else ""
+
+
+@dataclass(frozen=True, slots=True)
 class NodesView:
     """The nodes of a cluster."""
 
@@ -71,6 +94,8 @@ class NodesView:
     """Nodes with NUMA nodes, the policy none and no koordlet: a pod's own NUMA policy is not enforced there."""
     not_enforced_pods: tuple[str, ...]
     """The pods there (namespace/name) that ask for Restricted or SingleNUMANode."""
+    kubelet_options: tuple[NodeOptions, ...]
+    """Nodes of whose kubelets options are known."""
 
 
 def nodes_view(
@@ -79,8 +104,12 @@ def nodes_view(
     named: Iterable[Topology],
     unreported: tuple[UnreportedNode, ...],
     pods: Iterable[ResidentPod],
+    avoided: Avoided,
 ) -> NodesView:
-    """The findings on these nodes, their NRTs and bound pods. named: the Topologies; their levels are node labels."""
+    """The findings on these nodes, their NRTs and bound pods. named: the Topologies; their levels are node labels.
+
+    avoided: has what is learned of kubelets.
+    """
     policies: Counter[str] = Counter()
     without, disagreeing, unreadable = [], [], []
     not_enforcing = [name for name in sorted(nodes) if enforces_nothing(nodes[name], topologies.get(name))]
@@ -109,7 +138,17 @@ def nodes_view(
         unreported,
         tuple(not_enforcing),
         tuple(unaligned),
+        tuple(_options(nodes, topologies, avoided)),
     )
+
+
+def _options(
+    nodes: Mapping[str, Node], topologies: Mapping[str, NodeTopology], avoided: Avoided
+) -> Iterable[NodeOptions]:
+    learned = learned_by_node(avoided)
+    for name in sorted(nodes):
+        if found := kubelet_options_views(nodes[name], topologies.get(name), learned.get(name, {})):
+            yield NodeOptions(name, found)
 
 
 def level_views(nodes: Mapping[str, Node], topologies: Iterable[Topology]) -> tuple[LevelView, ...]:

@@ -8,11 +8,12 @@
 
 | fault                                        | where                                                     |
 |----------------------------------------------|-----------------------------------------------------------|
-| rejected pods                                | Deployment web: 2 failed, 1 only in an Event; pod gone-1   |
+| rejected pods                                | Deployment web: 2 failed, 1 only in an Event; odd, gone-1  |
 | a pod over NUMA nodes that one could hold     | span on n1: 16 CPUs                                       |
 | a gang over racks                            | train: 4 pods of 8 CPUs; n0 alone has 32 - 16 + 16 for it  |
 | nodes that placement knows too little of     | n2, n3, n4                                                |
 | an exporter that does not see pods           | n4: unseen has 8 CPUs                                     |
+| options of kubelets                          | n0: learned from odd                                       |
 | labels of a Topology                         | n2, n3, n4 have no hall; rack-1 is in hall-a and hall-b    |
 """
 
@@ -25,6 +26,7 @@ from webhook.model.names import KOORDINATOR_NODE_POLICY_LABEL as POLICY
 
 RACK, HALL = "example.com/rack", "example.com/hall"
 REJECTED = "TopologyAffinityError"
+SMT = "Pod was rejected: SMT Alignment Error: requested 3 cpus not multiple cpus per core = 2"
 
 
 # Other pods were bound when they were created, in the second at which snapshots of these objects end.
@@ -50,9 +52,10 @@ def of_web(name: str, **more: Any) -> dict[str, Any]:
     return plain(cpu=8, metadata=metadata, **more)
 
 
-def rejected(raw: dict[str, Any], node: str, reason: str = REJECTED) -> dict[str, Any]:
+def rejected(raw: dict[str, Any], node: str, reason: str = REJECTED, message: str = "") -> dict[str, Any]:
     """The pod, rejected by the kubelet of a node."""
-    return {**raw, "spec": {**raw["spec"], "nodeName": node}, "status": {"phase": "Failed", "reason": reason}}
+    status = {"phase": "Failed", "reason": reason, "message": message}
+    return {**raw, "spec": {**raw["spec"], "nodeName": node}, "status": status}
 
 
 def event(namespace: str, name: str, host: str, reason: str = REJECTED, **more: Any) -> dict[str, Any]:
@@ -88,6 +91,7 @@ def cluster() -> list[dict[str, Any]]:
         rejected(of_web("web-5d4f9-a"), "n0"),
         rejected(of_web("web-5d4f9-b"), "n1", "UnexpectedAdmissionError"),
         rejected(plain(name="oom"), "n0", "Evicted"),
+        rejected(plain(name="odd", namespace="team", cpu=3), "n0", "SMTAlignmentError", SMT),
         event("team", "web-5d4f9-a", "n0"),
         event("team", "web-5d4f9-c", "n0"),
         event("team", "gone-1", "n2"),

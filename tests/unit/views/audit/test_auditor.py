@@ -21,12 +21,12 @@ from webhook.views.audit.rejections import RejectionView
 from webhook.views.audit.spanning_pods import ShownBy, SpanningPodView, UnreportedNode
 from webhook.views.audit.split_gangs import SplitGangView
 from webhook.views.audit.workload import Workload
+from webhook.views.kubelet_options import OptionSource
 
 
 def audited(*objects: Mapping[str, Any], rules: Rules | None = None) -> AuditView:
     """The audit of these objects."""
-    ended = [raw for raw in objects if (raw.get("status") or {}).get("phase") in {"Failed", "Succeeded"}]
-    cache = cluster_cache(*(raw for raw in objects if raw["kind"] != "Event" and raw not in ended))
+    cache = cluster_cache(*(raw for raw in objects if raw["kind"] != "Event"))
     auditor = Auditor(cache, rules or Rules())
     for raw in objects:
         if raw["kind"] == "Pod":
@@ -47,6 +47,7 @@ def test_rejected_pods_are_counted_once_by_the_workload_that_makes_them() -> Non
             Manage.ALIGNED,
         ),
         RejectionView(Workload("team", "Pod", "gone-1"), 1, {"TopologyAffinityError": 1}, {"n2": 1}, None),
+        RejectionView(Workload("team", "Pod", "odd"), 1, {"SMTAlignmentError": 1}, {"n0": 1}, Manage.ALIGNED),
     )
 
 
@@ -89,6 +90,12 @@ def test_a_pod_that_was_just_bound_may_be_missing_and_koordlet_never_shows_pods(
     objects = [node(name="a", cpus=32), nrt(node="a", free=(16, 16)), young]
     objects += [node(name="b", cpus=32), nrt(node="b", free=(16, 16), metadata=koordlet), old]
     assert audited(*objects).nodes.unreported == ()
+
+
+def test_the_options_of_kubelets_are_found_with_what_shows_them() -> None:
+    (found,) = audited(*cluster()).nodes.kubelet_options
+    (view,) = found.options
+    assert (found.node, view.source, view.namespaces) == ("n0", OptionSource.LEARNED, ("team",))
 
 
 def test_levels_are_found_whose_label_nodes_lack_and_whose_names_are_repeated() -> None:
@@ -134,8 +141,10 @@ def test_what_to_do_is_said_in_order() -> None:
         "Check the exporter of NodeResourceTopologies on 1 node: n4. It shows less in use than running pods hold",
         "Label 3 nodes with example.com/hall (Topology site): n2, n3, n4.",
         "Check the values of the label example.com/rack that occur in several domains above (Topology site): rack-1",
+        "State the options of the kubelets of 1 node in the annotation topology-webhook.dev/kubelet-options: "
+        "n0 (full-pcpus-only=true,threads-per-core=2). They are known from rejected pods alone",
         "Set topologyManagerPolicy to restricted or single-numa-node in the kubelet's configuration of 1 node",
-        "Set settings.manage=Aligned, or annotate the pod templates with a numaTopologyPolicy, for 1 workload",
+        "Set settings.manage=Aligned, or annotate the pod templates with a numaTopologyPolicy, for 2 workloads",
         "Annotate 1 gang whose pods run in several domains with kai.scheduler/topology",
         "Install topology-webhook with settings.mode=Observe",
         "Switch to settings.mode=Enforce.",
