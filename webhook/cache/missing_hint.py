@@ -9,7 +9,7 @@ from webhook.engine.snapshot.single_node import is_free
 from webhook.model.hint import NUMAHint
 from webhook.model.resident import ResidentPod
 
-_NOT_CERTAIN: Final = "pods came or ended there meanwhile, and the NodeResourceTopology does not show where it is"
+_NOT_CERTAIN: Final = "its kubelet may have chosen any of several, and the NodeResourceTopology does not show which"
 
 
 @dataclass(frozen=True, slots=True)

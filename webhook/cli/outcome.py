@@ -174,7 +174,8 @@ def _assigned(gated: GatedPod, created: PodDecision, cluster_snapshot: ClusterSn
     if not gated.taken and gated.delegated_why is None:
         verdict, text = created.verdict, created.message  # the message at its creation still applies
     elif isinstance(found, Assignment):
-        verdict, text = Verdict.ALLOW, found.text.removeprefix(f"{assigned_node(found.hint)}; ")
+        placed = assigned_node(found.hint, cluster_snapshot.nodes.node_arrays)
+        verdict, text = Verdict.ALLOW, found.text.removeprefix(f"{placed}; ")
     else:
         why = found if isinstance(found, NoAssignment) else why_unassigned(found, gated, rules, 0)
         verdict, text = Verdict.WAIT, why.text.removeprefix(placement_text.waiting(""))

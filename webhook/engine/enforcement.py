@@ -46,6 +46,11 @@ def unenforced(node_arrays: NodeArrays, request: PodRequest) -> Bools | None:
     return found if np.count_nonzero(found) else None
 
 
+def obeys_no_hint(node_arrays: NodeArrays, node: int) -> bool:
+    """Whether a node (an index) gives any pod CPUs, memory and devices of any NUMA nodes, whatever its hint says."""
+    return bool(_WITHOUT_POLICY[node_arrays.kind[node]])
+
+
 def not_enforced(node_arrays: NodeArrays, request: PodRequest, node: int) -> str:
     """What a node (an index) does not enforce of the pod's policy, as a clause; empty: nothing that is known."""
     kind = int(node_arrays.kind[node])

@@ -12,7 +12,8 @@ from webhook.model.avoided_node import AvoidedNode
 from webhook.model.kubelet_options import KubeletOptions
 from webhook.model.names import KUBELET_OPTIONS
 from webhook.model.node import Node
-from webhook.model.nrt import DEFAULT_MAX_NUMA_NODES, NodeTopology
+from webhook.model.nrt import NodeTopology
+from webhook.model.topology_manager import DEFAULT_MAX_NUMA_NODES
 
 # Of the namespaces in a text.
 _NAMED: Final = 3

@@ -14,6 +14,7 @@ from tests.unit.cli.conftest import Outcome, run_command
 from tests.unit.views.one_node import bound_at, details, hinted
 from tests.unit.views.racks import GPU, cluster, machine
 from webhook.cli.numa_picture import print_picture
+from webhook.model.names import KUBELET_OPTIONS
 
 LATER = bound(name="late", node="n2", cpu=1, status=bound_at(3), annotations={
     "topology-webhook.dev/numa": '{"node":"n2","numaNodeResources":[{"node":1,"resources":{"cpu":"1"}}]}'
@@ -50,6 +51,16 @@ def test_one_node_is_shown_with_its_pods_and_reservations(snapshot: Path) -> Non
     assert "1 cpu 15 16 16" in lines
     assert "default/late Guaranteed SingleNUMANode 1 1 cpu, 1Gi memory" in lines
     assert "default/late bound, not reported yet 1 1 cpu" in lines
+
+
+def test_known_options_of_its_kubelet_are_shown_with_how_they_are_known(tmp_path: Path) -> None:
+    stating = node(name="n0")
+    stating["metadata"]["annotations"] = {KUBELET_OPTIONS: "full-pcpus-only=true,threads-per-core=2"}
+    snapshot = written(tmp_path, stating)
+    (view,) = nodes(snapshot, "n0", "-o", "json").json["node"]["kubeletOptions"]
+    assert set(view) == fields_of("KubeletOptionsView")
+    shown = "options  full-pcpus-only=true, threads-per-core=2 (stated: annotation topology-webhook.dev/kubelet-options"
+    assert shown in nodes(snapshot, "n0").stdout
 
 
 def test_the_json_has_the_documented_fields(snapshot: Path) -> None:

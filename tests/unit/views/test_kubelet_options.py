@@ -47,8 +47,8 @@ def test_what_is_stated_is_shown_as_it_can_be_stated() -> None:
 
 @pytest.mark.parametrize("field", fields(KubeletOptions), ids=lambda field: field.name)
 def test_every_option_that_can_be_stated_is_shown(field: Any) -> None:
-    other = 2 if type(field.default) is int else True
-    assert replace(NO_OPTIONS, **{field.name: other}).named() != NO_OPTIONS.named() == {}
+    other: dict[str, Any] = {field.name: 2 if type(field.default) is int else True}
+    assert replace(NO_OPTIONS, **other).named() != NO_OPTIONS.named() == {}
 
 
 def test_what_is_learned_names_the_last_rejection_and_for_whose_pods_it_counts() -> None:

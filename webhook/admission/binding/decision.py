@@ -20,7 +20,7 @@ Source: kubernetes pkg/registry/core/pod/storage (assignPod); koordinator apis/e
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from webhook.admission.binding.binding_pod import BindingPod, assigned_node
 from webhook.admission.binding.recent_bindings import Recent, RecentBindings
@@ -30,15 +30,13 @@ from webhook.admission.pod import placement_text
 from webhook.admission.pod.placement_text import annotated
 from webhook.cache.hint_certainty import CERTAIN, HintCertainty, hint_certainty, of_pod
 from webhook.cache.kubelet_admission import KubeletAdmission
-from webhook.engine.arrays import NO_ZONE
 from webhook.engine.decide import Decision, decide
-from webhook.engine.enforcement import not_enforced, unenforced
+from webhook.engine.enforcement import not_enforced, obeys_no_hint, unenforced
 from webhook.engine.koordinator import ours_to_place
 from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.single_node import is_free
-from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.avoided_node import Avoided, avoided_by, used_again_text
 from webhook.model.gates import has_gate
 from webhook.model.hint import NUMAHint, NUMANodeAmounts, resource_status_to_json
@@ -93,7 +91,7 @@ class Given:
     signature: Hashable = None
     """Equal for pods that a kubelet treats alike."""
     weak: bool = False
-    """Whether nothing on the node enforces the pod's policy."""
+    """Whether nothing on the node enforces the pod's policy, or tries to: it may get any NUMA nodes."""
     not_enforced: str = ""
     """What the node does not enforce of it, as a clause; empty: nothing that is known."""
 
@@ -219,7 +217,7 @@ def _decided(
     ours, policy = bool(ours_to_place(snapshot.node_arrays)[0]), intent.policy
     weak, clause = _enforcement(snapshot.node_arrays, pod, intent)
     if ours and assumed:
-        certainty = _anywhere(snapshot, assumed) if weak else CERTAIN
+        certainty = _UNOBEYED if weak else CERTAIN
         return Given(
             node,
             assumed,
@@ -243,7 +241,7 @@ def _decided(
     held = dict(numa_nodes) != dict(reserved or ()) and not is_free(snapshot, numa_nodes)
     exact = rules.engine.fidelity == "Kubelet"
     if ours:
-        replayed = _anywhere(snapshot, numa_nodes) if weak else CERTAIN
+        replayed = _UNOBEYED if weak and numa_nodes else CERTAIN
     else:
         replayed = hint_certainty(kubelet_admission, of_pod(pod, intent), numa_nodes, exact=exact)
     given = Given(
@@ -261,18 +259,16 @@ def _decided(
     return Recent(given, held)
 
 
+# The kubelet may give the pod any NUMA nodes. Only the expected ones are kept for it: to keep all of them would make
+# other pods wait for an alignment that nothing there enforces anyway.
+_UNOBEYED: Final = HintCertainty(sure=False)
+
+
 def _enforcement(node_arrays: NodeArrays, pod: Pod, intent: NUMAIntent) -> tuple[bool, str]:
-    """Whether nothing on the only node enforces the pod's policy; what it does not enforce, as a clause."""
+    """Whether nothing on the only node enforces or tries the pod's policy; what it does not enforce, as a clause."""
     request = PodRequest.of(pod, intent, node_arrays.resources)
-    return unenforced(node_arrays, request) is not None, not_enforced(node_arrays, request, 0)
-
-
-def _anywhere(snapshot: Snapshot, numa_nodes: NUMANodeAmounts) -> HintCertainty:
-    """The kubelet may spread the pod over any NUMA nodes of the only node, or has no NUMA nodes to give."""
-    if not numa_nodes:
-        return CERTAIN
-    ids = frozenset(numa_id for numa_id in snapshot.node_arrays.zone_ids[:, 0].tolist() if numa_id != NO_ZONE)
-    return HintCertainty(sure=False, alternatives=ids - {numa_id for numa_id, _ in numa_nodes})
+    weak = obeys_no_hint(node_arrays, 0) or unenforced(node_arrays, request) is not None
+    return weak, not_enforced(node_arrays, request, 0)
 
 
 def into_binding(binding: Mapping[str, Any], given: Given) -> tuple[Operation, ...]:

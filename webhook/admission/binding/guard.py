@@ -223,7 +223,7 @@ class BindingGuard:
 
     def _reserve(self, given: Given, key: str, uid: str) -> Unreserved | None:
         """Assume the pod until it is visible with its NUMA nodes; returns why it was not assumed."""
-        if given.weak:
+        if given.weak and given.not_enforced:
             self.not_enforced.emit(key, uid, given.message)
         now = monotonic()
         seconds = self._assume_ttl if self._doubts is None else self._doubts.believed_seconds(key, uid, now)

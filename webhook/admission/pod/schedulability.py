@@ -16,6 +16,7 @@
    be added, as it would without this service. Nodes that are not eligible say nothing about future ones.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -36,6 +37,7 @@ from webhook.engine.snapshot.empty_cluster import empty_cluster
 from webhook.engine.snapshot.extra_rows import with_rows
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.model.avoided_node import AvoidedNode, rejections_text
 from webhook.model.counted import counted
 from webhook.model.intent import NUMAIntent
 from webhook.model.options import Options
@@ -91,11 +93,14 @@ class Unschedulable:
 def look_ahead(node_arrays: NodeArrays, pod: Pod, intent: NUMAIntent, options: Options) -> Unschedulable:
     """The schedulability of a pod that fits nowhere now."""
     empty = empty_cluster(with_rows(node_arrays, named_resources(pod)))
-    pod = replace(pod, avoided=(), learned=())  # nodes are avoided for a while only
+    learned, pod = pod.learned, replace(pod, avoided=(), learned=())  # both end some day
     decision = decide(Snapshot(empty), pod, intent, options)
     reasons = decision.excluded.keys()
     if decision.fit_count:
-        message = _once(node_arrays, decision)
+        known = decision
+        if learned:
+            known = decide(Snapshot(empty), replace(pod, learned=learned), intent, options)
+        message = _once(node_arrays, known) if known.fit_count else _but_for_cores(decision, learned)
         return Unschedulable(UnschedulableReason.LATER, message, decision, decision.fits)
     compatible, untainted = _compatible(empty, decision), decision
     if not reasons <= _AS_A_WHOLE:
@@ -177,6 +182,17 @@ def _once(node_arrays: NodeArrays, when_empty: Decision) -> str:
     )
     found = [(int(np.count_nonzero(where)), when) for where, when in clauses]
     return ", ".join(f"{counted(count, 'node')} {when}" for count, when in found if count)
+
+
+def _but_for_cores(when_empty: Decision, learned: Sequence[AvoidedNode]) -> str:
+    """What keeps the pod from nodes that fit if they are empty: their kubelets give whole cores only, as is learned."""
+    index = when_empty.snapshot.node_arrays.index
+    refusing = [one for one in learned if one.node in index and when_empty.fits[index[one.node]]]
+    one, more = (
+        f"{nodes} could take it if {kubelets} did not insist on whole cores"
+        for nodes, kubelets in (("node", "its kubelet"), ("nodes", "their kubelets"))
+    )
+    return f"{counted(len(refusing), one, more)} ({rejections_text(refusing)})"
 
 
 def awaits_node(decision: Decision) -> bool:

@@ -32,8 +32,10 @@ from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.placement.wait_reason import WaitReason, closest
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.decide import Candidate, Decision, decide
+from webhook.engine.enforcement import obeys_no_hint
 from webhook.engine.koordinator import is_ours_to_place
 from webhook.engine.snapshot.ledger import Reservation
+from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.node_sums import amounts_key
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.counted import counted
@@ -156,7 +158,8 @@ def find_assignment(
         # This reads all nodes, for the few pods that need it.
         hostname = NodeNames(snapshot.node_arrays).named(node).hostname if terms_are_fixed(gated.raw) else None
         chosen = is_ours_to_place(snapshot.node_arrays, at)
-        return Assignment(hint, f"{assigned_node(hint)}; {text}", hostname=hostname, not_aligned=warns, chosen=chosen)
+        placed = assigned_node(hint, snapshot.node_arrays)
+        return Assignment(hint, f"{placed}; {text}", hostname=hostname, not_aligned=warns, chosen=chosen)
     unschedulable = look_ahead(snapshot.node_arrays, gated.pod, gated.intent, rules.engine)
     preferred = decision.best(rules.preferred_nodes)
     nodes = keep_off_others(snapshot.node_arrays, unschedulable, rules.max_affinity_values, preferred)
@@ -226,6 +229,7 @@ def without(snapshot: Snapshot, names: Collection[str]) -> Snapshot:
     return snapshot.closed(closed)
 
 
-def assigned_node(hint: NUMAHint) -> str:
-    """`placed on n1, NUMA 0`."""
-    return f"placed on {hint.node}{placement_text.where(numa_id for numa_id, _ in hint.numa_nodes)}"
+def assigned_node(hint: NUMAHint, node_arrays: NodeArrays) -> str:
+    """`placed on n1, NUMA 0`. Where nothing obeys a hint, the NUMA nodes are not known before the pod runs."""
+    numa_nodes = () if obeys_no_hint(node_arrays, node_arrays.index[hint.node]) else hint.numa_nodes
+    return f"placed on {hint.node}{placement_text.where(numa_id for numa_id, _ in numa_nodes)}"

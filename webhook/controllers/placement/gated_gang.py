@@ -167,7 +167,7 @@ class GangAssigner:
                 text = f"{named(gang)}: {pod.node} does not take {pod.name} beside the others"
                 return NoAssignment(frozenset({"beside"}), placement_text.waiting(text), WaitReason.GANG_DOES_NOT_FIT)
             hint, unaligned = exact
-            text = f"{assigned_node(hint)}; {named(gang)}: {counted(len(pods), 'pod')} in {where}{missed}"
+            text = f"{assigned_node(hint, node_arrays)}; {named(gang)}: {counted(len(pods), 'pod')} in {where}{missed}"
             if gated.pod.avoided:
                 text += f"; avoided after a rejection: {rejections_text(gated.pod.avoided)}"
             if unaligned is not None:

@@ -3,7 +3,7 @@
     REPLAYED   the kubelet's choice was replayed at the binding, and nothing has happened that could change it
     UNCERTAIN   something may have changed it: another pod ended or came first, or the NRT left open what was free
     CONFIRMED  the NodeResourceTopology reports the pod there
-    CHOSEN     the service chooses the NUMA nodes, and a node agent obeys the hint
+    CHOSEN     the service chooses the NUMA nodes, and koordlet obeys the hint
 
     assumed ──> REPLAYED ─────────> UNCERTAIN
                     │                  │        located: the NRT leaves only one possible placement
@@ -101,7 +101,7 @@ class KnownHints:
     def assume(self, assumed_pod: AssumedPod) -> None:
         """Record the assumed NUMA nodes of a pod that is on its way to its kubelet."""
         certainty = Certainty.REPLAYED if assumed_pod.sure else Certainty.UNCERTAIN
-        if assumed_pod.chosen:
+        if assumed_pod.chosen and assumed_pod.sure:
             certainty = Certainty.CHOSEN
         self._put(assumed_pod.pod, Known(assumed_pod.uid, assumed_pod.numa, certainty, None, ours=True))
 

@@ -349,6 +349,14 @@ def test_where_nothing_enforces_the_policy_no_numa_node_is_called_certain(hinted
     assert status == ('{"numaNodeResources":[]}' if hinted else None)
 
 
+def test_nor_of_a_pod_that_asks_for_the_best_effort_there_which_needs_no_event() -> None:
+    there = alone("n3", node(name="n3"), nrt(node="n3", free=(8, 8), policy="none"))
+    asks = {**assigned("n3", 0), NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "BestEffort"}'}
+    verdict = given(pod(cpu="8", annotations=asks), there)
+    assert (verdict.weak, verdict.not_enforced, verdict.message) == (True, "", "bound to n3")
+    assert verdict.annotations[RESOURCE_STATUS] == '{"numaNodeResources":[]}'
+
+
 def test_where_koordlet_obeys_the_hint_it_is_certain_and_what_it_does_not_bind_is_said() -> None:
     metadata = {"labels": {"app.kubernetes.io/managed-by": "Koordinator"}}
     there = alone("n3", node(name="n3"), nrt(node="n3", free=(8, 8), policy="none", metadata=metadata))

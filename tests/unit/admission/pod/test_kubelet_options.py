@@ -210,8 +210,17 @@ def test_what_is_learned_denies_no_pod() -> None:
     cluster.rejects(on="n1", name="second")
     waiting = cluster.creates()
     assert (waiting.verdict, waiting.fit_count) == (Verdict.WAIT, 0)
+    why = f"2 nodes could take it if their kubelets did not insist on whole cores (n0: SMTAlignmentError at {utc(NOW)}"
+    assert why in waiting.message
     stated = cluster_cache(*stating("full-pcpus-only=true,threads-per-core=2"))
     assert mutate_pod(pod(cpu=3), stated.snapshot(), Rules()).reason == "NoCompatibleNode"
+
+
+def test_only_nodes_that_may_take_it_are_said_to_once_pods_leave() -> None:
+    cluster = Cluster()
+    put(cluster.cache, nrt(node="n1", free=(2, 2)))
+    cluster.rejects()
+    assert "; 1 node could take it once other pods leave; " in cluster.creates().message
 
 
 def test_a_namespace_learns_of_a_bounded_number_of_nodes() -> None:

@@ -9,6 +9,7 @@ from webhook.engine.assumed.assumed_pods import AssumedPods
 from webhook.engine.snapshot.ledger import Ledger
 from webhook.engine.snapshot.node_sums import NumaAmounts
 from webhook.model.nrt import NodeTopology, Publisher
+from webhook.model.policy import NUMAPolicy
 from webhook.model.resident import ResidentPod
 
 NUMA = {0: {"cpu": 2000}}
@@ -302,6 +303,18 @@ def test_a_pod_for_which_its_kubelet_may_choose_otherwise_is_kept_all_of_it_ever
     # The same when it is seen bound, without a hint.
     keeping.tell(replace(resident(name="p", node="n", requests={"cpu": 2000}), bound_at=990, unhinted=True))
     assert keeping.reserved()[0] == {**NUMA, **ON_1}
+
+
+def test_a_hint_that_no_kubelet_obeys_is_not_written_once_the_pod_is_bound() -> None:
+    pod = resident(name="p", node="n", requests={"cpu": 2000})
+    for sure, hint in ((True, tuple(ON_1.items())), (False, None)):  # koordlet; a kubelet with policy none
+        keeping = Keeping()
+        keeping.tell(replace(scanned(), policy=NUMAPolicy.NONE), waiting())
+        others = frozenset() if sure else frozenset({0})
+        given = replace(assumed_pod(waiting()), numa=ON_1, is_binding=True, chosen=True, sure=sure, alternatives=others)
+        keeping.keeper.assume(given)
+        keeping.tell(replace(pod, bound_at=990))
+        assert [change.hint for change in keeping.keeper.hints.changes()] == [hint]
 
 
 def test_bindings_under_way_and_placed_pods_are_told_apart() -> None:

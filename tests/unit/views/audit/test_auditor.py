@@ -141,8 +141,7 @@ def test_what_to_do_is_said_in_order() -> None:
         "Check the exporter of NodeResourceTopologies on 1 node: n4. It shows less in use than running pods hold",
         "Label 3 nodes with example.com/hall (Topology site): n2, n3, n4.",
         "Check the values of the label example.com/rack that occur in several domains above (Topology site): rack-1",
-        "State the options of the kubelets of 1 node in the annotation topology-webhook.dev/kubelet-options: "
-        "n0 (full-pcpus-only=true,threads-per-core=2). They are known from rejected pods alone",
+        "State the options of the kubelets of 1 node in the annotation topology-webhook.dev/kubelet-options: n0 (full",
         "Set topologyManagerPolicy to restricted or single-numa-node in the kubelet's configuration of 1 node",
         "Set settings.manage=Aligned, or annotate the pod templates with a numaTopologyPolicy, for 2 workloads",
         "Annotate 1 gang whose pods run in several domains with kai.scheduler/topology",
