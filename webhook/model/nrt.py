@@ -135,6 +135,12 @@ class NodeTopology:
         written_at, written_by = _written(metadata.get("managedFields"))
         publisher = _publisher(metadata.get("labels") or NO_FIELDS, annotations)
         zones, without = _zones(raw, problems) if known is None else (known.zones, known.without_resources)
+        # Exporters list what kubelets can give: they were told to leave the CPUs out, unless nothing is aligned anyway.
+        listed = [zone.resources for zone in zones if zone.resources]
+        if listed and not any(CPU in resources for resources in listed) and config.policy is not NUMAPolicy.NONE:
+            problems.append(
+                "no NUMA node lists cpu: CPUs count as not aligned there, and a kubelet that aligns them may reject pods"
+            )
         cpus = NodeCPUs.read(annotations, problems)
         managers = _managers(zones, publisher, cpus)
         return cls(
@@ -250,12 +256,6 @@ def _zones(raw: Mapping[str, Any], problems: list[str]) -> tuple[tuple[Zone, ...
         more = ", ..." if len(others) > _MOST_TYPES else ""
         ignored = counted(others.total(), "zone is", "zones are")
         problems.append(f"{ignored} ignored, because only zones of type 'Node' are NUMA nodes: {named}{more}")
-    # Exporters list what kubelets can give, so they were told to leave the CPUs out.
-    listed = [zone.resources for zone in (zones or empty).values() if zone.resources]
-    if listed and not any(CPU in resources for resources in listed):
-        problems.append(
-            "no NUMA node lists cpu: CPUs count as not aligned there, and a kubelet that aligns them may reject pods"
-        )
     kept = zones or (empty if len(empty) <= MAX_ZONES else {})
     return tuple(kept[numa_id] for numa_id in sorted(kept)), len(zones) + len(empty) - len(kept)
 

@@ -209,9 +209,15 @@ def test_zones_that_are_no_numa_nodes_are_passed_over_and_told() -> None:
 
 
 def test_numa_nodes_without_cpus_are_read_and_told() -> None:
-    read = topology(zone("node-0", resource("memory", 1, 1, 1)), zone("node-1", resource("memory", 1, 1, 1)))
+    zones = zone("node-0", resource("memory", 1, 1, 1)), zone("node-1", resource("memory", 1, 1, 1))
+    read = topology(*zones, attributes=attributes((POLICY, "restricted")))
     assert [zone.id for zone in read.zones] == [0, 1]
     assert "no NUMA node lists cpu" in read.problems[0]
+
+
+def test_a_kubelet_that_aligns_nothing_lists_no_cpus_beside_its_devices_and_that_is_no_problem() -> None:
+    devices = zone("node-0", resource("example.com/gpu", 1, 1, 1)), zone("node-1", resource("example.com/gpu", 1, 1, 1))
+    assert topology(*devices, attributes=attributes((POLICY, "none"))).problems == ()
 
 
 def test_a_numa_node_with_memory_alone_beside_one_with_cpus_is_no_problem() -> None:

@@ -22,6 +22,10 @@ from webhook.model.pod_signature import pod_signature
 from webhook.model.rules import Rules
 
 
+# Controllers that replace a failed pod and count no failures.
+_REPLACE: Final = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet"})
+
+
 @dataclass(frozen=True, slots=True)
 class BindingPod:
     """One version of an unbound pod."""
@@ -62,8 +66,15 @@ class BindingPod:
         return cls(raw, None, pod, intent, pod_signature(pod, intent), hint, how_chosen, affinity, placement)
 
     def learning(self, node: str, avoided: Avoided) -> Self:
-        """The same with what its namespace has learned of a node."""
+        """The same with what its namespace has learned of a node, unless it is pinned there and would be replaced.
+
+        Such a pod was placed before that was learned, and would be refused until it is forgotten. So its kubelet rejects
+        it once, and its controller's next pod goes elsewhere. A Job would count that as a failure.
+        """
         if self.pod is None:
+            return self
+        controller = self.pod.controller
+        if self.hint is not None and self.hint.node == node and controller and controller.kind in _REPLACE:
             return self
         learned = tuple(one for one in learned_in(avoided, self.pod.namespace) if one.node == node)
         return replace(self, pod=replace(self.pod, learned=learned)) if learned else self

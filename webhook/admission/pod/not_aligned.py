@@ -18,6 +18,7 @@ from webhook.admission.pod.placement_text import subject
 from webhook.admission.pod.schedulability import look_ahead
 from webhook.engine.arrays import Bools
 from webhook.engine.decide import Decision
+from webhook.engine.enforcement import obey_no_hint
 from webhook.engine.kubelet.device_alignment import aligned_devices, numa_assigned_by_kubelets, numa_assigned_by_us
 from webhook.engine.snapshot.devices_back import with_devices_back
 from webhook.engine.snapshot.snapshot import Snapshot
@@ -29,6 +30,7 @@ from webhook.model.pod import Pod, QoS
 from webhook.model.resources import is_device
 
 _NO_KUBELET: Final = "no kubelet aligns"
+_POD: Final = "this pod"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +65,23 @@ def not_aligned(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, options: Optio
     unschedulable = look_ahead(snapshot.node_arrays, pod, intent, options)
     node_arrays, nodes = unschedulable.when_empty.snapshot.node_arrays, unschedulable.hopeful
     near, kubelets = _near(unschedulable.when_empty), nodes & numa_assigned_by_kubelets(node_arrays)
-    ours, in_part = _count(nodes & numa_assigned_by_us(node_arrays)), _count(kubelets & _any(near, node_arrays.n))
+    # Where nothing obeys a hint nothing aligns the pod either, and another warning says so.
+    loose = nodes & obey_no_hint(node_arrays)
+    ours = _count(nodes & numa_assigned_by_us(node_arrays) & ~loose)
+    in_part = _count(kubelets & _any(near, node_arrays.n))
     unaligned = _count(kubelets) - in_part
     known = ours + in_part + unaligned
-    if not known and any(map(is_device, pod.requests)):
+    if not known and (loose.any() or any(map(is_device, pod.requests))):
         return None
     if unaligned == known:
-        everywhere = unaligned > 0 and with_devices_back(node_arrays, pod.requests) is None
+        everywhere = unaligned > 0 and not loose.any() and with_devices_back(node_arrays, pod.requests) is None
         return NotAligned(subject(intent), f"{_NO_KUBELET} {_of(pod)}", found, everywhere=everywhere)
     if unaligned:
         fact = f"the kubelets of {unaligned} of {counted(known, 'node')} do not align {_of(pod)}"
         return NotAligned(subject(intent), fact, found)
     if in_part:
         devices = ", ".join(name for name, where in near.items() if (where & kubelets).any())
-        return NotAligned(subject(intent), f"kubelets align only {devices} for {_of(pod)}", found, warns=False)
+        return NotAligned(subject(intent), _in_part("kubelets align", devices, pod), found, warns=False)
     return None
 
 
@@ -86,9 +91,10 @@ def not_aligned_on(decision: Decision, node: int, intent: NUMAIntent) -> NotAlig
     if not found or not numa_assigned_by_kubelets(decision.snapshot.node_arrays)[node]:
         return None
     devices = ", ".join(name for name, where in _near(decision).items() if where[node])
-    fact = f"its kubelet aligns only {devices} for" if devices else "its kubelet does not align"
+    pod = decision.pod
+    fact = _in_part("its kubelet aligns", devices, pod) if devices else f"its kubelet does not align {_of(pod)}"
     asked = decision.request.policy.koordinator if decision.request.policy else ""
-    return NotAligned(asked, f"{fact} {_of(decision.pod)}", found, warns=not devices)
+    return NotAligned(asked, fact, found, warns=not devices)
 
 
 def _near(decision: Decision) -> dict[str, Bools]:
@@ -104,6 +110,13 @@ def _count(where: Bools) -> int:
     return int(np.count_nonzero(where))
 
 
+def _in_part(aligns: str, devices: str, pod: Pod) -> str:
+    """`kubelets align only nvidia.com/gpu of this pod`, or `..., but not the CPUs of this pod`."""
+    of = _of(pod)
+    return f"{aligns} only {devices} of this pod" if of == _POD else f"{aligns} {devices}, but not {of}"
+
+
 def _of(pod: Pod) -> str:
-    """What is not aligned: for a Guaranteed pod only the CPUs, because the memory manager aligns the memory."""
-    return "the CPUs of this pod" if pod.qos is QoS.GUARANTEED and pod.pod_level is None else "this pod"
+    """What is not aligned: for a Guaranteed pod only the CPUs, because the memory manager aligns the memory.
+    """
+    return "the CPUs of this pod" if pod.qos is QoS.GUARANTEED and pod.pod_level is None else _POD

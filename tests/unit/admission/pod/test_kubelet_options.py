@@ -13,7 +13,7 @@ from webhook.admission.pod.decision import PodDecision, Verdict
 from webhook.admission.pod.mutation import mutate_pod
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.model.kubelet_options import NO_OPTIONS, KubeletOptions, stated_options, threads_named
-from webhook.model.names import KUBELET_OPTIONS
+from webhook.model.names import KUBELET_OPTIONS, NUMA_HINT
 from webhook.model.rules import Rules
 from webhook.model.timestamps import utc
 
@@ -242,3 +242,18 @@ def test_a_binding_is_refused_by_what_was_learned() -> None:
     assert isinstance(refused, Refusal)
     assert refused.reason == "NotWholeCores"
     assert before.learning("n1", cluster.cache.avoided.by_key()) is before
+
+
+# Pinned to n0 before anything was learned: a refusal would last until that is forgotten.
+@pytest.mark.parametrize(("kind", "refused"), [("ReplicaSet", False), ("StatefulSet", False), ("Job", True), ("", True)])
+def test_a_pod_that_is_pinned_there_is_rejected_by_its_kubelet_if_its_controller_then_makes_another(
+    kind: str, refused: bool
+) -> None:
+    cluster = Cluster()
+    cluster.rejects()
+    owner = {"apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": "o", "controller": True}
+    pinned = gated(name="p", cpu=3, schedulingGates=None, annotations={NUMA_HINT: '{"node": "n0"}'})
+    pinned["metadata"]["ownerReferences"] = [owner] if kind else []
+    after = BindingPod.from_object(pinned, Rules()).learning("n0", cluster.cache.avoided.by_key())
+    verdict = guard(after, "n0", cluster.cache.kubelet_admission("n0", "default/p"), Rules())
+    assert isinstance(verdict, Refusal) is refused
