@@ -138,9 +138,7 @@ class NodeTopology:
         # Exporters list what kubelets can give: they were told to leave the CPUs out, unless nothing is aligned anyway.
         listed = [zone.resources for zone in zones if zone.resources]
         if listed and not any(CPU in resources for resources in listed) and config.policy is not NUMAPolicy.NONE:
-            problems.append(
-                "no NUMA node lists cpu: CPUs count as not aligned there, and a kubelet that aligns them may reject pods"
-            )
+            problems.append(_WITHOUT_CPUS)
         cpus = NodeCPUs.read(annotations, problems)
         managers = _managers(zones, publisher, cpus)
         return cls(
@@ -217,6 +215,11 @@ def _written(managed_fields: object) -> tuple[int | None, str]:
     ]
     time, manager = max(times, default=(None, ""))
     return time, intern(manager)
+
+
+_WITHOUT_CPUS = (
+    "no NUMA node lists cpu: CPUs count as not aligned there, and a kubelet that aligns them may reject pods"
+)
 
 
 def _zones(raw: Mapping[str, Any], problems: list[str]) -> tuple[tuple[Zone, ...], int]:

@@ -185,7 +185,8 @@ def _controller(metadata: Mapping[str, Any]) -> Owner | None:
 def _rejected_at(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> int | None:
     """When its reason was written, by the API server's clock; else when the kubelet first reported on the pod.
 
-    A rejected pod never started: its startTime is the time of the rejection, by the kubelet's clock.
+    A rejected pod never started: its startTime is the time of the rejection, by the kubelet's clock. A kubelet that
+    restarts writes the status of its failed pods again, so a later time of the API server is not that of the rejection.
     """
     written = [
         time
@@ -193,7 +194,8 @@ def _rejected_at(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> int 
         if entry.get("subresource") == "status" and "f:reason" in ((entry.get("fieldsV1") or {}).get("f:status") or {})
         if (time := epoch_seconds(entry.get("time"))) is not None
     ]
+    started, created = epoch_seconds(status.get("startTime")), epoch_seconds(metadata.get("creationTimestamp"))
     if written:
-        return max(written)
-    started = epoch_seconds(status.get("startTime"))
-    return started if started is not None else epoch_seconds(metadata.get("creationTimestamp"))
+        last = max(written)
+        return last if started is None or _has_started(status) else min(last, max(started, created or 0))
+    return started if started is not None else created

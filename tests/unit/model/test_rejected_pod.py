@@ -55,6 +55,14 @@ def test_it_was_rejected_when_the_reason_was_written_by_the_api_servers_clock() 
     assert read({"startTime": "1970-01-01T00:02:00Z"}, {"managedFields": entries}).rejected_at == 60
 
 
+def test_that_a_restarted_kubelet_writes_the_status_again_is_no_later_rejection() -> None:
+    metadata = {"managedFields": [written("1970-01-01T00:09:00Z")], "creationTimestamp": "1970-01-01T00:01:00Z"}
+    assert read({"startTime": "1970-01-01T00:02:00Z"}, metadata).rejected_at == 120
+    assert read({"startTime": "1970-01-01T00:00:30Z"}, metadata).rejected_at == 60  # its clock is behind
+    ran = [{"containerID": "x", "restartCount": 1}]  # admitted first, and rejected when its kubelet restarted
+    assert read({"startTime": "1970-01-01T00:02:00Z", "containerStatuses": ran}, metadata).rejected_at == 540
+
+
 def test_else_when_the_kubelet_first_reported_on_it() -> None:
     assert read({"startTime": "1970-01-01T00:02:00Z"}).rejected_at == 120
     assert read(metadata={"creationTimestamp": "1970-01-01T00:03:00Z"}).rejected_at == 180

@@ -21,7 +21,6 @@ from webhook.model.pod import Pod
 from webhook.model.pod_signature import pod_signature
 from webhook.model.rules import Rules
 
-
 # Controllers that replace a failed pod and count no failures.
 _REPLACE: Final = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet"})
 
@@ -68,8 +67,8 @@ class BindingPod:
     def learning(self, node: str, avoided: Avoided) -> Self:
         """The same with what its namespace has learned of a node, unless it is pinned there and would be replaced.
 
-        Such a pod was placed before that was learned, and would be refused until it is forgotten. So its kubelet rejects
-        it once, and its controller's next pod goes elsewhere. A Job would count that as a failure.
+        Such a pod was placed before that was learned, and would be refused until it is forgotten. So its kubelet
+        rejects it once, and its controller's next pod goes elsewhere. A Job would count that as a failure.
         """
         if self.pod is None:
             return self

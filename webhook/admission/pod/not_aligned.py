@@ -117,6 +117,5 @@ def _in_part(aligns: str, devices: str, pod: Pod) -> str:
 
 
 def _of(pod: Pod) -> str:
-    """What is not aligned: for a Guaranteed pod only the CPUs, because the memory manager aligns the memory.
-    """
+    """What is not aligned: for a Guaranteed pod only the CPUs, because the memory manager aligns the memory."""
     return "the CPUs of this pod" if pod.qos is QoS.GUARANTEED and pod.pod_level is None else _POD

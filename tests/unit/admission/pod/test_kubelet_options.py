@@ -245,7 +245,9 @@ def test_a_binding_is_refused_by_what_was_learned() -> None:
 
 
 # Pinned to n0 before anything was learned: a refusal would last until that is forgotten.
-@pytest.mark.parametrize(("kind", "refused"), [("ReplicaSet", False), ("StatefulSet", False), ("Job", True), ("", True)])
+@pytest.mark.parametrize(
+    ("kind", "refused"), [("ReplicaSet", False), ("StatefulSet", False), ("Job", True), ("", True)]
+)
 def test_a_pod_that_is_pinned_there_is_rejected_by_its_kubelet_if_its_controller_then_makes_another(
     kind: str, refused: bool
 ) -> None:

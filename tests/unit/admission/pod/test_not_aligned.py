@@ -140,13 +140,18 @@ def test_a_device_near_a_numa_node_is_aligned_for_any_pod_and_only_the_placement
 
 
 def test_of_fractional_cpus_beside_a_device_only_the_cpus_are_not_aligned() -> None:
-    mutation = mutate_pod(pod(cpu="1500m", devices={"nvidia.com/gpu": "1"}), cluster_snapshot(*with_gpus("g")), Rules())
+    mutation = mutate_pod(pod(cpu="1500m", devices={"nvidia.com/gpu": 1}), cluster_snapshot(*with_gpus("g")), Rules())
     assert "; kubelets align nvidia.com/gpu, but not the CPUs of this pod: container " in mutation.message
 
 
 # a (single-numa-node) aligns no fractional CPUs, and weak (none) aligns nothing: there are not two kinds of nodes.
 def test_a_node_that_enforces_nothing_does_not_count_as_one_that_aligns_it() -> None:
-    objects = node(name="a"), nrt(node="a", free=[16, 16]), node(name="weak"), nrt(node="weak", free=[16], policy="none")
+    objects = (
+        node(name="a"),
+        nrt(node="a", free=[16, 16]),
+        node(name="weak"),
+        nrt(node="weak", free=[16], policy="none"),
+    )
     for rules in (Rules(), DENY):
         mutation = mutate_pod(pod(cpu="1500m"), cluster_snapshot(*objects), rules)
         assert mutation.verdict is Verdict.ALLOW
