@@ -61,8 +61,11 @@ class KubeletOptions:
 
     def named(self) -> Mapping[str, str]:
         """Those that are set, as the annotation states them: option -> value."""
-        whole = {"full-pcpus-only": "true", "threads-per-core": str(self.whole_cores)} if self.whole_cores else {}
-        return whole | ({"prefer-closest-numa-nodes": "true"} if self.prefer_closest else {})
+        named = {_FULL_CORES: "true", _THREADS: str(self.whole_cores)} if self.whole_cores else {}
+        named |= {_CLOSEST: "true"} if self.prefer_closest else {}
+        named |= {_MOST_NUMA: str(self.max_numa_nodes)} if self.max_numa_nodes else {}
+        named |= {_ACROSS_NUMA: "true"} if self.spread_cpus else {}
+        return named | ({_BY_SOCKET: "true", _PER_SOCKET: str(self.numa_per_socket)} if self.numa_per_socket else {})
 
 
 NO_OPTIONS: Final = KubeletOptions()

@@ -66,10 +66,8 @@ def kubelet_options_views(
 def _published(topology: NodeTopology) -> Mapping[str, str]:
     cpus = topology.cpus
     threads = cpus.topology.threads if cpus is not None and cpus.full_cores_only else 0
-    options = dict(KubeletOptions(threads, topology.prefer_closest).named())
-    if topology.max_numa_nodes != DEFAULT_MAX_NUMA_NODES:
-        options["max-allowable-numa-nodes"] = str(topology.max_numa_nodes)
-    return options
+    limit = 0 if topology.max_numa_nodes == DEFAULT_MAX_NUMA_NODES else topology.max_numa_nodes
+    return KubeletOptions(threads, topology.prefer_closest, limit).named()
 
 
 def _learned(threads: int, rejections: Mapping[str, AvoidedNode]) -> KubeletOptionsView:
