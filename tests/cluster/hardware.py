@@ -1,7 +1,7 @@
 """The hardware of a machine as Linux shows it: the files of /sys and /proc that kubelets, cAdvisor and exporters read.
 
 As the simulated kubelet numbers them: CPUs on from one NUMA node to the next, the threads of a core side by side. Each
-NUMA node is a socket with one L3 cache; each core has its own L1 and L2 caches.
+core has its own L1 and L2 caches.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from tests.cluster.kubelets import SimulatedMachine
 
+KIB_PER_MIB = 2**10
 KIB_PER_GIB = 2**20
 RESERVED_KIB = 1
 """Memory of NUMA node 0 for the system, beyond what pods can allocate: a Static memory manager demands some."""
@@ -33,7 +34,8 @@ _TUNABLES = (
 def write_hardware(machine: SimulatedMachine, folder: Path) -> Mapping[str, Path]:
     """Write the files of a machine. Returns what is to be seen where: path of the machine -> file or folder."""
     write_sys(machine, folder / "sys")
-    _write_all(folder / "sys" / "kernel" / "mm" / "hugepages", {})
+    pages = {size: sum(pieces) for size, pieces in machine.hugepages.items()}
+    _write_all(folder / "sys" / "kernel" / "mm" / "hugepages", _hugepages(pages))
     _write_all(
         folder / "proc",
         {
@@ -86,7 +88,7 @@ def write_sys(machine: SimulatedMachine, folder: Path) -> None:
                 "meminfo": f"Node {numa} MemTotal:       {kib} kB\nNode {numa} MemFree:        {kib} kB",
             },
         )
-        (node / "hugepages").mkdir()
+        _write_all(node / "hugepages", _hugepages({size: pages[numa] for size, pages in machine.hugepages.items()}))
         for cpu in here:
             (node / f"cpu{cpu}").symlink_to(f"../../cpu/cpu{cpu}")
         bus = folder / "bus" / "node" / "devices"
@@ -95,9 +97,10 @@ def write_sys(machine: SimulatedMachine, folder: Path) -> None:
 
 
 def _write_cpu(machine: SimulatedMachine, cpu: int, folder: Path) -> None:
-    core, socket = cpu // machine.threads_per_core, cpu // machine.cpus
-    of_core = range(core * machine.threads_per_core, (core + 1) * machine.threads_per_core)
-    of_socket = range(socket * machine.cpus, (socket + 1) * machine.cpus)
+    threads, on_socket, on_l3 = machine.threads_per_core, _on_socket(machine), machine.l3_cpus or machine.cpus
+    core, socket, l3 = cpu // threads, cpu // on_socket, cpu // on_l3
+    of_core = range(core * threads, (core + 1) * threads)
+    of_socket = range(socket * on_socket, (socket + 1) * on_socket)
     _write_all(
         folder / "topology",
         {
@@ -116,7 +119,7 @@ def _write_cpu(machine: SimulatedMachine, cpu: int, folder: Path) -> None:
     )
     (folder / "online").write_text("1\n")
     for index, (level, kind, kib) in enumerate(_CACHES):
-        owner, shared = (socket, of_socket) if level == 3 else (core, of_core)
+        owner, shared = (l3, range(l3 * on_l3, (l3 + 1) * on_l3)) if level == 3 else (core, of_core)
         _write_all(
             folder / "cache" / f"index{index}",
             {
@@ -131,12 +134,13 @@ def _write_cpu(machine: SimulatedMachine, cpu: int, folder: Path) -> None:
 
 
 def _cpu_info(machine: SimulatedMachine) -> Iterator[str]:
+    on_socket = _on_socket(machine)
     for cpu in range(machine.numa_nodes * machine.cpus):
         yield (
             f"processor\t: {cpu}\nvendor_id\t: GenuineIntel\nmodel name\t: none\ncpu MHz\t\t: 2400.000\n"
-            f"physical id\t: {cpu // machine.cpus}\nsiblings\t: {machine.cpus}\n"
+            f"physical id\t: {cpu // on_socket}\nsiblings\t: {on_socket}\n"
             f"core id\t\t: {cpu // machine.threads_per_core}\n"
-            f"cpu cores\t: {machine.cpus // machine.threads_per_core}\n"
+            f"cpu cores\t: {on_socket // machine.threads_per_core}\n"
         )
 
 
@@ -153,7 +157,22 @@ def _memory_info(machine: SimulatedMachine) -> Iterator[str]:
 
 
 def _kib(machine: SimulatedMachine, numa: int) -> int:
-    return machine.memory_gib * KIB_PER_GIB + (RESERVED_KIB if numa == 0 else 0)
+    """The memory of a NUMA node, huge pages included."""
+    hugepages = sum(size * KIB_PER_MIB * pages[numa] for size, pages in machine.hugepages.items())
+    return machine.memory_gib * KIB_PER_GIB + hugepages + (RESERVED_KIB if numa == 0 else 0)
+
+
+def _on_socket(machine: SimulatedMachine) -> int:
+    return machine.cpus * machine.numa_per_socket
+
+
+def _hugepages(pages: Mapping[int, int]) -> dict[str, object]:
+    """The files of a folder `hugepages`. pages: size in MiB -> how many, all of them free."""
+    return {
+        f"hugepages-{size * KIB_PER_MIB}kB/{name}": count
+        for size, count in pages.items()
+        for name in ("nr_hugepages", "free_hugepages")
+    }
 
 
 def _write_all(folder: Path, files: Mapping[str, object]) -> None:

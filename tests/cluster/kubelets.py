@@ -33,7 +33,7 @@ SUMMARY_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class SimulatedMachine:
-    """One machine of equal NUMA nodes, each on its own socket."""
+    """One machine of equal NUMA nodes."""
 
     name: str
     numa_nodes: int = 2
@@ -43,6 +43,15 @@ class SimulatedMachine:
     """Memory of each NUMA node that pods can allocate."""
     devices: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Resource name -> pieces near each NUMA node."""
+    devices_anywhere: Mapping[str, int] = field(default_factory=dict)
+    """Resource name -> pieces of which no NUMA node is known. No name is in both."""
+    hugepages: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    """Size of huge pages in MiB -> pages of each NUMA node, beyond its memory."""
+    numa_per_socket: int = 1
+    l3_cpus: int = 0
+    """Logical CPUs that share an L3 cache; 0: all of a NUMA node do."""
+    distances: Sequence[Sequence[int]] = ()
+    """ACPI SLIT distances between the NUMA nodes; empty: NEAR to itself, FAR to all others."""
     policy: str = "single-numa-node"
     """The kubelet's Topology Manager policy, its scope and its options."""
     scope: str = "container"
@@ -73,8 +82,8 @@ class SimulatedMachine:
 
     def description(self) -> dict[str, Any]:
         """The machine as `kubelets` reads it."""
-        numa = {"cpus": self.cpus, "threadsPerCore": self.threads_per_core, "memory": f"{self.memory_gib}Gi"}
         ids = range(self.numa_nodes)
+        distances = self.distances or [[NEAR if one == other else FAR for other in ids] for one in ids]
         return {
             "name": self.name,
             "labels": dict(self.labels),
@@ -85,11 +94,31 @@ class SimulatedMachine:
             "cpuOptions": dict(self.cpu_options),
             "memoryPolicy": self.memory_manager,
             "reservedCPUs": self.reserved_cpus,
-            "numa": [numa] * self.numa_nodes,
-            "distances": [[NEAR if one == other else FAR for other in ids] for one in ids],
-            "devices": {resource: _devices(pieces) for resource, pieces in self.devices.items()},
+            "numa": [self._numa(numa) for numa in ids],
+            "distances": [list(row) for row in distances],
+            "devices": {resource: _devices(pieces) for resource, pieces in self.devices.items()}
+            | {
+                resource: {f"any-{number}": [] for number in range(count)}
+                for resource, count in self.devices_anywhere.items()
+            },
             "maxPods": self.max_pods,
         }
+
+    def _numa(self, numa: int) -> dict[str, Any]:
+        hugepages = {hugepages_of(size): f"{size * pages[numa]}Mi" for size, pages in self.hugepages.items()}
+        return {
+            "cpus": self.cpus,
+            "threadsPerCore": self.threads_per_core,
+            "memory": f"{self.memory_gib}Gi",
+            "socket": numa // self.numa_per_socket,
+            **({"l3CPUs": self.l3_cpus} if self.l3_cpus else {}),
+            **({"hugepages": hugepages} if hugepages else {}),
+        }
+
+
+def hugepages_of(size: int) -> str:
+    """The resource's name for huge pages of a size in MiB: hugepages-2Mi, hugepages-1Gi."""
+    return f"hugepages-{size // 1024}Gi" if size % 1024 == 0 else f"hugepages-{size}Mi"
 
 
 def even_machine(name: str, cpus: int = 16, numa_nodes: int = 2, **more: Any) -> SimulatedMachine:

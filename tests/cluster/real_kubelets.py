@@ -176,8 +176,8 @@ class RealKubelets:
             name in nodes
             and any(each["type"] == "Ready" and each["status"] == "True" for each in nodes[name]["conditions"])
             and all(
-                nodes[name]["allocatable"].get(resource) == str(sum(pieces))
-                for resource, pieces in machine.devices.items()
+                nodes[name]["allocatable"].get(resource) == str(len(devices))
+                for resource, devices in machine.description()["devices"].items()
             )
             for name, machine in self._machines.items()
         )
@@ -260,9 +260,11 @@ class RealKubelets:
         return {
             "name": event["container"],
             "cpusPerNuma": cpus,
+            "cpuList": event.get("cpus", ""),
             "memory": event.get("memory", []),
             "cpusetMems": event["cpusetMems"],
             "devices": devices,
+            "deviceIDs": event["devices"],
         }
 
 
@@ -340,6 +342,8 @@ def kubelet_config(machine: SimulatedMachine, version: tuple[int, ...] = ()) -> 
         config["reservedMemory"] = [{"numaNode": 0, "limits": reserved}]
     if version >= (1, 31):  # else it is unknown; cgroup v1 is refused from 1.35 on
         config["failCgroupV1"] = False
+    if version >= (1, 35):  # else it is unknown; without cgroups a kubelet with it crashes on pod-level resources
+        config["featureGates"]["InPlacePodLevelResourcesVerticalScaling"] = False
     return config
 
 

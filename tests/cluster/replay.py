@@ -34,14 +34,19 @@ def replay(program: Path, recordings: Path) -> Agreement:
     text = recordings.read_bytes()
     if recordings.suffix == ".gz":
         text = gzip.decompress(text)
-    answers = subprocess.run([program, "replay"], input=text, stdout=subprocess.PIPE, check=True).stdout.splitlines()
     found = Agreement()
-    for recorded, replayed in zip(text.splitlines(), answers, strict=True):
-        sequence, answer = json.loads(recorded), json.loads(replayed)
+    for recorded, answer in zip(text.splitlines(), answers(program, text), strict=True):
+        sequence = json.loads(recorded)
         found.sequences += 1
         found.pods += len(sequence["expect"]["pods"])
         found.differences += differences(sequence["id"], sequence["expect"], answer)
     return found
+
+
+def answers(program: Path, sequences: bytes) -> list[Any]:
+    """What the simulated kubelet answers to sequences, one JSON object a line."""
+    done = subprocess.run([program, "replay"], input=sequences, stdout=subprocess.PIPE, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def differences(where: str, recorded: object, replayed: object) -> Iterator[str]:

@@ -31,4 +31,5 @@ FLOORS: Final = {
     # Which NUMA nodes exactly hangs on hidden state more often than whether there are some.
     "kubelet NUMA nodes with single-numa-node": Fraction(99, 100),
     "kubelet replay": ALL,
+    "recordings": ALL,
 }

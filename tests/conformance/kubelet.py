@@ -178,9 +178,9 @@ class _Report:
             held = admit(machine, pod)
         except RefusedError as refusal:
             refused, message = str(refusal), refusal.message
-        words = _comparable(expected.get("message", message))
+        words = comparable(expected.get("message", message))
         verdict = (expected["admit"], expected.get("reason"), words, expected["qos"])
-        self.replay.count(verdict, (refused is None, refused, _comparable(message), str(pod.qos)), step.place)
+        self.replay.count(verdict, (refused is None, refused, comparable(message), str(pod.qos)), step.place)
         if held is not None and expected["admit"]:
             self.containers.count(
                 [one["name"] for one in expected["containers"]], [one.name for one in held], step.place
@@ -240,7 +240,7 @@ class _Report:
             self.nodes.count(wanted, got, step.place)
 
 
-def _comparable(message: str | None) -> str:
+def comparable(message: str | None) -> str:
     """A message without its device: if several are short, the kubelet names any of them (a Go map)."""
     return _SHORT_DEVICE.sub("", message or "")
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cluster.hardware import write_hardware
 from tests.cluster.kubelets import RUN_SECONDS, SimulatedMachine, cpu_list
 from tests.cluster.real_kubelets import ImpossibleError, RealKubelets, namespaces, real_kubelets, require_possible
+from tests.integration.hosts import host_state, running_kubelets
 from webhook.model.node import Node
 
 if TYPE_CHECKING:
@@ -72,8 +72,14 @@ class Pods:
 
     def run(self, raw: dict[str, Any], phase: str = "Running") -> dict[str, Any]:
         """Create a pod; returns it in this phase."""
-        self._plane.api.create(self.path, raw)
+        self.create(raw)
         return self.reached(raw["metadata"]["name"], phase)
+
+    def create(self, raw: dict[str, Any]) -> None:
+        self._plane.api.create(self.path, raw)
+
+    def uids(self, *names: str) -> list[str]:
+        return [self._plane.api.get(f"{self.path}/{name}")["metadata"]["uid"] for name in names]
 
     def reached(self, name: str, phase: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -210,17 +216,30 @@ def test_pods_keep_what_they_have_when_their_kubelet_is_started_again(
     assert sum(event["event"] == "created" and event["uid"] == uid for event in fleet.journal()) == 1
 
 
+# r0 [64 64] GiB: what `ended` had on the first NUMA node is free again only after the next admission.
+@pytest.mark.long
+def test_a_kubelet_that_starts_admits_what_was_bound_meanwhile_before_it_frees_what_ended_pods_held(
+    fleet: RealKubelets, pods: Pods
+) -> None:
+    pods.run(pod("ended", "1", memory="40Gi"))
+    pods.delete("ended")
+    fleet.process("r0").kill()
+    pods.create(pod("meanwhile", "1", memory="40Gi"))
+    fleet.restart("kubelet-r0")
+    pods.reached("meanwhile", "Running")
+    pods.run(pod("later", "1", memory="40Gi"))
+    entries = fleet.memory_manager_state("r0")["entries"]
+    assert [block["numaAffinity"] for uid in pods.uids("meanwhile", "later") for block in entries[uid]["main"]] == [
+        [1],
+        [0],
+    ]
+
+
 @pytest.mark.usefixtures("possible")
 def test_a_killed_run_leaves_no_program_no_mount_and_no_changed_tunable(
     programs: Mapping[str, Path], tmp_path: Path
 ) -> None:
-    tunables = [Path(place) for place in write_hardware(MACHINES[0], tmp_path) if place.startswith("/proc/sys/")]
-
-    def host() -> tuple[str, list[str]]:
-        # root alone may read the limits of keys
-        readable = [file for file in tunables if os.access(file, os.R_OK)]
-        return Path("/proc/self/mountinfo").read_text(), [file.read_text() for file in readable]
-
+    host = host_state(tmp_path)
     before = host()
     kubelets = len(running_kubelets())
     up = [sys.executable, "-m", "tests.cluster", "up", "--kubelets", "2", "--numa", "4", "--policy", "restricted"]
@@ -240,19 +259,6 @@ def test_a_killed_run_leaves_no_program_no_mount_and_no_changed_tunable(
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert host() == before
-
-
-def running_kubelets() -> list[str]:
-    """The command lines of all real kubelets, and of what starts one."""
-    lines = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-        except OSError:  # it ended meanwhile
-            continue
-        if "--hostname-override=" in line and "supervise.py" not in line:
-            lines.append(line)
-    return lines
 
 
 def test_where_no_namespace_can_be_had_the_reason_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -37,54 +37,7 @@ type Admission struct {
 // NewAdmission starts the managers of a machine. `node` is the Node object as the kubelet knows it; nil leaves the
 // node-level check out.
 func NewAdmission(machine Machine, node *corev1.Node) (*Admission, error) {
-	info, err := machine.info()
-	if err != nil {
-		return nil, err
-	}
-	logger := klog.Background()
-	manager, err := topologymanager.NewManager(info.Topology, machine.Policy, machine.Scope, machine.Options)
-	if err != nil {
-		return nil, err
-	}
-	admission := &Admission{machine: machine, topology: manager, active: map[types.UID]*corev1.Pod{}}
-	if admission.cpuTopology, err = cputopology.Discover(logger, info); err != nil {
-		return nil, err
-	}
-	// The order of the container manager: it decides which manager's error a pod is rejected with.
-	numa := make([]int, len(machine.NUMA))
-	for id := range numa {
-		numa[id] = id
-	}
-	admission.devices = newDeviceManager(machine.Devices, numa, manager)
-	manager.AddHintProvider(logger, admission.devices)
-	if machine.CPUPolicy == string(cpumanager.PolicyStatic) {
-		reserved, err := machine.reserved()
-		if err != nil {
-			return nil, fmt.Errorf("reservedCPUs: %w", err)
-		}
-		policy, err := cpumanager.NewStaticPolicy(
-			logger, admission.cpuTopology, reserved.Size(), reserved, manager, machine.CPUOptions)
-		if err != nil {
-			return nil, err
-		}
-		admission.cpus = &cpuManager{policy: policy, state: cpustate.NewMemoryState(logger)}
-		if err := policy.Start(logger, admission.cpus.state); err != nil {
-			return nil, err
-		}
-		manager.AddHintProvider(logger, admission.cpus)
-	}
-	if machine.MemoryPolicy == string(memorymanager.PolicyTypeStatic) {
-		reserved := map[int]map[corev1.ResourceName]uint64{0: {corev1.ResourceMemory: reservedMemoryBytes}}
-		policy, err := memorymanager.NewPolicyStatic(logger, info, reserved, manager)
-		if err != nil {
-			return nil, err
-		}
-		admission.memory = &memoryManager{policy: policy, state: memorystate.NewMemoryState(logger)}
-		if err := policy.Start(logger, admission.memory.state); err != nil {
-			return nil, err
-		}
-		manager.AddHintProvider(logger, admission.memory)
-	}
+	admission := &Admission{machine: machine, active: map[types.UID]*corev1.Pod{}}
 	if node != nil {
 		admission.nodeHasRoom = lifecycle.NewPredicateAdmitHandler(
 			func(context.Context, bool) (*corev1.Node, error) { return node, nil },
@@ -92,12 +45,102 @@ func NewAdmission(machine Machine, node *corev1.Node) (*Admission, error) {
 			func(*schedulerframework.NodeInfo, *lifecycle.PodAdmitAttributes) error { return nil },
 		)
 	}
-	return admission, nil
+	return admission, admission.start()
+}
+
+// start makes the managers, on the state that they have left if they ran before.
+func (a *Admission) start() error {
+	machine := a.machine
+	info, err := machine.info()
+	if err != nil {
+		return err
+	}
+	logger := klog.Background()
+	manager, err := topologymanager.NewManager(info.Topology, machine.Policy, machine.Scope, machine.Options)
+	if err != nil {
+		return err
+	}
+	a.topology = manager
+	if a.cpuTopology, err = cputopology.Discover(logger, info); err != nil {
+		return err
+	}
+	// The order of the container manager: it decides which manager's error a pod is rejected with.
+	numa := make([]int, len(machine.NUMA))
+	for id := range numa {
+		numa[id] = id
+	}
+	if a.devices == nil {
+		a.devices = newDeviceManager(machine.Devices, numa, manager)
+	} else {
+		a.devices.restart(manager)
+	}
+	manager.AddHintProvider(logger, a.devices)
+	if machine.CPUPolicy == string(cpumanager.PolicyStatic) {
+		reserved, err := machine.reserved()
+		if err != nil {
+			return fmt.Errorf("reservedCPUs: %w", err)
+		}
+		policy, err := cpumanager.NewStaticPolicy(
+			logger, a.cpuTopology, reserved.Size(), reserved, manager, machine.CPUOptions)
+		if err != nil {
+			return err
+		}
+		state := cpustate.NewMemoryState(logger)
+		if a.cpus != nil {
+			state = a.cpus.state
+		}
+		a.cpus = &cpuManager{policy: policy, state: state}
+		if err := policy.Start(logger, state); err != nil {
+			return err
+		}
+		manager.AddHintProvider(logger, a.cpus)
+	}
+	if machine.MemoryPolicy == string(memorymanager.PolicyTypeStatic) {
+		reserved := map[int]map[corev1.ResourceName]uint64{0: {corev1.ResourceMemory: reservedMemoryBytes}}
+		policy, err := memorymanager.NewPolicyStatic(logger, info, reserved, manager)
+		if err != nil {
+			return err
+		}
+		state := memorystate.NewMemoryState(logger)
+		if a.memory != nil {
+			state = a.memory.state
+		}
+		a.memory = &memoryManager{policy: policy, state: state}
+		if err := policy.Start(logger, state); err != nil {
+			return err
+		}
+		manager.AddHintProvider(logger, a.memory)
+	}
+	return nil
+}
+
+// Restart is what a kubelet does when it starts again: it admits the pods that it finds, in this order, on the state of
+// its checkpoints. It returns those that it rejects now, and why.
+func (a *Admission) Restart(found []*corev1.Pod) (map[*corev1.Pod]string, error) {
+	if err := a.start(); err != nil {
+		return nil, err
+	}
+	lost := map[*corev1.Pod]string{}
+	for _, pod := range found {
+		if a.active[pod.UID] == nil {
+			continue
+		}
+		delete(a.active, pod.UID)
+		if result := a.admit(pod); !result.Admit {
+			lost[pod] = result.Reason
+		}
+	}
+	return lost, nil
 }
 
 // Admit decides on a pod, and gives it its CPUs, memory and devices if it is admitted.
 func (a *Admission) Admit(pod *corev1.Pod) lifecycle.PodAdmitResult {
 	a.removeStale()
+	return a.admit(pod)
+}
+
+// admit decides on the state as it is.
+func (a *Admission) admit(pod *corev1.Pod) lifecycle.PodAdmitResult {
 	attributes := &lifecycle.PodAdmitAttributes{Pod: pod, Operation: lifecycle.AddOperation}
 	result := a.topology.Admit(attributes)
 	if result.Admit && a.nodeHasRoom != nil {

@@ -16,7 +16,7 @@ import (
 
 // deviceManager gives out devices by the rules of the kubelet's device manager, without plugins behind it: that one can
 // only be had with a gRPC server and checkpoints on disk. Where the kubelet takes any of several equal devices, this one
-// takes the first by id. A pod is admitted once, so nothing is ever allocated to a container a second time.
+// takes the first by id.
 //
 // Source: pkg/kubelet/cm/devicemanager, topology_hints.go and manager.go.
 type deviceManager struct {
@@ -27,6 +27,8 @@ type deviceManager struct {
 	allocated map[string]sets.Set[string]
 	// containers holds the devices of each container: pod UID -> container -> resource -> ids.
 	containers map[string]map[string]map[string]sets.Set[string]
+	// recorded holds which devices a kubelet took, likewise: they come first among equal ones.
+	recorded map[string]map[string]map[string][]string
 	// reusable holds what ended init containers of the pod being admitted leave to its later containers.
 	reusable map[string]sets.Set[string]
 	admitted string // the UID of that pod
@@ -46,15 +48,26 @@ func newDeviceManager(devices map[string]map[string][]int, numa []int, affinity 
 	return manager
 }
 
+// restart is a new start of the kubelet, from its checkpoint.
+func (m *deviceManager) restart(affinity topologymanager.Store) {
+	m.affinity, m.admitted = affinity, ""
+}
+
 func (m *deviceManager) GetTopologyHints(pod *corev1.Pod, container *corev1.Container) hints {
 	m.begin(pod)
-	return m.hints(container.Resources.Limits, m.reusable)
+	return m.hints(container.Resources.Limits, m.containers[m.admitted][container.Name], m.reusable)
 }
 
 func (m *deviceManager) GetPodTopologyHints(pod *corev1.Pod) hints {
 	m.begin(pod)
 	limits := resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{ExcludeOverhead: true})
-	return m.hints(limits, nil)
+	held := map[string]sets.Set[string]{}
+	for _, resources := range m.containers[m.admitted] {
+		for resource, devices := range resources {
+			held[resource] = devices.Union(held[resource])
+		}
+	}
+	return m.hints(limits, held, nil)
 }
 
 // AllocatePod does nothing: the device manager knows no pod-level resources.
@@ -62,6 +75,9 @@ func (m *deviceManager) AllocatePod(*corev1.Pod) error { return nil }
 
 func (m *deviceManager) Allocate(pod *corev1.Pod, container *corev1.Container) error {
 	m.begin(pod)
+	if _, held := m.containers[m.admitted][container.Name]; held { // the kubelet starts again
+		return nil
+	}
 	given := map[string]sets.Set[string]{}
 	if m.containers[m.admitted] == nil {
 		m.containers[m.admitted] = map[string]map[string]sets.Set[string]{}
@@ -115,17 +131,22 @@ func (m *deviceManager) requested(limits corev1.ResourceList) []string {
 	return resources
 }
 
-func (m *deviceManager) hints(limits corev1.ResourceList, reusable map[string]sets.Set[string]) hints {
+// hints are those for some limits. held: what the pod or container has already, when the kubelet starts again.
+func (m *deviceManager) hints(limits corev1.ResourceList, held, reusable map[string]sets.Set[string]) hints {
 	found := hints{}
 	for _, resource := range m.requested(limits) {
 		limit := limits[corev1.ResourceName(resource)]
 		switch request := int(limit.Value()); {
 		case !m.hasTopology(resource):
 			found[resource] = nil
+		case held[resource].Len() > 0 && held[resource].Len() != request:
+			found[resource] = []topologymanager.TopologyHint{}
+		case held[resource].Len() > 0:
+			found[resource] = m.masks(resource, held[resource], nil, request)
 		case m.free(resource).Union(reusable[resource]).Len() < request:
 			found[resource] = []topologymanager.TopologyHint{}
 		default:
-			found[resource] = m.masks(resource, reusable[resource], request)
+			found[resource] = m.masks(resource, m.free(resource), reusable[resource], request)
 		}
 	}
 	return found
@@ -133,11 +154,12 @@ func (m *deviceManager) hints(limits corev1.ResourceList, reusable map[string]se
 
 // masks lists every set of NUMA nodes that has enough free devices near it and all reusable ones; preferred are those
 // as narrow as any set that could hold the request if all devices were free.
-func (m *deviceManager) masks(resource string, reusable sets.Set[string], request int) []topologymanager.TopologyHint {
+func (m *deviceManager) masks(
+	resource string, free, reusable sets.Set[string], request int,
+) []topologymanager.TopologyHint {
 	nodes := m.nodesOf(resource)
 	narrowest := len(nodes)
 	found := []topologymanager.TopologyHint{}
-	free := m.free(resource)
 	bitmask.IterateBitMasks(nodes, func(mask bitmask.BitMask) {
 		near := func(device string) bool { return mask.AnySet(m.all[resource][device]) }
 		if count(slices.Collect(maps.Keys(m.all[resource])), near) >= request {
@@ -167,7 +189,9 @@ func (m *deviceManager) choose(resource string, request int, container string) (
 		return nil, fmt.Errorf("no healthy devices present; cannot allocate unhealthy devices %s", resource)
 	}
 	taken := sets.New[string]()
+	recorded := sets.New(m.recorded[m.admitted][container][resource]...)
 	take := func(devices []string) {
+		sort.SliceStable(devices, func(i, j int) bool { return recorded.Has(devices[i]) && !recorded.Has(devices[j]) })
 		for _, device := range devices[:min(len(devices), request-taken.Len())] {
 			taken.Insert(device)
 			m.allocated[resource].Insert(device)
@@ -197,9 +221,13 @@ func (m *deviceManager) choose(resource string, request int, container string) (
 			return 1
 		}
 	}
-	ranked := sets.List(free)
-	sort.SliceStable(ranked, func(i, j int) bool { return rank(ranked[i]) < rank(ranked[j]) })
-	take(ranked)
+	ranked := [3][]string{}
+	for _, device := range sets.List(free) {
+		ranked[rank(device)] = append(ranked[rank(device)], device)
+	}
+	for _, equal := range ranked {
+		take(equal)
+	}
 	return taken, nil
 }
 

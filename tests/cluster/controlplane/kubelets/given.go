@@ -15,8 +15,10 @@ type Given struct {
 	Affinity  []int `json:"affinity"`
 	Preferred bool  `json:"preferred"`
 	// CPUs counts exclusive CPUs by NUMA id.
-	CPUs   map[int]int         `json:"cpusPerNuma,omitempty"`
-	Memory []memorystate.Block `json:"memory,omitempty"`
+	CPUs map[int]int `json:"cpusPerNuma,omitempty"`
+	// CPUList names them, as a list such as "0-3,8".
+	CPUList string              `json:"cpuList,omitempty"`
+	Memory  []memorystate.Block `json:"memory,omitempty"`
 	// Devices counts them by the NUMA ids they are near to: "0", "0,1" or "none".
 	Devices map[string]map[string]int `json:"devices,omitempty"`
 }
@@ -32,7 +34,7 @@ func (a *Admission) Given(pod *corev1.Pod) []Given {
 		}
 		if a.cpus != nil {
 			if cpus, exclusive := a.cpus.state.GetCPUSet(string(pod.UID), container.Name); exclusive {
-				given.CPUs = map[int]int{}
+				given.CPUs, given.CPUList = map[int]int{}, cpus.String()
 				for _, cpu := range cpus.UnsortedList() {
 					given.CPUs[a.cpuTopology.CPUDetails[cpu].NUMANodeID]++
 				}

@@ -52,6 +52,8 @@ type NUMANode struct {
 	ThreadsPerCore int `json:"threadsPerCore"`
 	// Socket is the NUMA node's own when it is not given.
 	Socket *int `json:"socket"`
+	// L3CPUs counts the logical CPUs that share an L3 cache; 0: all of the NUMA node do.
+	L3CPUs int `json:"l3CPUs"`
 	// Memory is what pods can allocate, huge pages not included.
 	Memory    resource.Quantity            `json:"memory"`
 	Hugepages map[string]resource.Quantity `json:"hugepages"`
@@ -108,6 +110,9 @@ func (m *Machine) info() (*cadvisor.MachineInfo, error) {
 		threads := max(numa.ThreadsPerCore, 1)
 		for first := 0; first < numa.CPUs; first += threads {
 			core := cadvisor.Core{Id: info.NumCores / threads, SocketID: socket}
+			if numa.L3CPUs > 0 { // else it is a cache of the NUMA node, and of no core
+				core.UncoreCaches = []cadvisor.Cache{{Id: info.NumCores / numa.L3CPUs, Level: 3}}
+			}
 			for range min(threads, numa.CPUs-first) {
 				core.Threads = append(core.Threads, info.NumCores)
 				info.NumCores++

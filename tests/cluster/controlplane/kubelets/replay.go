@@ -21,6 +21,13 @@ type sequence struct {
 	Pods      []corev1.Pod `json:"pods"`
 	// Remove names the pods that end before the key is admitted.
 	Remove map[string][]string `json:"remove"`
+	// Restart names the pods before whose admission, and after these ended, the kubelet starts again.
+	Restart map[string]string `json:"restart"`
+	// WholeKubelet: a kubelet played it, not its managers alone. So the node as a whole must have room, and what ended
+	// init containers leave is free again.
+	WholeKubelet bool `json:"wholeKubelet"`
+	// DeviceIDs are what a kubelet took, where any of several devices will do: pod UID -> container -> resource -> ids.
+	DeviceIDs map[string]map[string]map[string][]string `json:"deviceIDs"`
 }
 
 type verdicts struct {
@@ -39,10 +46,11 @@ type verdict struct {
 	// State is what the managers' checkpoints still show before the pod comes: CPUs and bytes of memory by pod UID.
 	State      map[string]object `json:"stateBefore"`
 	Containers []Given           `json:"containers,omitempty"`
+	// Lost: the kubelet rejected the admitted pod when it started again.
+	Lost string `json:"lost,omitempty"`
 }
 
-// Replay reads sequences, one JSON object a line, and writes a line of verdicts for each. It leaves out the check that
-// the node as a whole has room: a sequence may ask for more than the machine has.
+// Replay reads sequences, one JSON object a line, and writes a line of verdicts for each.
 func Replay(input io.Reader, output io.Writer) error {
 	lines := json.NewDecoder(bufio.NewReader(input))
 	answers := bufio.NewWriter(output)
@@ -64,10 +72,18 @@ func Replay(input io.Reader, output io.Writer) error {
 }
 
 func (s *sequence) replay() (*verdicts, error) {
-	admission, err := NewAdmission(s.Machine, nil)
+	var node *corev1.Node
+	var err error
+	if s.WholeKubelet {
+		if node, err = newNode(s.Machine); err != nil {
+			return nil, err
+		}
+	}
+	admission, err := NewAdmission(s.Machine, node)
 	if err != nil {
 		return nil, err
 	}
+	admission.devices.recorded = s.DeviceIDs
 	random := rand.New(rand.NewSource(0)) // orders the zones of some publisher
 	uids := map[string]types.UID{}
 	answer := &verdicts{ID: s.ID}
@@ -76,6 +92,11 @@ func (s *sequence) replay() (*verdicts, error) {
 		uids[pod.Name] = pod.UID
 		for _, gone := range s.Remove[pod.Name] {
 			admission.Release(uids[gone])
+		}
+		if s.Restart[pod.Name] != "" {
+			if err := s.restart(admission, i, answer); err != nil {
+				return nil, err
+			}
 		}
 		one := verdict{Pod: pod.Name, QoS: string(qos.GetPodQOS(pod)), State: admission.entries()}
 		if s.Publisher == "" {
@@ -87,11 +108,29 @@ func (s *sequence) replay() (*verdicts, error) {
 		one.Admit, one.Reason, one.Message = result.Admit, result.Reason, result.Message
 		if result.Admit {
 			one.Containers = admission.Given(pod)
+			if s.WholeKubelet {
+				admission.Started(pod)
+			}
 		}
 		answer.Pods = append(answer.Pods, one)
 	}
 	answer.After = admission.subtracted()
 	return answer, nil
+}
+
+// restart starts the kubelet again before pod i is admitted.
+func (s *sequence) restart(admission *Admission, i int, answer *verdicts) error {
+	var found []*corev1.Pod
+	for earlier := range s.Pods[:i] {
+		found = append(found, &s.Pods[earlier])
+	}
+	lost, err := admission.Restart(found)
+	for earlier, pod := range found {
+		if reason, rejected := lost[pod]; rejected {
+			answer.Pods[earlier].Lost = reason
+		}
+	}
+	return err
 }
 
 // entries are what the managers' checkpoints show of each pod.
