@@ -1,6 +1,6 @@
 """`topology-webhook simulate` on the scenarios of the proof: what it tells beforehand is what real components do.
 
-The numbers of the real components are those in the README's table.
+The numbers of the real components are those in the README's table of simulated machines.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def written(file: Path, objects: Iterable[dict[str, Any]]) -> Path:
 
 def measured(name: str, webhook: str) -> tuple[int, int, int | None, float]:
     """Pods run, rejected, in their rack, and utilisation of a row in the README."""
-    (row,) = re.findall(rf"^\| {name} \| {webhook} \| (.*) \|$", README.read_text(), re.MULTILINE)
+    _, _, table = README.read_text().partition("<!-- proof-simulated: begin -->")
+    (row,) = re.findall(rf"^\| {name} \| {webhook} \| (.*) \|$", table, re.MULTILINE)
     run, rejected, _, in_rack, _, used, *_ = (cell.strip().replace(",", "") for cell in row.split("|"))
     return int(run), int(rejected), int(in_rack) if in_rack else None, float(used.removesuffix("%")) / 100
 
