@@ -44,12 +44,10 @@ def test_the_fingerprint_is_that_of_a_node_without_pods() -> None:
 
 
 @pytest.mark.parametrize("policy", ["none", "best-effort", "restricted", "single-numa-node"])
-def test_attributes_and_deprecated_policies_agree(policy: str) -> None:
+def test_the_policy_is_in_the_attributes_alone_as_of_a_real_exporter(policy: str) -> None:
     raw = Machine("n0", free=(1,), policy=policy).topology()
-    by_attributes = NodeTopology.from_object(raw)
-    without = NodeTopology.from_object(raw | {"attributes": []})
-    assert by_attributes.policy == without.policy
-    assert by_attributes.policy.kubelet == policy
+    assert NodeTopology.from_object(raw).policy.kubelet == policy
+    assert NodeTopology.from_object(raw | {"attributes": []}).policy.kubelet == "none"
 
 
 def test_many_machines_stand_in_racks_and_zones() -> None:
