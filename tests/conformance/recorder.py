@@ -5,8 +5,9 @@
    reads when a container is created, and which devices it got is known from their plugin.
 3. Before a pod another one may be deleted, or the kubelet be ended by a signal and started again.
 
-Two pods' resources that come free between two admissions do so in random order (a Go map), and that may decide what
-memory is free where. So no pod is deleted after one that was rejected half-way.
+What a pod leaves that was rejected half-way is freed at the next admission, its CPUs perhaps some seconds earlier; and
+with what another pod leaves in random order (a Go map), which may decide what memory is free where. So after such a
+pod nothing is deleted, and no kubelet is restarted.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class _Recorder:
                 self._note_lost()
                 self._delete(step.remove)
                 self._case["remove"][name] = [step.remove]
-            if step.restart:
+            if step.restart and not half_way:
                 self._note_lost()
                 self._restart(signal.Signals[step.restart])
                 self._case["restart"][name] = step.restart
