@@ -49,7 +49,7 @@ SMT: Final = "SMTAlignmentError"
 _REASONS: Final = {
     Reason.NO_SINGLE_NUMA_NODE: {AFFINITY},
     Reason.NOT_ALIGNED: {AFFINITY},
-    Reason.ALLOCATION_FAILS: {ALLOCATION},
+    Reason.ALLOCATION_FAILS: {ALLOCATION, SMT},
     Reason.NOT_WHOLE_CORES: {SMT, AFFINITY, ALLOCATION},
     Reason.TOO_FEW_CORES: {SMT, AFFINITY, ALLOCATION},
 }
@@ -185,6 +185,15 @@ class _Machine:
         return bool(self.case["machine"]["policy"] != "none")
 
     @property
+    def unseen(self) -> list[str]:
+        """What the objects do not show the pieces of: over several NUMA nodes, how many come from each is not known.
+
+        Of devices a kubelet takes any; of CPUs it takes whole cores first, where cores have several threads.
+        """
+        machine = self.case["machine"]
+        return [*machine["devices"], *([CPU] if machine["numa"][0].get("threadsPerCore", 1) > 1 else [])]
+
+    @property
     def restricted(self) -> bool:
         """Whether its policy is restricted."""
         return bool(self.case["machine"]["policy"] == "restricted")
@@ -272,13 +281,13 @@ def _compare_amounts(tally: Tally, place: str, machine: _Machine, recorded: Case
     taken = machine.amounts(recorded)
     if taken is not None:
         got = {numa: dict(amounts) for numa, amounts in decision.allocation(0)}
-        wanted, predicted = _without_chance(machine.case["machine"]["devices"], taken, got)
+        wanted, predicted = _without_hidden(machine.unseen, taken, got)
         tally.count(wanted, predicted, place)
 
 
-def _without_chance(devices: Iterable[str], *both: Amounts) -> list[Amounts]:
-    """Several amounts, with devices over several NUMA nodes added up: which ones a kubelet takes of these is chance."""
-    spread = [name for name in devices if any(sum(name in there for there in one.values()) > 1 for one in both)]
+def _without_hidden(resources: Iterable[str], *both: Amounts) -> list[Amounts]:
+    """Several amounts, in which those of some resources are added up if they are on several NUMA nodes."""
+    spread = [name for name in resources if any(sum(name in there for there in one.values()) > 1 for one in both)]
     told = []
     for one in both:
         sums = {name: sum(there.get(name, 0) for there in one.values()) for name in spread}
