@@ -101,13 +101,19 @@ class _Recorder:
                 self._note_lost()
                 self._delete(step.remove)
                 self._case["remove"][name] = [step.remove]
-            if step.restart and not half_way:
+            if step.restart and not half_way and self._starts_again():
                 self._note_lost()
                 self._restart(signal.Signals[step.restart])
                 self._case["restart"][name] = step.restart
             answers.append(self._answer(step))
         self._note_lost()
         return self._case
+
+    def _starts_again(self) -> bool:
+        """Whether the kubelet would start: with strict-cpu-reservation none does while pods hold all CPUs."""
+        if self._case["machine"]["cpuPolicy"] == "none":
+            return True
+        return bool(self._fleet.cpu_manager_state(self._node)["defaultCpuSet"])
 
     def _note_lost(self) -> None:
         """Note the pods that the kubelet's last start ended: it admits anew, and may reject what runs.
