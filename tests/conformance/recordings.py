@@ -89,12 +89,14 @@ class _Report:
         self.fits = Tally("  engine: verdict", floor)
         self.reasons = Tally("  engine: reason", floor)
         self.amounts = Tally("  engine: amounts on each NUMA node", floor)
-        self.hidden = 0
+        self.hidden = self.joined = 0
         self.pods = 0
 
     def tallies(self) -> list[Tally]:
         if self.hidden:
             self.fits.note = f"({self.hidden} more admitted wrongly: hidden from NRT and pods)"
+        if self.joined:
+            self.amounts.note = f"({self.joined} more with best-effort, where NUMA nodes hold memory together)"
         parts = [self.verdicts, self.containers, self.kept, self.fits, self.reasons, self.amounts]
         whole = Tally("", FLOORS["recordings"], sum(part.agree for part in parts), sum(part.total for part in parts))
         whole.note = f"of {self.pods} pods"
@@ -109,12 +111,12 @@ class _Report:
             self.pods += 1
             place = f"{case['id']} {name}"
             same = self._compare_played(place, machine, recorded, answer)
-            self._compare_predicted(place, machine, raw, recorded, answer)
+            decision = self._compare_predicted(place, machine, raw, recorded, answer)
             if not same:
                 return
             if recorded["admit"]:
                 self.kept.count(recorded.get("lost"), answer.get("lost"), place)
-                machine.admit(raw, recorded)
+                machine.admit(raw, recorded, decision)
 
     def _compare_played(self, place: str, machine: _Machine, recorded: Case, answer: Case) -> bool:
         told = ("admit", "reason", "message") if machine.same_words else ("admit", "reason")
@@ -125,9 +127,9 @@ class _Report:
                 one["message"] = comparable(one["message"])
         same = self.verdicts.count(verdict, said, place)
         for one, other in zip(recorded.get("containers", ()), answer.get("containers", ()), strict=False):
-            wanted = {
-                name: value for name, value in one.items() if value and (machine.knows_devices or name != "devices")
-            }
+            wanted = {name: value for name, value in one.items() if value}
+            if not machine.knows_devices:
+                wanted.pop("devices", None)
             found = list(differences(f"{place} {one['name']}", wanted, other))
             found += [
                 f"{place} {one['name']} {name}: only replayed"
@@ -138,7 +140,7 @@ class _Report:
             same = same and not found
         return same
 
-    def _compare_predicted(self, place: str, machine: _Machine, raw: Case, recorded: Case, answer: Case) -> None:
+    def _compare_predicted(self, place: str, machine: _Machine, raw: Case, recorded: Case, answer: Case) -> Decision:
         decision = machine.decide(raw, answer["nrtBefore"])
         fits, admitted = bool(decision.fits[0]), bool(recorded["admit"])
         reason = REASONS[int(decision.reason[0])]
@@ -147,7 +149,7 @@ class _Report:
             reason = whole_way(decision.snapshot, decision.request, 0)[0]
         if fits and not admitted and machine.hides(recorded):
             self.hidden += 1
-            return
+            return decision
         self.fits.count({"admit": admitted}, {"admit": fits}, f"{place}: {recorded.get('reason', '')} {reason.code}")
         if not fits and not admitted and reason in _REASONS:
             words = _REASONS[reason] | (_RESTRICTED if machine.restricted else set())
@@ -156,8 +158,11 @@ class _Report:
                 disagreement=f"{place}: expected {recorded['reason']}, got {reason.code}",
             )
         # Where nothing aligns the kubelet's managers, they choose for themselves, and the pod has no hint.
-        if fits and admitted and machine.aligns:
+        if fits and admitted and machine.best_effort_joined:
+            self.joined += 1
+        elif fits and admitted and machine.aligns:
             _compare_amounts(self.amounts, place, machine, recorded, decision)
+        return decision
 
 
 @dataclass
@@ -181,6 +186,7 @@ class _Machine:
         raw["metadata"]["annotations"] = {KUBELET_OPTIONS: ",".join(stated)}
         self.node = Node.from_object(raw)
         self.residents: dict[str, Mapping[str, Any]] = {}
+        self.admitted = 0
         self.joined = False
         """Whether a pod has had memory on several NUMA nodes."""
 
@@ -205,6 +211,11 @@ class _Machine:
         return [*machine["devices"], *([CPU] if machine["numa"][0].get("threadsPerCore", 1) > 1 else [])]
 
     @property
+    def best_effort_joined(self) -> bool:
+        """Whether NUMA nodes may hold memory together that are not followed (docs/unknowns.md)."""
+        return bool(self.joined and self.case["machine"]["policy"] == "best-effort")
+
+    @property
     def restricted(self) -> bool:
         """Whether its policy is restricted."""
         return bool(self.case["machine"]["policy"] == "restricted")
@@ -227,16 +238,17 @@ class _Machine:
         unbound = {**raw, "spec": {**raw["spec"], "nodeName": None}}
         return decide(alone.snapshot(NodeSums()), Pod.from_object(unbound), NO_INTENT)
 
-    def admit(self, raw: Case, recorded: Case) -> None:
-        """Keep an admitted pod with the hint that it has once its NUMA nodes are known."""
+    def admit(self, raw: Case, recorded: Case, decision: Decision) -> None:
+        """Keep an admitted pod with its hint: what it has, or if the recording does not tell, what is predicted."""
         metadata, spec = raw["metadata"], {**raw["spec"], "nodeName": _NAME}
         self.joined |= any(len(block["numaAffinity"]) > 1 for block in _blocks(recorded))
         amounts = self.amounts(recorded)
         annotations = {}
-        if amounts is not None:
-            annotations[NUMA_HINT] = NUMAHint(_NAME, tuple(sorted(amounts.items()))).to_json()
-        # In the order of their admission.
-        at = f"2026-01-01T00:{len(self.residents) // 60:02}:{len(self.residents) % 60:02}Z"
+        if self.aligns and (amounts is not None or decision.fits[0]):
+            hint = decision.allocation(0) if amounts is None else tuple(sorted(amounts.items()))
+            annotations[NUMA_HINT] = NUMAHint(_NAME, hint).to_json()
+        self.admitted += 1  # in this order
+        at = f"2026-01-01T{self.admitted // 60:02}:{self.admitted % 60:02}:00Z"
         status = {"phase": "Running", "startTime": at}
         metadata = {**metadata, "annotations": annotations, "creationTimestamp": at}
         self.residents[metadata["name"]] = {**raw, "metadata": metadata, "spec": spec, "status": status}
