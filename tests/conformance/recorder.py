@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tests.cluster.api import ApiError
 from tests.cluster.real_kubelets import RealKubelets, real_kubelets
-from tests.conformance.reference import ALLOCATION
+from tests.conformance.reference import AFFINITY, ALLOCATION, SMT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,6 +34,8 @@ Case = dict[str, Any]
 # A kubelet says so of every device that its plugin has offered, and of the pods that it finds when it starts.
 _DEVICES_KNOWN: Final = b"Processed device updates for resource"
 _PODS_FOUND: Final = b"SyncLoop ADD"
+_REJECTIONS: Final = {AFFINITY, ALLOCATION, SMT}
+_OUT_OF: Final = "OutOf"
 _ANSWERED: Final = {"Running", "Succeeded", "Failed"}
 # An answer takes 1 s, and 1 s more for each init container; a merge of all hints of 8 NUMA nodes some seconds.
 _ANSWER_SECONDS: Final = 120.0
@@ -99,7 +101,8 @@ class _Recorder:
             half_way = bool(answers) and answers[-1].get("reason") == ALLOCATION
             if step.remove and not half_way:
                 self._note_lost()
-                self._delete(step.remove)
+                if self._exists(step.remove):
+                    self._delete(step.remove)
                 self._case["remove"][name] = [step.remove]
             if step.restart and not half_way and self._starts_again():
                 self._note_lost()
@@ -118,17 +121,21 @@ class _Recorder:
     def _note_lost(self) -> None:
         """Note the pods that the kubelet's last start ended: it admits anew, and may reject what runs.
 
-        Later pods have an answer, so that the statuses of these are written.
+        It says so in an Event; the status may show the pod as running for as long as its containers have not ended. So
+        it is deleted: else the next start would admit it as if it were new. Later pods have an answer by then.
         """
-        for name in sorted(self._alive):
-            status = self._plane.api.get(f"{self._pods}/{name}")["status"]
-            if status["phase"] == "Running":
-                continue
-            self._alive.discard(name)
+        if not self._case["restart"]:
+            return
+        rejected = {
+            event["involvedObject"]["name"]: event["reason"]
+            for event in self._plane.api.get(self._pods.removesuffix("pods") + "events")["items"]
+            if event["reason"].startswith(_OUT_OF) or event["reason"] in _REJECTIONS
+        }
+        for name in sorted(self._alive & rejected.keys()):
             answer = next(each for each in self._case["expect"]["pods"] if each["pod"] == name)
-            answer["lost"] = status.get("reason") or status["phase"]
-            if self._case["restart"]:
-                self._case["lost"].setdefault([*self._case["restart"]][-1], []).append(name)
+            answer["lost"] = rejected[name]
+            self._case["lost"].setdefault([*self._case["restart"]][-1], []).append(name)
+            self._delete(name)
 
     def _answer(self, step: Step) -> dict[str, Any]:
         """Create the pod and wait for the kubelet's answer, in the form of the golden cases."""

@@ -27,7 +27,7 @@ from tests.cluster.versions import DEFAULT
 from tests.conformance.floors import FLOORS
 from tests.conformance.kubelet import comparable
 from tests.conformance.plugin import NO_INTENT
-from tests.conformance.reference import AFFINITY, ALLOCATION, MEMORY_MANAGER
+from tests.conformance.reference import AFFINITY, ALLOCATION, MEMORY_MANAGER, SMT
 from tests.conformance.tally import Tally
 from tests.unit.engine.whole_way import whole_way
 from webhook.engine.decide import Decision, decide
@@ -47,7 +47,6 @@ Case = Mapping[str, Any]
 Amounts = dict[int, dict[str, int]]
 """NUMA id -> resource -> amount in engine units."""
 
-SMT: Final = "SMTAlignmentError"
 _REASONS: Final = {
     Reason.NO_SINGLE_NUMA_NODE: {AFFINITY},
     Reason.NOT_ALIGNED: {AFFINITY},
@@ -309,11 +308,11 @@ def _compare_amounts(tally: Tally, place: str, machine: _Machine, recorded: Case
 
 
 def _without_hidden(resources: Iterable[str], *both: Amounts) -> list[Amounts]:
-    """Several amounts, in which those of some resources are added up if they are on several NUMA nodes."""
-    spread = [name for name in resources if any(sum(name in there for there in one.values()) > 1 for one in both)]
+    """Several amounts of a pod, in which those of some resources are added up if it is on several NUMA nodes."""
+    spread = list(resources) if len({numa for one in both for numa in one}) > 1 else []
     told = []
     for one in both:
-        sums = {name: sum(there.get(name, 0) for there in one.values()) for name in spread}
+        sums = {name: total for name in spread if (total := sum(there.get(name, 0) for there in one.values()))}
         rest = {numa: {name: size for name, size in there.items() if name not in sums} for numa, there in one.items()}
         found = {numa: there for numa, there in sorted(rest.items()) if there}
         told.append({**found, **({_ANYWHERE: sums} if sums else {})})

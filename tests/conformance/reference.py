@@ -22,6 +22,7 @@ from webhook.model.resources import CPU, MAX_AMOUNT
 
 AFFINITY: Final = "TopologyAffinityError"
 ALLOCATION: Final = "UnexpectedAdmissionError"
+SMT: Final = "SMTAlignmentError"
 MEMORY_MANAGER: Final = "[memorymanager]"
 NOWHERE: Final = "no NUMA nodes with enough memory is available"
 
