@@ -60,6 +60,7 @@ _RESTRICTED: Final = {AFFINITY, ALLOCATION}
 """With this policy the hint may be refused, or what it allows may fail: which one it is hangs on hidden state."""
 _STATED: Final = ("full-pcpus-only", "prefer-closest-numa-nodes", "max-allowable-numa-nodes")
 """The options that an operator states on a Node (docs/annotations.md)."""
+_UNCORE: Final = "prefer-align-cpus-by-uncorecache"
 _NAME: Final = "node"
 _ANYWHERE: Final = -1
 """Instead of a NUMA id."""
@@ -214,6 +215,17 @@ class _Machine:
         """Whether NUMA nodes may hold memory together that are not followed (docs/unknowns.md)."""
         return bool(self.joined and self.case["machine"]["policy"] == "best-effort")
 
+    def keeps_init_cpus(self, recorded: Case) -> bool:
+        """Whether containers may have been given other CPUs than those of an init container, which the pod then keeps.
+
+        So it is where whole cores or CPUs of one L3 cache are preferred; else they take the init container's first.
+        """
+        machine = self.case["machine"]
+        groups = machine["numa"][0].get("threadsPerCore", 1) > 1 or _UNCORE in machine.get("cpuOptions", {})
+        return groups and any(
+            one["name"].startswith("init") and one.get("cpusPerNuma") for one in recorded["containers"]
+        )
+
     @property
     def restricted(self) -> bool:
         """Whether its policy is restricted."""
@@ -303,6 +315,9 @@ def _compare_amounts(tally: Tally, place: str, machine: _Machine, recorded: Case
     taken = machine.amounts(recorded)
     if taken is not None:
         got = {numa: dict(amounts) for numa, amounts in decision.allocation(0)}
+        if machine.keeps_init_cpus(recorded):
+            for amounts in (*taken.values(), *got.values()):
+                amounts.pop(CPU, None)
         wanted, predicted = _without_hidden(machine.unseen, taken, got)
         tally.count(wanted, predicted, place)
 
