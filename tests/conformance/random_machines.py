@@ -44,6 +44,9 @@ _POD_LEVEL_SINCE: Final[Version] = (1, 34)
 # Older ones also hint at NUMA nodes without devices, as the simulated kubelet does not: with best-effort, whose hints
 # need not be equal, they choose other NUMA nodes (docs/unknowns.md). Source: devicemanager, deviceNUMANodes.
 _HINTS_WHERE_DEVICES_ARE_SINCE: Final[Version] = (1, 36)
+# Older ones extend a hint over NUMA nodes of which others hold memory alone, as best-effort lets them (likewise).
+# Source: memorymanager, isAffinityViolatingNUMAAllocations.
+_ONE_KIND_OF_ALLOCATION_SINCE: Final[Version] = (1, 33)
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,7 @@ def _machine(random: Random, name: str, policy: str, version: Version) -> Simula
     with_gpus = any(gpus) and random.random() < 0.6 and not few_hints
     if policy == "best-effort" and version < _HINTS_WHERE_DEVICES_ARE_SINCE:
         with_gpus = False
+    memory_is_mixed = policy == "best-effort" and version < _ONE_KIND_OF_ALLOCATION_SINCE
     return SimulatedMachine(
         name,
         numa_nodes=numa_nodes,
@@ -126,7 +130,7 @@ def _machine(random: Random, name: str, policy: str, version: Version) -> Simula
         reserved_cpus=_reserved(random, numa_nodes, cores * threads, threads) if static else "",
         cpu_manager="static" if static else "none",
         cpu_options=_cpu_options(random, version) if static else {},
-        memory_manager="Static" if random.random() < 0.75 else "None",
+        memory_manager="Static" if random.random() < 0.75 and not memory_is_mixed else "None",
     )
 
 

@@ -72,14 +72,8 @@ class Pods:
 
     def run(self, raw: dict[str, Any], phase: str = "Running") -> dict[str, Any]:
         """Create a pod; returns it in this phase."""
-        self.create(raw)
-        return self.reached(raw["metadata"]["name"], phase)
-
-    def create(self, raw: dict[str, Any]) -> None:
         self._plane.api.create(self.path, raw)
-
-    def uids(self, *names: str) -> list[str]:
-        return [self._plane.api.get(f"{self.path}/{name}")["metadata"]["uid"] for name in names]
+        return self.reached(raw["metadata"]["name"], phase)
 
     def reached(self, name: str, phase: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -214,25 +208,6 @@ def test_pods_keep_what_they_have_when_their_kubelet_is_started_again(
     assert pods.run(pod("c", "5"), "Failed")["status"]["reason"] == "TopologyAffinityError"
     assert fleet.cpu_manager_state("r0")["entries"][uid] == before
     assert sum(event["event"] == "created" and event["uid"] == uid for event in fleet.journal()) == 1
-
-
-# r0 [64 64] GiB: what `ended` had on the first NUMA node is free again only after the next admission.
-@pytest.mark.long
-def test_a_kubelet_that_starts_admits_what_was_bound_meanwhile_before_it_frees_what_ended_pods_held(
-    fleet: RealKubelets, pods: Pods
-) -> None:
-    pods.run(pod("ended", "1", memory="40Gi"))
-    pods.delete("ended")
-    fleet.process("r0").kill()
-    pods.create(pod("meanwhile", "1", memory="40Gi"))
-    fleet.restart("kubelet-r0")
-    pods.reached("meanwhile", "Running")
-    pods.run(pod("later", "1", memory="40Gi"))
-    entries = fleet.memory_manager_state("r0")["entries"]
-    assert [block["numaAffinity"] for uid in pods.uids("meanwhile", "later") for block in entries[uid]["main"]] == [
-        [1],
-        [0],
-    ]
 
 
 @pytest.mark.usefixtures("possible")
