@@ -47,6 +47,8 @@ _HINTS_WHERE_DEVICES_ARE_SINCE: Final[Version] = (1, 36)
 # Older ones extend a hint over NUMA nodes of which others hold memory alone, as best-effort lets them (likewise).
 # Source: memorymanager, isAffinityViolatingNUMAAllocations.
 _ONE_KIND_OF_ALLOCATION_SINCE: Final[Version] = (1, 33)
+# Newer ones leave alone what has its CPUs when they start again. Source: cpumanager, enforceSMTAlignment.
+_CORES_ARE_KEPT_SINCE: Final[Version] = (1, 37)
 
 
 @dataclass(frozen=True)
@@ -79,12 +81,14 @@ def plays(seed: int, machines: int, pods: int, version: Version) -> list[Play]:
 def _play(random: Random, number: int, seed: int, pods: int, version: Version) -> Play:
     # In turn, so that a few machines have all policies.
     machine = _machine(random, f"m{number}", POLICIES[(seed + number) % len(POLICIES)], version)
+    # The simulated kubelet is an older one, and would start again with other pods.
+    unlike = version >= _CORES_ARE_KEPT_SINCE and "full-pcpus-only" in machine.cpu_options
     steps: list[Step] = []
     earlier: list[str] = []
     for index in range(pods):
         pod = _pod(random, machine, f"{machine.name}-p{index}", version)
         remove = restart = ""
-        if index and random.random() < 0.08:
+        if index and random.random() < 0.08 and not unlike:
             restart = random.choice(("SIGKILL", "SIGTERM"))
         elif earlier and random.random() < 0.6:
             remove = earlier.pop(random.randrange(len(earlier)))

@@ -147,7 +147,7 @@ class _Report:
         if reason in {Reason.NO_SINGLE_NUMA_NODE, Reason.NOT_ALIGNED}:
             # The short way does not ask which manager would have said no.
             reason = whole_way(decision.snapshot, decision.request, 0)[0]
-        if fits and not admitted and machine.hides(recorded):
+        if fits and not admitted and machine.hides(raw, recorded):
             self.hidden += 1
             return decision
         self.fits.count({"admit": admitted}, {"admit": fits}, f"{place}: {recorded.get('reason', '')} {reason.code}")
@@ -161,7 +161,7 @@ class _Report:
         if fits and admitted and machine.best_effort_joined:
             self.joined += 1
         elif fits and admitted and machine.aligns:
-            _compare_amounts(self.amounts, place, machine, recorded, decision)
+            _compare_amounts(self.amounts, place, machine, raw, recorded, decision)
         return decision
 
 
@@ -215,16 +215,15 @@ class _Machine:
         """Whether NUMA nodes may hold memory together that are not followed (docs/unknowns.md)."""
         return bool(self.joined and self.case["machine"]["policy"] == "best-effort")
 
-    def keeps_init_cpus(self, recorded: Case) -> bool:
-        """Whether containers may have been given other CPUs than those of an init container, which the pod then keeps.
+    def keeps_init_cpus(self, raw: Case) -> bool:
+        """Whether containers may be given other CPUs than those of an init container, which the pod then keeps.
 
         So it is where whole cores or CPUs of one L3 cache are preferred; else they take the init container's first.
         """
         machine = self.case["machine"]
         groups = machine["numa"][0].get("threadsPerCore", 1) > 1 or _UNCORE in machine.get("cpuOptions", {})
-        return groups and any(
-            one["name"].startswith("init") and one.get("cpusPerNuma") for one in recorded["containers"]
-        )
+        inits = raw["spec"].get("initContainers", ())
+        return groups and any("restartPolicy" not in one and CPU in one["resources"].get("limits", {}) for one in inits)
 
     @property
     def restricted(self) -> bool:
@@ -297,8 +296,10 @@ class _Machine:
                 add(near[0], resource, 1)
         return {numa: {name: size for name, size in there.items() if size} for numa, there in found.items()}
 
-    def hides(self, recorded: Case) -> bool:
-        """Whether a rejection may come from NUMA nodes that hold memory together."""
+    def hides(self, raw: Case, recorded: Case) -> bool:
+        """Whether a rejection may come from CPUs that an init container keeps, or from NUMA nodes kept together."""
+        if recorded["reason"] == SMT:
+            return self.keeps_init_cpus(raw)
         if recorded["reason"] == ALLOCATION:
             return MEMORY_MANAGER in recorded["message"]
         return bool(recorded["reason"] == AFFINITY and self.joined)
@@ -311,11 +312,13 @@ def _blocks(recorded: Case) -> list[Case]:
 _GIVEN: Final = ("cpusPerNuma", "memory", "devices")
 
 
-def _compare_amounts(tally: Tally, place: str, machine: _Machine, recorded: Case, decision: Decision) -> None:
+def _compare_amounts(
+    tally: Tally, place: str, machine: _Machine, raw: Case, recorded: Case, decision: Decision
+) -> None:
     taken = machine.amounts(recorded)
     if taken is not None:
         got = {numa: dict(amounts) for numa, amounts in decision.allocation(0)}
-        if machine.keeps_init_cpus(recorded):
+        if machine.keeps_init_cpus(raw):
             for amounts in (*taken.values(), *got.values()):
                 amounts.pop(CPU, None)
         wanted, predicted = _without_hidden(machine.unseen, taken, got)
