@@ -58,8 +58,6 @@ _REASONS: Final = {
 have any."""
 _RESTRICTED: Final = {AFFINITY, ALLOCATION}
 """With this policy the hint may be refused, or what it allows may fail: which one it is hangs on hidden state."""
-_STATED: Final = ("full-pcpus-only", "prefer-closest-numa-nodes", "max-allowable-numa-nodes")
-"""The options that an operator states on a Node (docs/annotations.md)."""
 _UNCORE: Final = "prefer-align-cpus-by-uncorecache"
 _NAME: Final = "node"
 _ANYWHERE: Final = -1
@@ -179,7 +177,7 @@ class _Machine:
             **{resource: str(len(devices)) for resource, devices in machine["devices"].items()},
         }  # fmt: skip
         options = {**machine.get("cpuOptions", {}), **machine.get("options", {})}
-        stated = [f"{name}={options[name]}" for name in _STATED if name in options]
+        stated = [f"{name}={value}" for name, value in options.items()]  # as an operator does (docs/annotations.md)
         stated.append(f"threads-per-core={machine['numa'][0].get('threadsPerCore', 1)}")
         raw = node(name=_NAME)
         raw["status"]["allocatable"] = allocatable
@@ -205,10 +203,15 @@ class _Machine:
     def unseen(self) -> list[str]:
         """What the objects do not show the pieces of: over several NUMA nodes, how many come from each is not known.
 
-        Of devices a kubelet takes any; of CPUs it takes whole cores first, where cores have several threads.
+        Of devices a kubelet takes any; of CPUs it takes whole cores or L3 caches first.
         """
+        return [*self.case["machine"]["devices"], *([CPU] if self.groups_cpus else [])]
+
+    @property
+    def groups_cpus(self) -> bool:
+        """Whether its kubelet prefers whole cores of several threads, or CPUs of one L3 cache."""
         machine = self.case["machine"]
-        return [*machine["devices"], *([CPU] if machine["numa"][0].get("threadsPerCore", 1) > 1 else [])]
+        return machine["numa"][0].get("threadsPerCore", 1) > 1 or _UNCORE in machine.get("cpuOptions", {})
 
     @property
     def best_effort_joined(self) -> bool:
@@ -218,12 +221,12 @@ class _Machine:
     def keeps_init_cpus(self, raw: Case) -> bool:
         """Whether containers may be given other CPUs than those of an init container, which the pod then keeps.
 
-        So it is where whole cores or CPUs of one L3 cache are preferred; else they take the init container's first.
+        Else they take the init container's first.
         """
-        machine = self.case["machine"]
-        groups = machine["numa"][0].get("threadsPerCore", 1) > 1 or _UNCORE in machine.get("cpuOptions", {})
         inits = raw["spec"].get("initContainers", ())
-        return groups and any("restartPolicy" not in one and CPU in one["resources"].get("limits", {}) for one in inits)
+        return self.groups_cpus and any(
+            "restartPolicy" not in one and CPU in one["resources"].get("limits", {}) for one in inits
+        )
 
     @property
     def restricted(self) -> bool:
@@ -316,8 +319,10 @@ def _compare_amounts(
     tally: Tally, place: str, machine: _Machine, raw: Case, recorded: Case, decision: Decision
 ) -> None:
     taken = machine.amounts(recorded)
+    got = {numa: dict(amounts) for numa, amounts in decision.allocation(0)}
+    if not got and "distribute-cpus-across-numa" in machine.case["machine"].get("cpuOptions", {}):
+        return  # nothing is said of pods whose CPUs are not taken packed
     if taken is not None:
-        got = {numa: dict(amounts) for numa, amounts in decision.allocation(0)}
         if machine.keeps_init_cpus(raw):
             for amounts in (*taken.values(), *got.values()):
                 amounts.pop(CPU, None)
