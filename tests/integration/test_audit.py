@@ -156,7 +156,7 @@ def test_the_faults_of_a_live_cluster_are_found_and_a_snapshot_of_it_gives_the_s
         "withoutTopology": ["bare"],
         "disagreeing": [{"node": "k2", "label": "best-effort", "published": "single-numa-node"}],
         "unreadable": [],
-        **{empty: [] for empty in ("levels", "notEnforcedPods", "notEnforcing", "unreported")},
+        **{empty: [] for empty in ("kubeletOptions", "levels", "notEnforcedPods", "notEnforcing", "unreported")},
     }
     assert [(one["mode"], one["pods"]) for one in found["manage"]] == [("Annotated", 2), ("Aligned", 5), ("All", 5)]
     assert len(found["actions"]) == 7

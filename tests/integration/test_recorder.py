@@ -24,7 +24,7 @@ from tests.conformance import recordings
 from tests.conformance.__main__ import main
 from tests.conformance.random_machines import plays
 from tests.conformance.recorder import record
-from tests.integration.hosts import host_state, running_kubelets
+from tests.integration.hosts import host_state, marked, running, running_kubelets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,13 +112,14 @@ def test_a_planted_difference_is_found(
 @pytest.mark.usefixtures("possible", "programs")
 def test_a_killed_recorder_leaves_no_program_and_no_mount(tmp_path: Path) -> None:
     host = host_state(tmp_path)
-    before, kubelets = host(), len(running_kubelets())
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.conformance", "record", "--machines", "2"], cwd=ROOT
-    ) as process:
-        wait_until(lambda: len(running_kubelets()) == kubelets + 2)
-        process.kill()
-    wait_until(lambda: len(running_kubelets()) <= kubelets)
+    before = host()
+    command = [sys.executable, "-m", "tests.conformance", "record", "--machines", "2"]
+    with subprocess.Popen(command, cwd=ROOT, env=marked(tmp_path)) as process:
+        try:
+            wait_until(lambda: len(running_kubelets(tmp_path)) == 2)
+        finally:
+            process.kill()
+    wait_until(lambda: not running(tmp_path))
     assert host() == before
 
 

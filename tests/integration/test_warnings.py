@@ -132,7 +132,7 @@ def test_annotations_that_mean_less_than_they_seem_to_are_warned_about(known: Ca
     assert second.startswith("metadata.annotations[kai.scheduler/topology] names a topology and no level")
     raw = {"apiVersion": "v1", "kind": "Pod", **pod("bare", cpu=1, annotations=named)}
     assert warned(pods, raw) == [first, second]
-    segments = {"kai.scheduler/segment-size": "1", "kai.scheduler/segment-topology-required-placement": "zone"}
+    segments = {"kai.scheduler/segment-size": "1", "kai.scheduler/segment-topology-preferred-placement": "zone"}
     (coarser,) = warned(pods, job("x", {**RACKS, **segments}))
     assert '"zone" is coarser than the required level "rack" of topology racks' in coarser
     assert warned(pods, job("y", RACKS)) == []

@@ -7,19 +7,17 @@ Five pods of 10 CPUs fit in sum, four by NUMA node.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cluster.kubelets import SimulatedMachine
 from tests.cluster.up import tell
+from tests.integration.hosts import marked, running
 from tests.proof.real import REAL_SCENARIOS, reason_against
 from tests.proof.run import run
 from tests.proof.scenario import RealExporter, Scenario
@@ -28,7 +26,7 @@ from tests.proof.workload import Workload
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-BUILT = b"/neighbours/"
+BUILT = "/neighbours/"
 """In the path of each exporter's program (tests/neighbours/build.py)."""
 
 
@@ -58,32 +56,20 @@ def test_real_kubelets_reject_no_pod_and_give_each_what_its_hint_says(
 
 @pytest.mark.neighbour("rte")
 @pytest.mark.usefixtures("programs")
-def test_of_a_killed_run_no_program_and_no_mount_is_left() -> None:
+def test_of_a_killed_run_no_program_and_no_mount_is_left(tmp_path: Path) -> None:
     mounts = Path("/proc/self/mountinfo").read_text()
     command = [sys.executable, "-m", "tests.proof", "--kubelets", "real", "--scenario", "devices", "--webhook"]
-    with TemporaryDirectory() as folder:
-        killed = subprocess.Popen(command, cwd=Path(__file__).parents[2], env={**os.environ, "TMPDIR": folder})
-        try:
-            exporters = len(REAL_SCENARIOS["devices"](0).machines)
-            while sum(BUILT in line for line in running(folder)) < exporters:
-                assert killed.poll() is None
-                time.sleep(0.2)
-        finally:
-            killed.kill()
-            killed.wait()
-        deadline = time.monotonic() + 60
-        while left := running(folder):
-            assert time.monotonic() < deadline, left
-            time.sleep(0.1)
+    killed = subprocess.Popen(command, cwd=Path(__file__).parents[2], env=marked(tmp_path))
+    try:
+        exporters = len(REAL_SCENARIOS["devices"](0).machines)
+        while sum(BUILT in line for line in running(tmp_path)) < exporters:
+            assert killed.poll() is None
+            time.sleep(0.2)
+    finally:
+        killed.kill()
+        killed.wait()
+    deadline = time.monotonic() + 60
+    while left := running(tmp_path):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.1)
     assert Path("/proc/self/mountinfo").read_text() == mounts
-
-
-def running(folder: str) -> list[bytes]:
-    """The command lines of all programs of a run whose temporary files are in a folder, without their supervisors."""
-    lines = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it ended meanwhile, or is none of ours
-            line = (process / "cmdline").read_bytes()
-            if folder.encode() in line + (process / "environ").read_bytes() and b"supervise.py" not in line:
-                lines.append(line)
-    return lines

@@ -71,7 +71,8 @@ class NUMAHint:
         if not self.reserved:
             return _compact({"node": self.node, "reserved": False})
         hint = {"node": self.node, "numaNodeResources": _to_objects(self.numa_nodes)}
-        return _compact(hint if self.reviewed else {**hint, "reviewed": False})
+        # Without NUMA nodes a review changes nothing, and the Binding writes no hint.
+        return _compact(hint if self.reviewed or not self.numa_nodes else {**hint, "reviewed": False})
 
 
 def parse_resource_status(text: str) -> NUMANodeAmounts:

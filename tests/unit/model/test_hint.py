@@ -31,6 +31,8 @@ def test_without_a_reservation_it_names_the_node_alone_whatever_else_it_says() -
 def test_that_of_an_assignment_says_that_its_binding_is_not_reviewed() -> None:
     assigned = replace(HINT, reviewed=False)
     assert json.loads(assigned.to_json()) == {**json.loads(HINT.to_json()), "reviewed": False}
+    none = replace(HINT, numa_nodes=())
+    assert replace(none, reviewed=False).to_json() == none.to_json(), "its kubelet gives it none, reviewed or not"
     assert NUMAHint.parse(assigned.to_json()) == assigned
 
 
