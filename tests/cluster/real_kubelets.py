@@ -232,6 +232,7 @@ class RealKubelets:
                 f"--hostname-override={machine}",
                 f"--node-ip={_address()}",
                 f"--node-labels={labels}",
+                *_gates(self._kubelet_version),
                 "--v=2",
             ],
             self._folder / f"{name}.log",
@@ -342,9 +343,13 @@ def kubelet_config(machine: SimulatedMachine, version: tuple[int, ...] = ()) -> 
         config["reservedMemory"] = [{"numaNode": 0, "limits": reserved}]
     if version >= (1, 31):  # else it is unknown; cgroup v1 is refused from 1.35 on
         config["failCgroupV1"] = False
-    if version >= (1, 35):  # else it is unknown; without cgroups a kubelet with it crashes on pod-level resources
-        config["featureGates"]["InPlacePodLevelResourcesVerticalScaling"] = False
     return config
+
+
+def _gates(version: tuple[int, ...]) -> list[str]:
+    """Gates that not all versions know: NFD reads the KubeletConfiguration, and ends at one that it does not know."""
+    # Without cgroups a kubelet with this one crashes on pod-level resources.
+    return ["--feature-gates=InPlacePodLevelResourcesVerticalScaling=false"] if version >= (1, 35) else []
 
 
 def _guest(machine: str) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cluster.gated import NUMA, PLACEMENT, Pods, is_gated, pod, wait_until_known
-from tests.cluster.kubelets import Kubelets, SimulatedMachine, kubelets
+from tests.cluster.kubelets import Kubelets, SimulatedMachine, even_machine, kubelets
 from tests.cluster.webhook_process import QUICK_LEASE, LocalWebhook, local_webhook
 from tests.unit.cli.conftest import run_command
 from webhook.model.names import RESOURCE_STATUS
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 STRICT = ("s0", "s1", "s2")
 FLEET = [
-    *(SimulatedMachine(name, cpus=8) for name in STRICT),
+    *(even_machine(name, 8) for name in STRICT),
     SimulatedMachine("weak", cpus=8, policy="none"),
 ]
 SAID = "not enforced there: policy none"
