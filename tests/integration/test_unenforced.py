@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cluster.gated import NUMA, PLACEMENT, Pods, is_gated, pod, wait_until_known
-from tests.cluster.kubelets import Kubelets, SimulatedMachine, even_machine, kubelets
+from tests.cluster.kubelets import Kubelets, even_machine, kubelets
 from tests.cluster.webhook_process import QUICK_LEASE, LocalWebhook, local_webhook
 from tests.unit.cli.conftest import run_command
 from webhook.model.names import RESOURCE_STATUS
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 STRICT = ("s0", "s1", "s2")
 FLEET = [
     *(even_machine(name, 8) for name in STRICT),
-    SimulatedMachine("weak", cpus=8, policy="none"),
+    even_machine("weak", 8, policy="none"),
 ]
 SAID = "not enforced there: policy none"
 # No NodeResourceTopology shows what the pods of a test got.
