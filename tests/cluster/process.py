@@ -60,7 +60,7 @@ class Process:
             )
 
     def start_again(self) -> None:
-        """Start the program anew as it was started first. It must have ended."""
+        """Start the program again, with the arguments it had first. It must have ended."""
         self._supervisor = self._start()
 
     @property

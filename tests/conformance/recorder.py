@@ -119,7 +119,7 @@ class _Recorder:
         return bool(self._fleet.cpu_manager_state(self._node)["defaultCpuSet"])
 
     def _note_lost(self) -> None:
-        """Note the pods that the kubelet's last start ended: it admits anew, and may reject what runs.
+        """Note the pods that the kubelet's last start ended: it admits all pods again, and may reject one that runs.
 
         It says so in an Event; the status may show the pod as running for as long as its containers have not ended. So
         it is deleted: else the next start would admit it as if it were new. Later pods have an answer by then.

@@ -2,7 +2,7 @@
 
     n0 n1      [15 16 free CPUs by NUMA node]
 
-Five pods of 10 CPUs fit in sum, four by NUMA node.
+The CPUs of the nodes are enough for five pods of 10 CPUs together, their NUMA nodes for four.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class NodeOptions:
         """What is learned and neither stated nor published, as the value of the annotation; empty: nothing."""
         known = {key: value for one in self.options if not one.namespaces for key, value in one.options.items()}
         found = [one for one in self.by(OptionSource.LEARNED) if not one.options.items() <= known.items()]
-        # Kubelets do not change their processors: of two values one is forged, and nobody should state either.
+        # A machine keeps its processors, so one of two values is forged. We cannot tell which, and suggest neither.
         return found[0].stated_as if len(found) == 1 else ""
 
 
