@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from webhook.admission.pod.mutate import PodMutator
 from webhook.admission.response import Allowed, Response
-from webhook.cache.cluster_snapshot import ClusterSnapshot
-from webhook.model.admission_review import AdmissionRequest
-from webhook.model.rules import Rules
+from webhook.formats.kubernetes.admission_review import AdmissionRequest
+from webhook.state.cluster_snapshot import ClusterSnapshot
+from webhook.state.rules import Rules
 
 
 @dataclass(frozen=True, slots=True)

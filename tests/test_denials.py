@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from webhook.admission.pod.schedulability import UnschedulableReason
 from webhook.engine.reason import REASONS
+from webhook.placing.pod.schedulability import UnschedulableReason
 
 ROOT = Path(__file__).parents[1]
 _, _, _SECTION = (ROOT / "docs" / "metrics.md").read_text().partition("## Denials\n")
@@ -69,4 +69,4 @@ def test_the_reasons_of_denials_are_not_those_of_nodes() -> None:
     ],
 )
 def test_a_reason_is_found_however_it_is_given(source: str, reasons: set[str]) -> None:
-    assert reasons_in(source, "webhook.admission.pod.decision") == reasons
+    assert reasons_in(source, "webhook.placing.pod.decision") == reasons

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from tests.bench import crowd, engine, overhead, w1, worst
-from webhook.app.allocator import keep_freed_memory
+from webhook.app.main import keep_freed_memory
 
 
 class Bench(NamedTuple):

@@ -33,10 +33,10 @@ from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.intent import parse_numa_intent
-from webhook.model.nrt import NodeTopology, ZoneResource
+from webhook.formats.koordinator.intent import parse_numa_intent
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.nrt import NodeTopology, ZoneResource
 from webhook.model.options import Options
-from webhook.model.pod import Pod
 from webhook.model.policy import NUMAPolicy
 from webhook.model.resources import PODS
 

@@ -5,8 +5,8 @@ from random import Random
 
 from tests.builders.records import GI, node, pod, topology
 from webhook.engine.snapshot.cluster_state import ClusterState
-from webhook.model.nrt import NodeTopology
-from webhook.model.pod import Pod
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.nrt import NodeTopology
 from webhook.model.policy import NUMAPolicy
 
 CPUS = 16

@@ -27,18 +27,18 @@ import structlog
 from tests.builders.clusters import cluster_cache, machine, put
 from tests.builders.pods import pod
 from webhook.admission.binding.guard import BindingGuard, LeaderState
-from webhook.admission.patch import apply
 from webhook.admission.pod.mutate import PodMutator
 from webhook.admission.response import Patched
 from webhook.codec import dumps, loads
 from webhook.controllers.placement.controller import PlacementController
 from webhook.controllers.placement.limits import Limits
 from webhook.controllers.status_reporter import StatusReporter
+from webhook.formats.kubernetes.admission_review import AdmissionRequest, Operation, User
+from webhook.formats.kubernetes.gates import is_gated
+from webhook.formats.patches.json_patch import apply
 from webhook.kube.pod_writes import Outcome
-from webhook.model.admission_review import AdmissionRequest, Operation, User
-from webhook.model.gates import is_gated
 from webhook.model.names import MIN_MEMBER, POD_GROUP_NAME
-from webhook.model.rules import Rules
+from webhook.state.rules import Rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,9 +1,9 @@
 """The decision as a plain loop over nodes, for comparison with the arrays."""
 
 from webhook.engine.snapshot.cluster_state import ClusterState
-from webhook.model.node import Node
-from webhook.model.nrt import NodeTopology
-from webhook.model.pod import Pod
+from webhook.formats.kubernetes.node import Node
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.nrt import NodeTopology
 from webhook.model.policy import NUMAPolicy
 from webhook.model.resources import PODS
 

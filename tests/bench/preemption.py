@@ -19,12 +19,12 @@ from typing import Any, Final
 from tests.builders.topologies import topology
 from tests.property.preemptors import CPUS, Cluster, Placed
 from tests.unit.controllers.preemption.leader import PreemptingLeader, high
-from webhook.controllers.placement.gated_pods import GatedPod
-from webhook.controllers.preemption.search import PreemptionSearch
 from webhook.engine.decide import decide
 from webhook.engine.preemption.victims import Victims
 from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, MIN_MEMBER
-from webhook.model.rules import Rules
+from webhook.placing.pod.gated_pods import GatedPod
+from webhook.placing.preemption.search import PreemptionSearch
+from webhook.state.rules import Rules
 from webhook.steps import result_of
 
 _RACK: Final = 32

@@ -23,16 +23,16 @@ from tests.builders.nodes import node, nrt
 from tests.builders.pods import guaranteed
 from tests.builders.topologies import topology
 from tests.builders.workloads import workload
-from webhook.cli.recorded_cluster import recorded_pods, workloads_of
-from webhook.model.intent import parse_numa_intent
+from webhook.cli.input.recorded_cluster import recorded_pods, workloads_of
+from webhook.formats.koordinator.intent import parse_numa_intent
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.workload.readers import read_workload
 from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, NUMA_TOPOLOGY_SPEC
-from webhook.model.pod import Pod
-from webhook.model.rules import Rules
-from webhook.model.workload.readers import read_workload
 from webhook.simulation.run import run
 from webhook.simulation.trace import RecordedPod
 from webhook.simulation.wanted_pod import WantedPod
 from webhook.simulation.workload import GangRequest, PodGroup, PodKind, Scenario, SimulatedWorkload
+from webhook.state.rules import Rules
 
 DAY: Final = 86_400
 _SPEED, _SHORTER = 28, 4

@@ -13,8 +13,8 @@ import numpy as np
 from tests.builders.records import GI, node, pod, resident, topology
 from webhook.engine.gang.gang_spec import Constraint, Gang, Member, PodSet, Segments
 from webhook.engine.snapshot.cluster_state import ClusterState
-from webhook.model.intent import parse_numa_intent
-from webhook.model.topology import Level, Topology, TopologySource
+from webhook.formats.koordinator.intent import parse_numa_intent
+from webhook.formats.topology import Level, Topology, TopologySource
 
 BLOCK, RACK, HOST = 1, 2, 3
 SLOTS = 8

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from webhook.cache.cluster_cache import ClusterCache
+from webhook.formats.topology import TopologySource
 from webhook.model.names import KAI_TOPOLOGY
-from webhook.model.rules import Rules
-from webhook.model.topology import TopologySource
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.rules import Rules
 
 NODES, ZONES = 5_000, 8
 

@@ -5,25 +5,25 @@ from typing import Any
 
 from tests.bench.worst_cluster import NODES, ZONES, Raw, cluster
 from tests.handlers import HandlerOf
-from webhook.admission.binding.binding_pod import BindingPod
 from webhook.admission.binding.decision import Given, guard, into_binding
 from webhook.admission.response import Allowed, Denied, Patched, Response
 from webhook.app.webhooks import handlers_of
-from webhook.cache.feed import Feed
 from webhook.codec import dumps, loads
-from webhook.controllers.placement.assignment import Assignment, find_assignment, why_unassigned
-from webhook.controllers.placement.gang_search import GangSearch, search_gang
-from webhook.controllers.placement.gated_gang import GatedGang, units_of
-from webhook.controllers.placement.gated_pods import GatedPod, GatedPods
-from webhook.controllers.placement.retry_delays import RetryDelays
 from webhook.engine.decide import Decision
 from webhook.engine.topology.tree_cache import TopologyTrees
-from webhook.model.admission_review import AdmissionRequest
+from webhook.formats.kai.pod_group_manifest import pod_group
+from webhook.formats.kubernetes.admission_review import AdmissionRequest
+from webhook.formats.kubernetes.owner_chain import owner_above, owner_chain_of
+from webhook.formats.topology import TopologySource
 from webhook.model.errors import UserError
-from webhook.model.owner_chain import owner_above, owner_chain_of
-from webhook.model.pod_group_manifest import pod_group
-from webhook.model.rules import Rules
-from webhook.model.topology import TopologySource
+from webhook.placing.gang.gang_search import GangSearch, search_gang
+from webhook.placing.gang.gated_gang import GatedGang, units_of
+from webhook.placing.pod.assignment import Assignment, find_assignment, why_unassigned
+from webhook.placing.pod.binding_pod import BindingPod
+from webhook.placing.pod.gated_pods import GatedPod, GatedPods
+from webhook.placing.retry_delays import RetryDelays
+from webhook.state.feed import Feed
+from webhook.state.rules import Rules
 from webhook.steps import result_of
 
 

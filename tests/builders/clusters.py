@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.builders.nodes import node, nrt
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.engine.snapshot.cluster_state import ClusterState
-from webhook.model.node import Node
-from webhook.model.nrt import NodeTopology
-from webhook.model.topology import TopologySource
+from webhook.formats.kubernetes.node import Node
+from webhook.formats.nrt import NodeTopology
+from webhook.formats.topology import TopologySource
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.cluster_snapshot import ClusterSnapshot
 
 
 def put(cache: ClusterCache, *objects: Mapping[str, Any]) -> None:

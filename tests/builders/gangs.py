@@ -8,11 +8,11 @@ from tests.builders.records import GI, cpus, node, pod, state, topology
 from webhook.engine.gang.gang_spec import ANYWHERE, Constraint, Gang, Member, PodSet, Segments
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.topology.tree import TopologyTree
-from webhook.model.intent import parse_numa_intent
-from webhook.model.node import Node
-from webhook.model.pod import Pod
+from webhook.formats.koordinator.intent import parse_numa_intent
+from webhook.formats.kubernetes.node import Node
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.topology import Level, Topology, TopologySource
 from webhook.model.policy import NUMAPolicy
-from webhook.model.topology import Level, Topology, TopologySource
 
 ZONE, RACK = 1, 2
 GPU = "nvidia.com/gpu"

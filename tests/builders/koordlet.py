@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.builders.nodes import nrt
+from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.model.names import (
     KOORDINATOR_NODE_RESERVATION,
     KOORDLET_CPU_ALLOCS,
@@ -16,7 +17,6 @@ from webhook.model.names import (
     RESOURCE_SPEC,
     RESOURCE_STATUS,
 )
-from webhook.model.resident import ResidentPod
 
 
 def cpu_detail(*, zones: int = 2, cores: int = 4, threads: int = 2) -> list[dict[str, int]]:

@@ -9,13 +9,13 @@ from typing import Any
 
 from tests.builders.pods import container, plain
 from webhook.engine.snapshot.cluster_state import ClusterState
-from webhook.model.containers import Container, ContainerKind
+from webhook.formats.kubernetes.containers import Container, ContainerKind
+from webhook.formats.kubernetes.node import Node, Taint
+from webhook.formats.kubernetes.pod import Pod, QoS
+from webhook.formats.kubernetes.resident import ResidentPod
+from webhook.formats.nrt import NodeTopology, Publisher, Zone, ZoneResource
 from webhook.model.names import NUMA_TOPOLOGY_SPEC
-from webhook.model.node import Node, Taint
-from webhook.model.nrt import NodeTopology, Publisher, Zone, ZoneResource
-from webhook.model.pod import Pod, QoS
 from webhook.model.policy import NUMAPolicy, Scope
-from webhook.model.resident import ResidentPod
 
 GI = 2**30
 SINGLE = NUMAPolicy.SINGLE_NUMA_NODE

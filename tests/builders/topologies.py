@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from webhook.model.topology import TopologySource
+from webhook.formats.topology import TopologySource
 
 
 def topology(

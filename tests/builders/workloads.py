@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tests.builders.pods import pod
-from webhook.model.owner_chain import OwnerChain, owner_chain_of
-from webhook.model.pod import Owner
+from webhook.formats.kubernetes.owner_chain import OwnerChain, owner_chain_of
+from webhook.formats.kubernetes.pod import Owner
 
 TEMPLATE = {"spec": {"containers": [{"name": "main"}]}}
 API_VERSIONS: Final = {

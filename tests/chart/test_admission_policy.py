@@ -12,8 +12,8 @@ from tests.chart.release import FULL_NAME, Release, other_namespace
 from tests.cluster.api import JSON, MERGE_PATCH, ApiError
 from tests.cluster.control_plane import ControlPlane
 from webhook.admission.reserved_fields import OUTPUTS, forgery
+from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.model import names
-from webhook.model.admission_review import AdmissionRequest
 from webhook.model.names import (
     INHERIT,
     INJECT_ENV,
@@ -26,7 +26,7 @@ from webhook.model.names import (
     RESOURCE_STATUS,
     STRATEGY,
 )
-from webhook.model.rules import Rules
+from webhook.state.rules import Rules
 
 ROLE_BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"

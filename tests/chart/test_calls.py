@@ -17,9 +17,8 @@ from tests.cluster.api import ApiError
 from tests.cluster.control_plane import ControlPlane
 from webhook.admission.pod.validate import validate_pod
 from webhook.admission.response import Denied
-from webhook.cache.unmanaged import is_annotated, why_not_mutated
+from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.model import names
-from webhook.model.admission_review import AdmissionRequest
 from webhook.model.manage import BY_LABEL, Manage
 from webhook.model.names import (
     MANAGE_LABEL,
@@ -33,7 +32,8 @@ from webhook.model.names import (
     SCHEDULING_GROUP,
     STRATEGY,
 )
-from webhook.model.rules import Rules
+from webhook.state.rules import Rules
+from webhook.state.unmanaged import is_annotated, why_not_mutated
 
 # Nobody listens there: a call fails at once, so that one sees by Fail which pods are asked about.
 NOBODY = {"failurePolicy": "Fail", "url": "https://127.0.0.1:1"}

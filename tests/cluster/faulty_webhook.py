@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from webhook.cache import unbound_pods
 from webhook.cli.app import main
 from webhook.controllers import owner_chains
-from webhook.controllers.placement import assignment_writer, gated_gang, gated_pods, pod_attempt
+from webhook.controllers.placement import assignment_writer, pod_attempt
+from webhook.placing.gang import gated_gang
+from webhook.placing.pod import gated_pods
+from webhook.state import unbound_pods
 
 if TYPE_CHECKING:
     from collections.abc import Callable

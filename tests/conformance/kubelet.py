@@ -28,9 +28,9 @@ from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.pod import Pod
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.model.policy import NUMAPolicy
-from webhook.model.resident import ResidentPod
 from webhook.model.resources import amount
 
 Case = Mapping[str, Any]

@@ -12,10 +12,10 @@ from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.intent import NUMAIntent
-from webhook.model.node import Node
-from webhook.model.nrt import NodeTopology
-from webhook.model.pod import ContainerKind, Pod
+from webhook.formats.koordinator.intent import NUMAIntent
+from webhook.formats.kubernetes.node import Node
+from webhook.formats.kubernetes.pod import ContainerKind, Pod
+from webhook.formats.nrt import NodeTopology
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import amount
 

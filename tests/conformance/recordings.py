@@ -35,12 +35,12 @@ from webhook.engine.reason import REASONS, Reason
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.node_sums import NodeSums
 from webhook.engine.snapshot.single_node import node_alone
-from webhook.model.hint import NUMAHint
+from webhook.formats.koordinator.hint import NUMAHint
+from webhook.formats.kubernetes.node import Node
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.kubernetes.resident import ResidentPod
+from webhook.formats.nrt import NodeTopology
 from webhook.model.names import KUBELET_OPTIONS, NUMA_HINT
-from webhook.model.node import Node
-from webhook.model.nrt import NodeTopology
-from webhook.model.pod import Pod
-from webhook.model.resident import ResidentPod
 from webhook.model.resources import CPU
 
 Case = Mapping[str, Any]

@@ -16,7 +16,7 @@ from tests.conformance.hints import Hint, merge_hints
 from tests.conformance.reference_asked import Asked
 from tests.conformance.reference_cpus import take_cpus
 from tests.conformance.reference_machine import Block, Held, Machine, Nodes
-from webhook.model.pod import Container, ContainerKind, Pod
+from webhook.formats.kubernetes.pod import Container, ContainerKind, Pod
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import CPU, MAX_AMOUNT
 

@@ -6,7 +6,7 @@ Source: kubernetes pkg/kubelet/cm, the request helpers of the cpu, memory and de
 from collections.abc import Mapping, Sequence
 
 from tests.conformance.reference_machine import Machine
-from webhook.model.pod import Container, ContainerKind, Pod, QoS
+from webhook.formats.kubernetes.pod import Container, ContainerKind, Pod, QoS
 from webhook.model.resources import CPU, MEMORY, is_hugepages
 
 

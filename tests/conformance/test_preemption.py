@@ -9,11 +9,11 @@ from tests.conformance.preemption.cases import golden
 from tests.property.preemptors import Cluster, Placed, preemptor
 from webhook.engine.preemption.single_pod import victims_for_pod
 from webhook.engine.preemption.victims import NoVictims
-from webhook.model.intent import NO_INTENT
+from webhook.formats.koordinator.intent import NO_INTENT
+from webhook.formats.kubernetes.pod import Pod
 from webhook.model.options import Options
-from webhook.model.pod import Pod
-from webhook.views.freeing import Holdings
-from webhook.views.preemption_candidates import candidates_below
+from webhook.placing.node_holdings import Holdings
+from webhook.placing.preemption.preemption_candidates import candidates_below
 
 
 def cluster_of(case: Mapping[str, Any]) -> Cluster:

@@ -18,10 +18,10 @@ from tests.property.machines import published
 from webhook.engine.decide import decide
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.formats.kubernetes.node import Node
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.nrt import NodeTopology
 from webhook.model.names import KUBELET_OPTIONS
-from webhook.model.node import Node
-from webhook.model.nrt import NodeTopology
-from webhook.model.pod import Pod
 
 RECORDED = Path(__file__).parent / "recorded" / "real_kubelet_whole_cores.jsonl.gz"
 

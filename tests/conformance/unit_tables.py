@@ -11,7 +11,7 @@ from webhook.engine.plugin import Strategy
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.pod import Pod
+from webhook.formats.kubernetes.pod import Pod
 
 
 def check(cases: Sequence[Mapping[str, Any]]) -> list[Tally]:

@@ -30,7 +30,7 @@ from tests.demo.example import CLUSTER, EXAMPLES, POD, example_cluster
 from tests.demo.machines import MACHINES, DemoMachines, demo_machines, numa_node_of
 from tests.neighbours.build import find_neighbour
 from tests.neighbours.catalogue import NFD
-from webhook.model.hint import NUMAHint
+from webhook.formats.koordinator.hint import NUMAHint
 from webhook.model.names import NUMA_HINT
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import yaml
 
-from webhook.cache.cluster_cache import ClusterCache
+from webhook.formats.topology import TopologySource
 from webhook.model.names import MANAGE_LABEL, NUMA_TOPOLOGY_SPEC
-from webhook.model.topology import TopologySource
+from webhook.state.cluster_cache import ClusterCache
 
 Raw = dict[str, Any]
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"

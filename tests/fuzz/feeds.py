@@ -16,18 +16,18 @@ from tests.fuzz.corpus import Raw
 from tests.fuzz.mutate import mutated
 from tests.fuzz.outcome import BrokenError, within_bounds
 from tests.handlers import mutated as answered
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.cli.object_schema import NAMESPACE, NODE, POD, faults
+from webhook.cli.input.object_schema import NAMESPACE, NODE, POD, faults
 from webhook.controllers.placement.controller import PlacementController
 from webhook.controllers.placement.limits import Limits
 from webhook.controllers.status_reporter import StatusReporter
+from webhook.formats.kubernetes.admission_review import AdmissionRequest
+from webhook.formats.topology import TopologySource
 from webhook.kube.election import Term
 from webhook.kube.events import EventRecorder, ObjectEvent
 from webhook.kube.pod_writes import Outcome, PodWrites
 from webhook.metrics.controller_metrics import PlacementMetrics
-from webhook.model.admission_review import AdmissionRequest
-from webhook.model.rules import Rules
-from webhook.model.topology import TopologySource
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.rules import Rules
 
 _SHAPES = {"namespaces": NAMESPACE, "nodes": NODE, "pods": POD}
 # Of all pods, or of those of a namespace.

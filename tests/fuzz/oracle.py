@@ -11,7 +11,7 @@ import jsonpatch
 from tests.fuzz.corpus import FREE, POLICY, Raw
 from tests.fuzz.mutate import places
 from tests.fuzz.outcome import BrokenError
-from webhook.cli.object_schema import METADATA, NODE, POD, TEXT, faults
+from webhook.cli.input.object_schema import METADATA, NODE, POD, TEXT, faults
 
 _SPECS = ("scheduling.koordinator.sh/numa-topology-spec", "scheduling.koordinator.sh/resource-spec")
 _BINDING = {"metadata!": METADATA, "target!": {"name": TEXT}}

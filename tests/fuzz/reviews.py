@@ -25,13 +25,13 @@ from tests.unit.metrics.sample import SAMPLE
 from webhook.admission.binding.guard import BindingGuard, LeaderState
 from webhook.admission.response import Response
 from webhook.app.webhooks import handlers_of
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.codec import dumps
+from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.metrics.service_metrics import Metrics
-from webhook.model.admission_review import AdmissionRequest
-from webhook.model.rules import Rules
 from webhook.server.health import Health
 from webhook.server.routes import review_app
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.rules import Rules
 
 if TYPE_CHECKING:
     from webhook.admission.handler import Handler

@@ -12,7 +12,7 @@ from tests.cluster.job_pods import job_pods
 from tests.cluster.nodes import machines
 from tests.cluster.webhook_process import CHART, NAMESPACE, RELEASE, LocalWebhook, local_webhook
 from tests.unit.cli.conftest import run_command
-from webhook.cli.diagnosis.checks import NAMES
+from webhook.cli.doctor.checks import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

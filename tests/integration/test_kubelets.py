@@ -12,8 +12,8 @@ from tests.cluster.kubelets import RUN_SECONDS, Kubelets, SimulatedMachine, kube
 from tests.cluster.nodes import TOPOLOGIES
 from tests.cluster.process import ProcessEndedError
 from tests.fingerprints import pod_fingerprint
-from webhook.model.node import Node
-from webhook.model.nrt import FingerprintMethod, NodeTopology, Publisher
+from webhook.formats.kubernetes.node import Node
+from webhook.formats.nrt import FingerprintMethod, NodeTopology, Publisher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ from tests.cluster.gated import SINGLE, Pods, pod
 from tests.cluster.nodes import RACK_LABEL
 from tests.cluster.racked import racks, racks_of, topology_of_racks
 from tests.cluster.webhook_process import local_webhook
-from webhook.model.native_pod_group import CONDITION_TYPES
+from webhook.formats.kubernetes.native_pod_group import CONDITION_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -8,8 +8,8 @@ import pytest
 
 from tests.cluster.nodes import FINGERPRINT_OF_NO_PODS, RACK_LABEL, ZONE_LABEL, Machine, machines, present, publish
 from tests.fingerprints import pod_fingerprint
-from webhook.model.node import Node
-from webhook.model.nrt import NodeTopology
+from webhook.formats.kubernetes.node import Node
+from webhook.formats.nrt import NodeTopology
 from webhook.model.policy import NUMAPolicy, Scope
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from tests.cluster.racked import RACKS
 from tests.integration.example_cluster import FLEET, cluster
 from tests.unit.cli.conftest import EXAMPLES
 from webhook.admission.workload.templates import templates_in
-from webhook.cli.template_pods import with_at
-from webhook.model.owner_chain import INHERITED
+from webhook.cli.offline.template_pods import with_at
+from webhook.formats.kubernetes.owner_chain import INHERITED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ import pytest
 from tests.cluster.kubelets import RUN_SECONDS, SimulatedMachine, cpu_list
 from tests.cluster.real_kubelets import ImpossibleError, RealKubelets, namespaces, real_kubelets, require_possible
 from tests.integration.hosts import host_state, marked, running, running_kubelets
-from webhook.model.node import Node
+from webhook.formats.kubernetes.node import Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -18,12 +18,12 @@ from tests.cluster.replay import differences, replay
 from webhook.engine.decide import decide
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.intent import NO_INTENT
+from webhook.formats.koordinator.intent import NO_INTENT
+from webhook.formats.kubernetes.node import Node
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.kubernetes.resident import ResidentPod
+from webhook.formats.nrt import NodeTopology
 from webhook.model.names import NUMA_HINT
-from webhook.model.node import Node
-from webhook.model.nrt import NodeTopology
-from webhook.model.pod import Pod
-from webhook.model.resident import ResidentPod
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -20,10 +20,10 @@ from certs.succession import ANNOUNCEMENT
 from certs.window import CLOCK_SKEW
 from webhook.app.certificate_source import OTHERS_FIRST, SecretSource, Shown
 from webhook.app.hint_key_secret import SharedHintKey
+from webhook.formats.koordinator.hint_key import HintKey
 from webhook.kube.api_errors import APIError
 from webhook.kube.client import Client
 from webhook.kube.shared_secret import SharedSecret
-from webhook.model.hint_key import HintKey
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence

@@ -26,16 +26,16 @@ from tests.neighbours.catalogue import KOORDLET, NFD, RTE, Neighbour
 from tests.neighbours.koordlet import koordlet
 from tests.neighbours.node_feature_discovery import nfd_topology_updater
 from tests.neighbours.resource_topology_exporter import READINESS_GATES, ExporterConfig, resource_topology_exporter
-from webhook.engine.assumed.reported import reported_pods
-from webhook.model.nrt import NodeTopology, Publisher
-from webhook.model.resident import ResidentPod
+from webhook.formats.kubernetes.resident import ResidentPod
+from webhook.formats.nrt import NodeTopology, Publisher
+from webhook.state.assumed.node_facts import reported_pods
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tests.cluster.control_plane import ControlPlane
     from tests.neighbours.build import NeighbourFiles
-    from webhook.model.cpu_topology import NodeCPUs
+    from webhook.formats.koordinator.cpu_topology import NodeCPUs
 
 __all__ = ["webhook"]  # a fixture
 

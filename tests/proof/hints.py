@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tests.cluster.kubelets import cpu_list
-from webhook.model.hint import NUMAHint
+from webhook.formats.koordinator.hint import NUMAHint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

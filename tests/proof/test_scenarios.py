@@ -10,8 +10,8 @@ import pytest
 from tests.proof.real import REAL_SCENARIOS
 from tests.proof.scenarios import GPU, SCENARIOS
 from tests.proof.workload import Kind, Workload
-from webhook.model.pod import Pod
-from webhook.model.pod_resources import QoS
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.kubernetes.pod_resources import QoS
 
 SEEDS = range(5)
 EVERY = {**SCENARIOS, **{f"real {name}": scenario for name, scenario in REAL_SCENARIOS.items()}}

@@ -10,16 +10,15 @@ from tests.builders.clusters import put
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import GATES, SINGLE, plain
 from tests.fingerprints import pod_fingerprint
-from webhook.admission.binding.arrival_order import in_any_order, may_be_joined
-from webhook.admission.binding.binding_pod import BindingPod
 from webhook.admission.binding.decision import Given, guard
-from webhook.admission.binding.guard import assumed_pod_of
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.controllers.placement.assignment import Assignment, find_assignment
-from webhook.controllers.placement.gated_pods import GatedPod
-from webhook.model.hint import NUMAHint, resource_status_to_json
+from webhook.admission.binding.guard import assumed_pod_of, in_any_order, may_be_joined
+from webhook.formats.koordinator.hint import NUMAHint, resource_status_to_json
 from webhook.model.names import NUMA_HINT, NUMA_SIGNATURE, NUMA_TOPOLOGY_SPEC, RESOURCE_STATUS
-from webhook.model.rules import Rules
+from webhook.placing.pod.assignment import Assignment, find_assignment
+from webhook.placing.pod.binding_pod import BindingPod
+from webhook.placing.pod.gated_pods import GatedPod
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.rules import Rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,8 @@ from webhook.engine.numa_fit import NUMAFit
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.pod import Pod
-from webhook.model.resident import ResidentPod
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.kubernetes.resident import ResidentPod
 
 
 def prediction(

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from tests.builders.records import GI, node, pod, state
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.intent import parse_numa_intent
-from webhook.model.nrt import NodeTopology, Publisher, Zone, ZoneResource
-from webhook.model.pod import Pod
+from webhook.formats.koordinator.intent import parse_numa_intent
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.nrt import NodeTopology, Publisher, Zone, ZoneResource
 from webhook.model.policy import NUMAPolicy, Scope
 
 BEST_EFFORT, RESTRICTED = NUMAPolicy.BEST_EFFORT, NUMAPolicy.RESTRICTED

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from tests.builders.records import cpus, resident, topology
 from tests.fingerprints import pod_fingerprint
-from webhook.engine.assumed.assumed_pods import AssumedPods
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.engine.snapshot.node_sums import NumaAmounts
-from webhook.model.nrt import NodeTopology, Publisher
-from webhook.model.resident import ResidentPod
+from webhook.formats.kubernetes.resident import ResidentPod
+from webhook.formats.nrt import NodeTopology, Publisher
+from webhook.state.assumed.assumed_pods import AssumedPods
 
 NODES = ("a", "b")
 ZONES = 2

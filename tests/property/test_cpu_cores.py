@@ -20,10 +20,10 @@ from webhook.engine.gang.workload_gang import NO_TOPOLOGY
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
-from webhook.model.intent import parse_numa_intent
-from webhook.model.node import Node
-from webhook.model.nrt import NodeTopology
-from webhook.model.pod import Pod
+from webhook.formats.koordinator.intent import parse_numa_intent
+from webhook.formats.kubernetes.node import Node
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.nrt import NodeTopology
 
 MACHINES = st.fixed_dictionaries(
     {"zones": st.integers(1, 2), "cores": st.integers(1, 3), "threads": st.integers(1, 2)},

@@ -19,11 +19,11 @@ from tests.builders.nodes import node, nrt, resource
 from tests.conformance.reference import RefusedError, admit
 from tests.conformance.reference_machine import Machine
 from tests.property.machines import GPU, machines, pods, published
-from webhook.admission.pod.decision import Verdict
 from webhook.admission.pod.mutation import mutate_pod
+from webhook.formats.kubernetes.pod import Pod
 from webhook.model.names import NUMA_TOPOLOGY_SPEC
-from webhook.model.pod import Pod
-from webhook.model.rules import Rules
+from webhook.placing.pod.decision import Verdict
+from webhook.state.rules import Rules
 
 # States that are tried of each machine, beside the empty one.
 STATES = 12

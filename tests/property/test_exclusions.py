@@ -15,9 +15,9 @@ from webhook.engine.gang.gang_spec import Constraint, Gang
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import TopologyTree
 from webhook.engine.topology.tree_cache import TopologyTrees
-from webhook.model.exclusions import PodExclusions
+from webhook.formats.kubernetes.exclusions import PodExclusions
+from webhook.formats.kubernetes.pod import Pod
 from webhook.model.names import HOSTNAME_LABEL
-from webhook.model.pod import Pod
 
 
 def rule(selector: dict[str, Any], key: str) -> dict[str, Any]:

@@ -20,9 +20,9 @@ from webhook.engine.gang.gang_spec import ANYWHERE, Gang
 from webhook.engine.gang.workload_gang import NO_TOPOLOGY
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
-from webhook.model.intent import parse_numa_intent
+from webhook.formats.koordinator.intent import parse_numa_intent
+from webhook.formats.kubernetes.pod import Pod
 from webhook.model.options import Options
-from webhook.model.pod import Pod
 
 # The largest of cpu is counted in millicores.
 AMOUNTS = {

@@ -20,22 +20,22 @@ from tests.builders import pods
 from tests.builders.clusters import put
 from tests.builders.nodes import node, nrt
 from tests.builders.topologies import topology
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.controllers.placement.assignment import NoAssignment
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
-from webhook.controllers.placement.gang_agreement import agree
-from webhook.controllers.placement.gated_gang import GangAssigner, GatedGang, units_of
-from webhook.controllers.placement.gated_pods import GatedPods
-from webhook.controllers.placement.kept_domain import KeptDomains
-from webhook.controllers.placement.retry_delays import RetryDelays
-from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.model.names import (
     DOMAIN,
     KAI_REQUIRED_PLACEMENT,
     KAI_TOPOLOGY,
     MIN_MEMBER,
 )
-from webhook.model.rules import Rules
+from webhook.placing.gang.gang_agreement import agree
+from webhook.placing.gang.gated_gang import GangAssigner, GatedGang, units_of
+from webhook.placing.gang.kept_domain import KeptDomains
+from webhook.placing.pod.assignment import NoAssignment
+from webhook.placing.pod.gated_pods import GatedPods
+from webhook.placing.retry_delays import RetryDelays
+from webhook.state.assumed.assumed_pod import AssumedPod
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.rules import Rules
 from webhook.steps import result_of
 
 ROW, RACK = "example.com/row", "example.com/rack"

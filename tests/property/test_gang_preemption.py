@@ -22,15 +22,14 @@ from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.gang_spec import Constraint, Gang
 from webhook.engine.preemption.candidates import Candidates, Cost
 from webhook.engine.preemption.freed_cluster import FreedCluster
-from webhook.engine.preemption.gang import victims_for_gang
-from webhook.engine.preemption.sum_bound import SumBound
+from webhook.engine.preemption.gang import SumBound, victims_for_gang
 from webhook.engine.preemption.victims import NoVictims, Victims
 from webhook.engine.request import named_resources
 from webhook.engine.topology.tree_cache import TopologyTrees
-from webhook.model.intent import parse_numa_intent
-from webhook.model.pod import Pod
-from webhook.views.freeing import Holdings
-from webhook.views.preemption_candidates import candidates_below
+from webhook.formats.koordinator.intent import parse_numa_intent
+from webhook.formats.kubernetes.pod import Pod
+from webhook.placing.node_holdings import Holdings
+from webhook.placing.preemption.preemption_candidates import candidates_below
 
 RACKS = {"n0": "rack-1", "n1": "rack-1", "n2": "rack-2", "n3": "rack-2"}
 

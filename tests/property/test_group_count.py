@@ -10,8 +10,8 @@ from webhook.engine.gang.admission_replay import replay, settled
 from webhook.engine.gang.pod_class import PodClass
 from webhook.engine.gang.pod_counts import count
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.intent import parse_numa_intent
-from webhook.model.nrt import Publisher
+from webhook.formats.koordinator.intent import parse_numa_intent
+from webhook.formats.nrt import Publisher
 from webhook.model.policy import NUMAPolicy, Scope
 
 GPU = "nvidia.com/gpu"

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from jsonpatch import apply_patch
 
 from tests.property.kubelet_machine import CPUS, STEPS, Machine, weights_of
-from webhook.admission.pod.controller_patches import correcting
-from webhook.model.hint import NUMAHint
+from webhook.formats.koordinator.hint import NUMAHint
+from webhook.formats.kubernetes.resident import TERMINAL_PHASES
 from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC
-from webhook.model.resident import TERMINAL_PHASES
+from webhook.placing.pod.controller_patches import correcting
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.pod import Pod
+from webhook.formats.kubernetes.pod import Pod
 
 STRICT = ("single-numa-node",)
 

@@ -15,10 +15,10 @@ from webhook.engine import kubelet
 from webhook.engine.decide import decide
 from webhook.engine.reason import Reason
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.intent import parse_numa_intent
-from webhook.model.nrt import NodeTopology, Zone, ZoneResource
+from webhook.formats.koordinator.intent import parse_numa_intent
+from webhook.formats.kubernetes.pod import Pod, PreferredTerm
+from webhook.formats.nrt import NodeTopology, Zone, ZoneResource
 from webhook.model.options import Options
-from webhook.model.pod import Pod, PreferredTerm
 from webhook.model.policy import NUMAPolicy, Scope
 
 

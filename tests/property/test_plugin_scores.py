@@ -14,8 +14,8 @@ from webhook.engine import plugin
 from webhook.engine.plugin import Strategy
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.intent import NUMAIntent
-from webhook.model.nrt import NodeTopology, Zone, ZoneResource
+from webhook.formats.koordinator.intent import NUMAIntent
+from webhook.formats.nrt import NodeTopology, Zone, ZoneResource
 from webhook.model.policy import NUMAPolicy
 
 GPU = "example.com/gpu"

@@ -17,11 +17,11 @@ from webhook.engine.preemption import single_pod as module
 from webhook.engine.preemption.candidates import Candidates, Cost
 from webhook.engine.preemption.single_pod import victims_for_pod
 from webhook.engine.preemption.victims import NoVictims, Victims
-from webhook.model.intent import parse_numa_intent
+from webhook.formats.koordinator.intent import parse_numa_intent
+from webhook.formats.kubernetes.pod import Pod
 from webhook.model.options import Options
-from webhook.model.pod import Pod
-from webhook.views.freeing import Holdings
-from webhook.views.preemption_candidates import candidates_below
+from webhook.placing.node_holdings import Holdings
+from webhook.placing.preemption.preemption_candidates import candidates_below
 
 
 def fits(cluster: Cluster, raw: Mapping[str, Any], ended: tuple[str, ...] | frozenset[str], on: str = "") -> bool:

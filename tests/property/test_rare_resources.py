@@ -14,12 +14,12 @@ from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.workload_gang import NO_TOPOLOGY
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.ledger import Ledger, Reservation
-from webhook.engine.snapshot.resource_rows import MAX_CELLS
+from webhook.engine.snapshot.rare_resources import MAX_CELLS
 from webhook.engine.snapshot.single_node import chosen_node
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
-from webhook.model.intent import parse_numa_intent
-from webhook.model.nrt import Publisher
+from webhook.formats.koordinator.intent import parse_numa_intent
+from webhook.formats.nrt import Publisher
 from webhook.model.policy import NUMAPolicy
 
 DEVICES = [f"example.com/d{n}" for n in range(6)]

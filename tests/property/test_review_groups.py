@@ -13,13 +13,13 @@ from tests.builders.nodes import node, nrt
 from tests.builders.pods import SINGLE, bound, container
 from tests.builders.topologies import topology
 from tests.builders.workloads import template, workload
-from webhook.cli.documents import Item, Source
-from webhook.cli.judgement_context import JudgementContext, Owners
-from webhook.cli.offline_cluster import cluster_of
-from webhook.cli.render_json import render_json
-from webhook.cli.review import judge_all
+from webhook.cli.commands.review import judge_all
+from webhook.cli.input.documents import Item, Source
+from webhook.cli.input.offline_cluster import cluster_of
+from webhook.cli.offline.judgement_context import JudgementContext, Owners
+from webhook.cli.render.judgement_json import render_json
 from webhook.model.names import NUMA_TOPOLOGY_SPEC
-from webhook.model.rules import Rules
+from webhook.state.rules import Rules
 
 LEVELS = ("example.com/zone", "example.com/rack", "kubernetes.io/hostname")
 

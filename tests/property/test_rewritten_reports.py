@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from tests.builders.records import cpus, resident, topology
 from tests.fingerprints import pod_fingerprint
-from webhook.engine.assumed.assumed_pod import AssumedPod
-from webhook.engine.assumed.assumed_pods import AssumedPods
 from webhook.engine.snapshot.ledger import Ledger
-from webhook.model.nrt import NodeTopology
-from webhook.model.resident import ResidentPod
+from webhook.formats.kubernetes.resident import ResidentPod
+from webhook.formats.nrt import NodeTopology
+from webhook.state.assumed.assumed_pod import AssumedPod
+from webhook.state.assumed.assumed_pods import AssumedPods
 
 CPUS = 16
 # Seconds. On both sides of every limit: of a binding, of the 10 s after it, and of the 120 s (ReportingTimes).

@@ -14,7 +14,7 @@ from webhook.engine.kubelet import policy_best_effort, policy_restricted
 from webhook.engine.kubelet.container_rows import Row
 from webhook.engine.kubelet.policy_restricted import lowest_sets
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.pod import Pod
+from webhook.formats.kubernetes.pod import Pod
 
 MANY = 1 << 30
 LIMITS = {"all at once": (MANY, MANY), "few ruled out first": (0, MANY), "one set after the other": (0, 0)}

@@ -13,7 +13,7 @@ from webhook.engine.gang.gang_spec import Constraint, Gang, OtherTopology
 from webhook.engine.gang.result import GangAssignment
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
-from webhook.model.topology import Level, Topology, TopologySource
+from webhook.formats.topology import Level, Topology, TopologySource
 
 RACKS = Topology("racks", TopologySource.KAI, (Level("example.com/zone"), Level("example.com/rack")))
 ROWS = Topology("rows", TopologySource.KAI, (Level("example.com/row"),))

@@ -19,16 +19,16 @@ from tests.builders.nodes import node, nrt, resource, zone
 from tests.builders.pods import SINGLE, bound, created, gated, plain
 from tests.unit.views.one_node import WRITTEN_AT, bound_at
 from tests.unit.views.racks import WRITTEN
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.engine.decide import decide
 from webhook.engine.freeing import smallest_set as module
 from webhook.engine.freeing.smallest_set import NoSet, SmallestSet, smallest_set
-from webhook.model.hint_key import UnverifiedHints
-from webhook.model.intent import parse_numa_intent
+from webhook.formats.koordinator.hint_key import UnverifiedHints
+from webhook.formats.koordinator.intent import parse_numa_intent
+from webhook.formats.kubernetes.pod import Pod
 from webhook.model.names import MANAGED_BY_KOORDINATOR, MANAGED_BY_LABEL
 from webhook.model.options import Options
-from webhook.model.pod import Pod
-from webhook.views.freeing import Holdings
+from webhook.placing.node_holdings import Holdings
+from webhook.state.cluster_cache import ClusterCache
 
 CPUS = 8
 """Of each of two NUMA nodes."""

@@ -11,11 +11,11 @@ from tests.builders.records import node, resident, state, tell, topology
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.extra_rows import with_rows
 from webhook.engine.snapshot.node_arrays import NodeArrays
-from webhook.engine.snapshot.resource_rows import MAX_CELLS
-from webhook.model.node import Node, Taint
-from webhook.model.nrt import NodeTopology, Publisher
+from webhook.engine.snapshot.rare_resources import MAX_CELLS
+from webhook.formats.kubernetes.node import Node, Taint
+from webhook.formats.kubernetes.resident import ResidentPod
+from webhook.formats.nrt import NodeTopology, Publisher
 from webhook.model.policy import NUMAPolicy, Scope
-from webhook.model.resident import ResidentPod
 
 OFFERED = ("cpu", "memory", "pods", "x.io/gpu", "x.io/nic")
 NAMES = st.sampled_from("abcde")

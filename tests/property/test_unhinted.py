@@ -14,7 +14,7 @@ from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 from tests.property.kubelet_machine import CPUS, STEPS, Machine, weights_of
-from webhook.model.hint import NUMAHint
+from webhook.formats.koordinator.hint import NUMAHint
 from webhook.model.names import NUMA_HINT
 
 if TYPE_CHECKING:

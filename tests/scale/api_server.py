@@ -15,8 +15,8 @@ from aiohttp import web
 
 from tests.scale.objects import replica_set
 from tests.scale.storage import Storage, Watch
-from webhook.admission.patch import PatchError, apply
 from webhook.codec import dumps, loads
+from webhook.formats.patches.json_patch import PatchError, apply
 from webhook.kube.client import APPLY_PATCH, JSON_PATCH
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from tests.scale.fleet import namespace_of
 from tests.scale.objects import new_pod, running
 from tests.scale.reviews import RefusedError
 from webhook.codec import loads
-from webhook.model.gates import is_gated
+from webhook.formats.kubernetes.gates import is_gated
 from webhook.model.names import NUMA_HINT
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
-from webhook.admission.patch import apply
 from webhook.codec import dumps, loads
+from webhook.formats.patches.json_patch import apply
 
 if TYPE_CHECKING:
     Raw = dict[str, Any]

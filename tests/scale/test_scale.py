@@ -12,8 +12,8 @@ import pytest
 from tests.scale.__main__ import main
 from tests.scale.fleet import Fleet
 from tests.scale.storage import PODS, TOPOLOGIES, Storage
-from webhook.model.nrt import NodeTopology
-from webhook.model.resident import ResidentPod
+from webhook.formats.kubernetes.resident import ResidentPod
+from webhook.formats.nrt import NodeTopology
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

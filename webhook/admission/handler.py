@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from typing import Protocol
 
 from webhook.admission.response import Response
-from webhook.model.admission_review import AdmissionRequest
+from webhook.formats.kubernetes.admission_review import AdmissionRequest
 
 
 class Handler(Protocol):

@@ -15,8 +15,7 @@ from itertools import islice
 from typing import Any, Final
 
 from webhook.admission.workload.templates import Template, templates_in
-from webhook.cache.unmanaged import asks
-from webhook.model.cpu_bind import (
+from webhook.formats.koordinator.cpu_bind import (
     EXCLUSIVE_CPU_FIELD,
     PREFERRED_FIELD,
     REQUIRED_FIELD,
@@ -25,8 +24,9 @@ from webhook.model.cpu_bind import (
     may_be_bound,
     required_policy,
 )
+from webhook.formats.koordinator.intent import parse_numa_intent
+from webhook.formats.kubernetes.pod import Pod
 from webhook.model.errors import UserError
-from webhook.model.intent import parse_numa_intent
 from webhook.model.limits import check_size
 from webhook.model.names import (
     KOORDINATOR_QOS_LABEL,
@@ -34,10 +34,10 @@ from webhook.model.names import (
     RESERVATION_AFFINITY,
     RESOURCE_SPEC,
 )
-from webhook.model.pod import Pod
 from webhook.model.quoted import quoted
 from webhook.model.resources import CPU, format_amount
-from webhook.model.rules import Rules
+from webhook.state.rules import Rules
+from webhook.state.unmanaged import asks
 
 _NUMA: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC)
 # A workload's templates usually have the same problem.

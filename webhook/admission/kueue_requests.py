@@ -1,4 +1,4 @@
-"""Objects with Kueue's topology annotations, as if they had been written in our names (`webhook.model.kueue`).
+"""Objects with Kueue's topology annotations, as if they had been written in our names (`webhook.formats.kueue`).
 
 1. Off by default (`Rules.kueue_annotations`): in a cluster with Kueue its annotations are for Kueue.
 2. What Kueue manages is left to it: a pod or workload with its queue label, or a pod with its gate.
@@ -11,18 +11,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from webhook.admission.patch import Patch
 from webhook.admission.workload.templates import Template, annotations_on, templates_in
+from webhook.formats.kueue import KUEUE_ANNOTATIONS, AsOurs, as_ours, asks_kueue, kueues_names, why_kueues
+from webhook.formats.patches.json_patch import Patch
+from webhook.formats.topology import Topology
 from webhook.model.errors import UserError, UserErrors
-from webhook.model.kueue import KUEUE_ANNOTATIONS, AsOurs, as_ours, asks_kueue, kueues_names, why_kueues
 from webhook.model.names import (
     KAI_PREFERRED_PLACEMENT,
     KAI_REQUIRED_PLACEMENT,
     KAI_TOPOLOGY,
     KUEUE_POD_SET_GROUP,
 )
-from webhook.model.rules import Rules
-from webhook.model.topology import Topology
+from webhook.state.rules import Rules
 
 _LEVELS: Final = (KAI_TOPOLOGY, KAI_REQUIRED_PLACEMENT, KAI_PREFERRED_PLACEMENT)
 _OWN: Final = "metadata.annotations"

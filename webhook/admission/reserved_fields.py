@@ -18,11 +18,10 @@ Source: kubernetes pkg/registry/core/pod/storage (assignPod merges a Binding's a
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from webhook.cache.unmanaged import why_not_mutated
-from webhook.model.admission_review import AdmissionRequest, Operation
+from webhook.formats.kubernetes.admission_review import AdmissionRequest, Operation
+from webhook.formats.kubernetes.gates import has_gate
 from webhook.model.counted import counted
 from webhook.model.errors import UserError, UserErrors
-from webhook.model.gates import has_gate
 from webhook.model.names import (
     DOMAIN,
     EPOCH,
@@ -45,7 +44,8 @@ from webhook.model.names import (
     SCHEDULING_GROUP,
     STRATEGY,
 )
-from webhook.model.rules import Rules
+from webhook.state.rules import Rules
+from webhook.state.unmanaged import why_not_mutated
 
 _BY_MUTATION: Final = frozenset({MANAGED, NUMA_DEFAULTS, PLACEMENT, MANAGED_FIELDS, SCHEDULING_GROUP})
 # Under our domain, but written by users.

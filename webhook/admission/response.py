@@ -15,7 +15,7 @@ from enum import Enum
 from http import HTTPStatus
 from typing import Any, Final
 
-from webhook.model.admission_review import API_VERSION
+from webhook.formats.kubernetes.admission_review import API_VERSION
 
 
 class Unreserved(Enum):

@@ -18,9 +18,12 @@ from itertools import islice
 from typing import Any, Final
 
 from webhook.admission.workload.templates import Template, templates_in
+from webhook.formats.kubernetes.membership import GROUP_ANNOTATIONS
+from webhook.formats.kubernetes.native_pod_group import scheduling_group_of
+from webhook.formats.kueue import KUEUE_ANNOTATIONS, asks_kueue, why_kueues
+from webhook.formats.workload.common_fields import MAX_POD_SETS
+from webhook.formats.workload.volcano import scheduler_of_pods
 from webhook.model.json_text import shortened
-from webhook.model.kueue import KUEUE_ANNOTATIONS, asks_kueue, why_kueues
-from webhook.model.membership import GROUP_ANNOTATIONS
 from webhook.model.names import (
     COSCHEDULING_POD_GROUP_LABEL,
     EXACT_MATCH_RESERVATION,
@@ -46,11 +49,8 @@ from webhook.model.names import (
     VOLCANO_GROUP,
     VOLCANO_NUMA_POLICY,
 )
-from webhook.model.native_pod_group import scheduling_group_of
 from webhook.model.nearest import did_you_mean
-from webhook.model.rules import Rules
-from webhook.model.workload.common_fields import MAX_POD_SETS
-from webhook.model.workload.volcano import scheduler_of_pods
+from webhook.state.rules import Rules
 
 _NUMA: Final = frozenset({NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC})
 _GANG_HERE: Final = f"For a gang here write {POD_GROUP_NAME} and {MIN_MEMBER}."

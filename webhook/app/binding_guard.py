@@ -7,11 +7,11 @@ from webhook.admission.binding.guard import LeaderState
 from webhook.admission.binding.pod_lookup import Fetch
 from webhook.admission.handler import NotNowError
 from webhook.app.settings import Settings
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.kube.api_errors import APIError, ClusterError
 from webhook.kube.client import Client
 from webhook.kube.events import PodEvent
 from webhook.kube.leadership import Leadership
+from webhook.state.cluster_cache import ClusterCache
 
 
 def pod_by_get(client: Client, cache: ClusterCache) -> Fetch:

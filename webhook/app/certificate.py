@@ -6,9 +6,15 @@ Life cycle, every few seconds:
 3. Publish the CA, if that is our task.
 4. Serve the certificate from the next handshake on.
 If a source fails, the current certificate stays. The HTTPS port opens only with the first certificate.
+
+The certificate of a listening socket, replaced without a restart.
+
+A socket keeps the context that it was opened with. At each handshake this context only looks up the current context.
+So open connections do not change, and the next handshake uses the new certificate.
 """
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,8 +24,26 @@ import structlog
 
 from certs import CABundle, CertificateError, check, pem, server_context
 from webhook.app.certificate_source import Shown, Source
-from webhook.app.handshake_context import HandshakeContext
 from webhook.kube.api_errors import ClusterError
+
+
+class HandshakeContext:
+    """`listening` is the context of the socket; `replace` sets the context of its later handshakes."""
+
+    def __init__(self, current: ssl.SSLContext) -> None:
+        self._current = current
+        self.listening = current
+        self.listening.sni_callback = self._choose
+
+    def replace(self, context: ssl.SSLContext) -> None:
+        """Use the certificate of `context` from the next handshake on."""
+        self._current = context
+
+    def _choose(self, connection: ssl.SSLObject, server_name: str | None, _: ssl.SSLContext) -> None:
+        """OpenSSL calls it after each ClientHello, also for clients that send no server name (URLs with an IP)."""
+        del server_name
+        connection.context = self._current
+
 
 log = structlog.get_logger(__name__)
 

@@ -13,10 +13,10 @@ from typing import Final, NoReturn
 
 import structlog
 
+from webhook.formats.koordinator.hint_key import HintKey
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.backoff import Backoff
 from webhook.kube.shared_secret import SharedSecret
-from webhook.model.hint_key import HintKey
 
 log = structlog.get_logger(__name__)
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final, NoReturn
 
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.cache.feed import Feed
+from webhook.formats.topology import TopologySource
 from webhook.kube.client import Client
 from webhook.kube.discovery import (
     KAI_TOPOLOGIES,
@@ -25,8 +24,9 @@ from webhook.kube.provisioning_request_client import PROVISIONING_REQUESTS
 from webhook.kube.resource import Raw, Resource, key_of
 from webhook.metrics.service_metrics import InformerSample
 from webhook.model.counted import counted
-from webhook.model.topology import TopologySource
 from webhook.server.health import Check
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.feed import Feed
 
 PODS: Final = "pods"
 # Pods that ended hold no resources. Pods without a node are included, so that one watch serves every use of pods. A pod

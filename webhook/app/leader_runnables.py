@@ -1,4 +1,7 @@
-"""The leader's runnables, created from the settings. A follower has them too, ready to take over."""
+"""The leader's runnables, created from the settings. A follower has them too, ready to take over.
+
+How a cluster autoscaler is asked for nodes, by the settings.
+"""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -7,13 +10,16 @@ from typing import Any
 
 from webhook.admission.binding.guard import LeaderState
 from webhook.admission.kueue_requests import asked_owner
-from webhook.app.autoscaling import scale_up_marks
 from webhook.app.binding_guard import answer_lifetime, leader_state_of
 from webhook.app.clients import Clients
 from webhook.app.rules_of_settings import asking_of, rules_of
 from webhook.app.settings import Settings
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers import stuck_pods
+from webhook.controllers.autoscaling.exporter_reports import MissingExporterReports
+from webhook.controllers.autoscaling.marks import ScaleUpMarks
+from webhook.controllers.autoscaling.narrowing import Narrowing
+from webhook.controllers.autoscaling.provisioning import Provisioning
+from webhook.controllers.autoscaling.provisioning_writer import ProvisioningWriter
 from webhook.controllers.avoided_node_reports import AvoidedNodeReports
 from webhook.controllers.gang_events import GangEvents
 from webhook.controllers.gang_repair import GangRepair
@@ -35,6 +41,8 @@ from webhook.controllers.status_reporter import StatusReporter
 from webhook.controllers.unbindable_pods import UnbindablePods
 from webhook.controllers.unbound_pods import DelegatedPods
 from webhook.controllers.waiting_pods import waiting_pods
+from webhook.formats.kubernetes.pod import Owner
+from webhook.kube.client import Client
 from webhook.kube.events import EventRecorder
 from webhook.kube.leadership import Leadership
 from webhook.kube.lease import clock
@@ -42,8 +50,33 @@ from webhook.kube.native_pod_group_client import NativePodGroupWrites
 from webhook.kube.owners import ReadOwner, read_owner
 from webhook.kube.pod_group_client import PodGroups
 from webhook.kube.pod_writes import PodWrites
-from webhook.model.pod import Owner
-from webhook.model.rules import Rules
+from webhook.kube.provisioning_request_client import ProvisioningWrites
+from webhook.placing.autoscaling.answers import ScaleUpAnswers
+from webhook.placing.autoscaling.lacking_room import LackingRoom
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.rules import Rules
+
+
+def scale_up_marks(
+    settings: Settings,
+    client: Client,
+    cache: ClusterCache,
+    lacking_room: LackingRoom,
+    events: EventRecorder,
+    is_leader: Callable[[], bool],
+) -> ScaleUpMarks:
+    """Shows the autoscaler the pods that wait for room, and asks it for gangs as a whole where a class is set."""
+    rules, asking = rules_of(settings), asking_of(settings)
+    narrowing = Narrowing(
+        cache, PodWrites(client), events, rules, asking.narrow_after, asking.new_node_seconds, is_leader
+    )
+    exporters = MissingExporterReports(events, asking.new_node_seconds)
+    answers = ScaleUpAnswers(cache, rules, asking, cache.current_time)
+    marks = ScaleUpMarks(cache, PodWrites(client), lacking_room, answers, narrowing, exporters, is_leader)
+    if asking.provisioning_class:
+        writer = ProvisioningWriter(cache, ProvisioningWrites(client), is_leader)
+        marks.ask_for_gangs_by(Provisioning(cache, writer, asking.provisioning_class))
+    return marks
 
 
 class LeaderRunnables:

@@ -6,18 +6,78 @@
 
 In Observe no fault of ours changes what the user gets. A review that cannot be decided in time is admitted as well,
 whatever the webhook's failurePolicy.
+
+Events about pods in mode Observe: what mode Enforce would have done with them.
+
+At its creation a pod has no uid yet, by which `kubectl describe` finds events. So both decisions are reported when the
+pod is bound: the one on its creation, as it would be now, and the one on the node. A pod that Enforce has decided on
+before carries a placement text: its creation is not decided again.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
 from webhook.admission.handler import Handler, NotNowError
+from webhook.admission.pod.mutate import decide_creation
 from webhook.admission.response import Allowed, Denied, Observed, Patched, Response
+from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.internal_errors import Where, contained, internal_error
-from webhook.model.admission_review import AdmissionRequest
-from webhook.model.rules import Mode
+from webhook.kube.events import PodEvent
+from webhook.model.names import PLACEMENT
+from webhook.placing.pod.decision import Verdict
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.rules import Mode, Rules
+from webhook.state.unmanaged import why_unmanaged
+
+_PREFIX: Final = "mode Observe, not applied: "
+
+
+class ObservedBindings:
+    """Reports observed bindings. tell: queues an event."""
+
+    def __init__(self, cache: ClusterCache, rules: Rules, tell: Callable[[PodEvent], None]) -> None:
+        self._cache = cache
+        self._rules = rules
+        self._tell = tell
+
+    def report(self, request: AdmissionRequest, decided: Response) -> None:
+        """Queue the events of one review. Reviews of other objects are not reported, nor are dry runs."""
+        if request.kind != "Binding" or request.dry_run:
+            return
+        metadata = request.object.get("metadata") or {}
+        uid = metadata.get("uid")
+        if not isinstance(uid, str) or not uid:
+            return
+        key = f"{request.namespace}/{request.name or metadata.get('name', '')}"
+        for event in (*self._creation(request, key, uid), *_binding(decided, key, uid)):
+            self._tell(event)
+
+    def _creation(self, request: AdmissionRequest, key: str, uid: str) -> Iterator[PodEvent]:
+        raw = self._cache.waiting_pod(key, uid)
+        if raw is None or why_unmanaged(raw, self._rules):
+            return
+        if PLACEMENT in (raw["metadata"].get("annotations") or {}):
+            return
+        creation = replace(request, kind="Pod", sub_resource="", object=raw, old_object={})
+        decided = decide_creation(creation, self._cache.snapshot(), self._rules)
+        if decided.verdict is Verdict.DENY:
+            yield PodEvent(key, uid, "PodWouldBeDenied", _PREFIX + decided.message, "Create", "Warning")
+        elif decided.gated:
+            text = decided.mutated["metadata"]["annotations"][PLACEMENT]
+            yield PodEvent(key, uid, "PodWouldBeGated", _PREFIX + text, "Create")
+
+
+def _binding(decided: Response, key: str, uid: str) -> Iterator[PodEvent]:
+    match decided:
+        case Denied():
+            yield PodEvent(key, uid, "BindingWouldBeRefused", _PREFIX + decided.message, "Binding", "Warning")
+        case Patched():
+            yield PodEvent(key, uid, "BindingWouldBeAllowed", _PREFIX + decided.message, "Binding")
+        case _:
+            pass
+
 
 # A binding may wait for others while it is decided, up to half of the time to its deadline. In Observe nothing depends
 # on the result, so it must not delay the scheduler by seconds.

@@ -1,12 +1,12 @@
 """The rules: the settings that code without I/O reads."""
 
 from webhook.app.settings import Settings
-from webhook.controllers.autoscaling.answers import Asking
-from webhook.engine.assumed.unreported import ReportingTimes
-from webhook.model.intent import NUMASpec
+from webhook.formats.koordinator.intent import NUMASpec
 from webhook.model.options import Options
 from webhook.model.policy import NUMAPolicy
-from webhook.model.rules import Rules
+from webhook.placing.autoscaling.answers import Asking
+from webhook.state.assumed.unreported import ReportingTimes
+from webhook.state.rules import Rules
 
 
 def rules_of(settings: Settings, own_user: str | None = None) -> Rules:

@@ -23,7 +23,6 @@ from webhook.app.binding_guard import answer_lifetime, for_a_review, leader_stat
 from webhook.app.certificate import ClientCAFile, ServingCertificate
 from webhook.app.certificate_source import source_of
 from webhook.app.clients import Clients
-from webhook.app.drain import drain, finish_seconds
 from webhook.app.hint_key_secret import SharedHintKey
 from webhook.app.informers import (
     FAILED_PODS,
@@ -36,19 +35,17 @@ from webhook.app.informers import (
 )
 from webhook.app.leader_elector import LeaderElector, leadership_of
 from webhook.app.leader_runnables import LeaderRunnables
-from webhook.app.mode import in_mode
-from webhook.app.observed_binding import ObservedBindings
+from webhook.app.mode import ObservedBindings, in_mode
 from webhook.app.page import page_listener, problems_of
 from webhook.app.rules_of_settings import rules_of, times_of
 from webhook.app.settings import Settings
+from webhook.app.signals import drain, finish_seconds
 from webhook.app.snapshot_keeper import SnapshotKeeper
 from webhook.app.webhooks import handlers_of, waiting_handlers
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.assumed_pod_sweep import AssumedPodSweep
 from webhook.controllers.placement.controller import Background
 from webhook.kube.ca_bundle import CABundleKeeper
-from webhook.kube.client import Client
-from webhook.kube.identity import own_user
+from webhook.kube.client import Client, own_user
 from webhook.kube.informer_status import InformerStatus
 from webhook.kube.pod_group_client import POD_GROUPS, PodGroups
 from webhook.kube.shared_secret import SharedSecret
@@ -59,6 +56,7 @@ from webhook.server.connections import Closed
 from webhook.server.health import Check, Health
 from webhook.server.listener import OBSERVATION_LIMITS, Listener
 from webhook.server.routes import observation_app, review_app
+from webhook.state.cluster_cache import ClusterCache
 
 log = structlog.get_logger(__name__)
 

@@ -3,21 +3,51 @@
 A field is `TOPOLOGY_WEBHOOK_<FIELD>` in the environment and `--<field>` with dashes on the command line. The flag wins.
 Lists are comma-separated in both. With a wrong value the process does not start; the error names the variable, the
 value and what is allowed.
+
+The forms of settings that are not a single value: lists, weights, ports.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from webhook.app.setting_values import Names, Port, Weights
+from webhook.formats.autoscaling.node_group import Autoscaler, ProvisioningClass
 from webhook.model.manage import Manage
-from webhook.model.node_group import Autoscaler, ProvisioningClass
 from webhook.model.options import Fidelity, GangStrategy, ScoreStrategy, Unenforced
 from webhook.model.policy import Exclusive
-from webhook.model.rules import GateMode, Mode, NoCapacity, NotAlignable, PreemptionMode, Repair
+from webhook.state.rules import GateMode, Mode, NoCapacity, NotAlignable, PreemptionMode, Repair
+
+
+def _split(value: object) -> object:
+    """`a, b` -> ("a", "b"). The validation handles values that are not text."""
+    if not isinstance(value, str):
+        return value
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+def _split_weights(value: object) -> object:
+    """`cpu=1, memory=2` -> {"cpu": "1", "memory": "2"}."""
+    if not isinstance(value, str):
+        return value
+    weights = {}
+    for part in value.split(","):
+        if part.strip():
+            name, equals, weight = part.partition("=")
+            if not equals:
+                msg = f"{part.strip()!r} is not of the form resource=weight"
+                raise ValueError(msg)
+            weights[name.strip()] = weight.strip()
+    return weights
+
+
+# NoDecode: otherwise pydantic-settings expects JSON in the environment for all types other than scalars.
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+Weights = Annotated[dict[str, Annotated[int, Field(ge=1)]], NoDecode, BeforeValidator(_split_weights)]
+Port = Annotated[int, Field(ge=0, le=65535)]
+
 
 PREFIX: Final = "TOPOLOGY_WEBHOOK_"
 

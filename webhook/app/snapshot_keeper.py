@@ -1,6 +1,6 @@
 """Applies changes to the engine's arrays between reviews, so that no review pays for many of them.
 
-This also announces the changes that are due to time alone (see `advance` in `webhook.cache.cluster_cache`).
+This also announces the changes that are due to time alone (see `advance` in `webhook.state.cluster_cache`).
 The first snapshot reads all nodes and is required for readiness.
 """
 
@@ -11,9 +11,9 @@ from typing import Final, NoReturn
 import structlog
 
 from webhook.app.informers import Watched
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.collector import collector_paused
 from webhook.kube.turns import Turns
+from webhook.state.cluster_cache import ClusterCache
 
 log = structlog.get_logger(__name__)
 

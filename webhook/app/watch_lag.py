@@ -12,13 +12,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from webhook.admission.gang import annotations_in
 from webhook.admission.handler import Handler
 from webhook.admission.response import Allowed, Denied, Patched, Response
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.model.admission_review import AdmissionRequest
+from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.model.names import KAI_TOPOLOGY
+from webhook.placing.gang.workload_judgement import annotations_in
 from webhook.signal import Signal
+from webhook.state.cluster_cache import ClusterCache
 
 # A watch is about 10 ms behind, on a busy machine 100 ms.
 _SECONDS: Final = 1.0

@@ -12,9 +12,9 @@ from webhook.admission.pod.validate import PodValidator
 from webhook.admission.workload.mutate import WorkloadMutator
 from webhook.admission.workload.validate import WorkloadValidator
 from webhook.app.watch_lag import namespace_lag, topology_lag
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.cache.cluster_snapshot import ClusterSnapshot
-from webhook.model.rules import Rules
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.cluster_snapshot import ClusterSnapshot
+from webhook.state.rules import Rules
 
 _MUTATE_PODS: Final = "/mutate/pods"
 _VALIDATE_WORKLOADS: Final = "/validate/workloads"

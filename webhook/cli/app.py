@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from webhook.cli import (
+from webhook.cli.commands import (
     audit,
     completion,
     defrag,

@@ -3,27 +3,46 @@
 1. The cluster is a snapshot (`--cluster`), or live: that of `--kubeconfig` and `--context`, else kubectl's.
 2. The answer goes to stdout as a table, JSON or YAML; warnings and errors go to stderr.
 3. Input that cannot be read, and an answer that cannot be written, end the command with exit code 2.
+
+Log lines of the service's code within a command: stdout belongs to the answer.
 """
 
 import gc
 import json
+import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
+import structlog
 import typer
 from rich.console import Console
 
 from webhook.app.rules_of_settings import rules_of, times_of
 from webhook.app.settings import Settings, SettingsError
-from webhook.cli.documents import STDIN, InputError, Item, read
-from webhook.cli.live_cluster import Also, read_live
-from webhook.cli.log_lines import only_errors_to_stderr
-from webhook.cli.offline_cluster import Cluster, cluster_of
-from webhook.cli.printable import printable
-from webhook.cli.yaml_text import dump_all
+from webhook.cli.input.documents import STDIN, InputError, Item, read
+from webhook.cli.input.live_cluster import Also, read_live
+from webhook.cli.input.offline_cluster import Cluster, cluster_of
+from webhook.cli.input.yaml_text import dump_all
+from webhook.cli.render.printable import printable
+
+
+@contextmanager
+def only_errors_to_stderr() -> Iterator[None]:
+    """Within it, errors are logged to stderr. What the service would log as a warning, commands print themselves."""
+    before = structlog.get_config()
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
+
 
 EXIT_UNREADABLE: Final = 2
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from webhook.app.settings import Settings
-from webhook.cli.live_cluster import connect
+from webhook.cli.input.live_cluster import connect
 from webhook.kube.client import Client
 from webhook.kube.pod_writes import Outcome, PodWrites
 

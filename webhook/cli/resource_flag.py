@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.cli.documents import InputError
+from webhook.cli.input.documents import InputError
 from webhook.model.nearest import did_you_mean
 from webhook.model.quoted import quoted
+from webhook.state.cluster_cache import ClusterCache
 from webhook.views.node_amounts import offered_resources, usual_resources
 
 Resources = Annotated[

@@ -21,14 +21,14 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
 
-from webhook.admission.patch import Operation, pointer
-from webhook.cli.printable import shortened
+from webhook.cli.render.printable import shortened
+from webhook.formats.kubernetes.gates import has_gate
+from webhook.formats.patches.json_patch import Operation, pointer
 from webhook.kube.api_errors import APIError, ClusterError, UnreachableError, mapping_or_empty
 from webhook.kube.backoff import Backoff
 from webhook.kube.client import Client
 from webhook.kube.pod_writes import Outcome, PodWrites
 from webhook.kube.resource import Raw, Resource, items_of, key_of
-from webhook.model.gates import has_gate
 from webhook.model.names import PLACEMENT, PLACEMENT_GATE
 
 TEXT: Final = "ungated by `topology-webhook ungate`\nthe scheduler picks the node, no NUMA nodes are reserved"

@@ -16,13 +16,13 @@ from typing import Any, Final, NoReturn
 
 import structlog
 
-from webhook.admission.binding.binding_pod import assigned_node
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.engine.assumed.assumed_pod import AssumedPod
+from webhook.formats.kubernetes.gates import waits_for_us_alone
 from webhook.internal_errors import Where, contained
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.election import Term
-from webhook.model.gates import waits_for_us_alone
+from webhook.placing.pod.binding_pod import assigned_node
+from webhook.state.assumed.assumed_pod import AssumedPod
+from webhook.state.cluster_cache import ClusterCache
 
 log = structlog.get_logger(__name__)
 

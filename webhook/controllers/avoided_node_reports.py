@@ -9,10 +9,10 @@ from collections.abc import Callable
 import structlog
 
 from webhook.controllers.metric_recorder import ControllerMetrics
+from webhook.formats.kubernetes.avoided_node import AvoidedNode, used_again_text
+from webhook.formats.kubernetes.rejected_pod import RejectedPod
+from webhook.formats.kubernetes.timestamps import utc
 from webhook.kube.events import EventRecorder, ObjectEvent
-from webhook.model.avoided_node import AvoidedNode, used_again_text
-from webhook.model.rejected_pod import RejectedPod
-from webhook.model.timestamps import utc
 
 log = structlog.get_logger(__name__)
 

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final, Literal, NoReturn
 
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.controllers.placement.gated_gang import GatedGang
-from webhook.controllers.placement.gated_pods import seconds_waited
-from webhook.controllers.placement.placed_gang_text import placed_gang_text
+from webhook.formats.kubernetes.pod import Owner
 from webhook.internal_errors import Where, contained
 from webhook.kube.events import EventRecorder, ObjectEvent
-from webhook.model.pod import Owner
+from webhook.placing.gang.gated_gang import GatedGang
+from webhook.placing.gang.placed_gang_text import placed_gang_text
+from webhook.placing.pod.gated_pods import seconds_waited
+from webhook.state.cluster_cache import ClusterCache
 
 _PERIOD_SECONDS: Final = 1.0
 # A controller creates the pods of a gang of 500 in ten seconds or so, but any two follow each other faster than this.

@@ -11,16 +11,16 @@ from typing import Any, Final, NoReturn
 
 import structlog
 
-from webhook.admission.pod.affinity_patch import Constraint
-from webhook.admission.pod.controller_patches import ungate_patch
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.metric_recorder import ControllerMetrics, Ungated
-from webhook.controllers.placement.gated_pods import seconds_waited
+from webhook.formats.patches.affinity_patch import Constraint
 from webhook.internal_errors import Where, internal_error
 from webhook.kube.backoff import Backoff
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.pod_writes import Outcome, PodWrites
-from webhook.model.rules import Mode
+from webhook.placing.pod.controller_patches import ungate_patch
+from webhook.placing.pod.gated_pods import seconds_waited
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.rules import Mode
 
 log = structlog.get_logger(__name__)
 

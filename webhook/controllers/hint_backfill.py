@@ -14,15 +14,15 @@ from typing import Any, Final, NoReturn
 
 import structlog
 
-from webhook.admission.pod.controller_patches import hint_patch
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.cache.missing_hint import HintBackfill
 from webhook.controllers.metric_recorder import ControllerMetrics
+from webhook.formats.koordinator.hint import NUMAHint
 from webhook.internal_errors import Where, contained
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.pod_writes import Outcome, PodWrites
-from webhook.model.hint import NUMAHint
+from webhook.placing.pod.controller_patches import hint_patch
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.missing_hint import HintBackfill
 
 log = structlog.get_logger(__name__)
 

@@ -15,16 +15,16 @@ from typing import Any, Final, NoReturn
 
 import structlog
 
-from webhook.admission.binding.binding_pod import assigned_node
-from webhook.admission.pod.controller_patches import correcting
-from webhook.admission.pod.placement_text import where
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.metric_recorder import ControllerMetrics, Correction
 from webhook.controllers.placement.writes_in_flight import WritesInFlight
-from webhook.engine.assumed.known_placements import HintChange
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.placing.pod.binding_pod import assigned_node
+from webhook.placing.pod.controller_patches import correcting
+from webhook.placing.pod.placement_text import where
+from webhook.state.assumed.known_placements import HintChange
+from webhook.state.cluster_cache import ClusterCache
 
 log = structlog.get_logger(__name__)
 

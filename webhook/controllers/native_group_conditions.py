@@ -21,15 +21,15 @@ from typing import Any, Final, NoReturn
 
 import structlog
 
-from webhook.admission.pod.placement_text import waiting
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.controllers.placement.gated_gang import GatedGang
-from webhook.controllers.placement.placed_gang_text import placed_gang_text
 from webhook.controllers.placement.work_clock import WorkClock
+from webhook.formats.kubernetes.membership import native_group
+from webhook.formats.kubernetes.native_pod_group import CONDITION_TYPES, NativePodGroup
 from webhook.internal_errors import Where, contained
 from webhook.kube.native_pod_group_client import NativePodGroupWrites
-from webhook.model.membership import native_group
-from webhook.model.native_pod_group import CONDITION_TYPES, NativePodGroup
+from webhook.placing.gang.gated_gang import GatedGang
+from webhook.placing.gang.placed_gang_text import placed_gang_text
+from webhook.placing.pod.placement_text import waiting
+from webhook.state.cluster_cache import ClusterCache
 
 log = structlog.get_logger(__name__)
 

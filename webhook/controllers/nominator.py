@@ -24,18 +24,18 @@ from typing import Any, Final, NoReturn
 
 import structlog
 
-from webhook.admission.binding.binding_pod import assigned_node
-from webhook.admission.pod.managed_fields import without_our_preferences
-from webhook.cache.avoided_nodes import avoiding
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.controllers.placement.assignment import without
 from webhook.engine.decide import decide
+from webhook.formats.koordinator.intent import parse_numa_intent
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.patches.managed_fields import without_our_preferences
 from webhook.internal_errors import Where, contained
 from webhook.kube.pod_writes import Outcome, PodWrites
 from webhook.model.errors import UserError
-from webhook.model.intent import parse_numa_intent
-from webhook.model.pod import Pod
-from webhook.model.rules import Rules
+from webhook.placing.pod.assignment import without
+from webhook.placing.pod.binding_pod import assigned_node
+from webhook.state.avoided_nodes import avoiding
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.rules import Rules
 
 log = structlog.get_logger(__name__)
 

@@ -17,14 +17,14 @@ from typing import Any, Final, NoReturn
 
 import structlog
 
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.placement.work_clock import WorkClock
+from webhook.formats.kubernetes.placed_condition import PlacedCondition, placed_condition
 from webhook.internal_errors import Where, contained
 from webhook.kube.fair_queue import FairQueue
 from webhook.kube.pod_writes import Outcome, PodWrites
 from webhook.kube.rate_limiter import RateLimiter
 from webhook.model.names import PLACEMENT
-from webhook.model.placed_condition import PlacedCondition, placed_condition
+from webhook.state.cluster_cache import ClusterCache
 
 log = structlog.get_logger(__name__)
 

@@ -19,22 +19,22 @@ from typing import Any, Final, NoReturn
 
 import structlog
 
-from webhook.admission.pod.placement_text import annotated
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.owner_chains import OwnerChains
-from webhook.controllers.placement.gated_gang import GatedGang
-from webhook.controllers.placement.placed_gang_text import placed_gang_text
 from webhook.controllers.placement.work_clock import WorkClock
+from webhook.formats.kai.pod_group_manifest import is_said, pod_group
+from webhook.formats.kubernetes.owner_chain import OwnerChain, owner_above, taken_from_owners
+from webhook.formats.topology import Topology
+from webhook.formats.workload.common_fields import min_member
 from webhook.internal_errors import Where, contained
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.owners import ReadOwner
 from webhook.kube.pod_group_client import PodGroups
 from webhook.model.errors import UserError
 from webhook.model.names import KAI_BATCH_MIN_MEMBER, PLACEMENT, POD_GROUP_NAME
-from webhook.model.owner_chain import OwnerChain, owner_above, taken_from_owners
-from webhook.model.pod_group_manifest import is_said, pod_group
-from webhook.model.topology import Topology
-from webhook.model.workload.common_fields import min_member
+from webhook.placing.gang.gated_gang import GatedGang
+from webhook.placing.gang.placed_gang_text import placed_gang_text
+from webhook.placing.pod.placement_text import annotated
+from webhook.state.cluster_cache import ClusterCache
 
 log = structlog.get_logger(__name__)
 

@@ -15,11 +15,11 @@ from typing import Final, NoReturn
 
 import structlog
 
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.metric_recorder import ControllerMetrics
+from webhook.formats.kubernetes.rejected_pod import RejectedPod
 from webhook.internal_errors import Where, contained
 from webhook.kube.pod_writes import Outcome, PodWrites
-from webhook.model.rejected_pod import RejectedPod
+from webhook.state.cluster_cache import ClusterCache
 
 log = structlog.get_logger(__name__)
 

@@ -11,8 +11,8 @@ from math import isfinite
 from typing import Final
 
 from webhook.controllers.metric_recorder import ControllerMetrics
+from webhook.formats.kubernetes.rejected_pod import KubeletRejection
 from webhook.kube.election import Term
-from webhook.model.rejected_pod import KubeletRejection
 
 # More than a cluster's kubelets reject between two leaders. Older ones were counted by the last leader.
 _REMEMBERED: Final = 4096

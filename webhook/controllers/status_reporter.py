@@ -18,17 +18,17 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn
 
-from webhook.admission.pod.controller_patches import status_patch
 from webhook.controllers.metric_recorder import ControllerMetrics, Ungated
-from webhook.controllers.placement.assignment import Assignment, NoAssignment
-from webhook.controllers.placement.gated_pods import GatedPod, seconds_waited
-from webhook.controllers.placement.wait_reason import WaitReason
 from webhook.internal_errors import Where, contained
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.fair_queue import FairQueue
 from webhook.kube.pod_writes import Outcome, PodWrites
 from webhook.kube.rate_limiter import RateLimiter
 from webhook.model.names import PLACEMENT
+from webhook.placing.pod.assignment import Assignment, NoAssignment
+from webhook.placing.pod.controller_patches import status_patch
+from webhook.placing.pod.gated_pods import GatedPod, seconds_waited
+from webhook.placing.pod.wait_reason import WaitReason
 
 # A hundred pods are reported in ten seconds. A thousand that wait for the same take a minute and a half; users don't
 # read that many.

@@ -17,24 +17,24 @@ from typing import Any, Final, NoReturn
 
 import structlog
 
-from webhook.admission.binding.binding_pod import assigned_node
-from webhook.admission.pod.managed_fields import ManagedFields, without_ours
-from webhook.cache.avoided_nodes import avoiding
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.cache.unmanaged import why_not_mutated
 from webhook.controllers.metric_recorder import ControllerMetrics
 from webhook.engine.decide import decide
 from webhook.engine.reason import REASONS, Reason
 from webhook.engine.snapshot.single_node import as_chosen
 from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.formats.koordinator.intent import NUMAIntent, parse_numa_intent
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.patches.managed_fields import ManagedFields, without_ours
 from webhook.internal_errors import Where, contained
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.pod_writes import Outcome, PodWrites
 from webhook.model.errors import UserError
-from webhook.model.intent import NUMAIntent, parse_numa_intent
 from webhook.model.names import MANAGED_FIELDS
-from webhook.model.pod import Pod
-from webhook.model.rules import Rules
+from webhook.placing.pod.binding_pod import assigned_node
+from webhook.state.avoided_nodes import avoiding
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.rules import Rules
+from webhook.state.unmanaged import why_not_mutated
 
 log = structlog.get_logger(__name__)
 

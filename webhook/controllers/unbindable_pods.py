@@ -2,7 +2,7 @@
 
 An assigned pod may never be bound: its volume does not exist, its topology spread cannot be satisfied, another pod's
 anti-affinity or a taint excludes its node. Until it is bound, only equal pods are assigned to its node (see
-`webhook.controllers.placement.assignment`), and no binding takes its NUMA nodes (see
+`webhook.placing.pod.assignment`), and no binding takes its NUMA nodes (see
 `webhook.admission.binding.decision`). So twice a second the leader checks the pods that are assigned and not bound:
 1. The scheduler reported that it found no way to bind the pod (`is_unschedulable`), and has reported nothing else for a
    while. Or it may never report anything about this pod (`why_untold`), and has been silent for longer than an attempt
@@ -33,17 +33,17 @@ from typing import Any, Final, NoReturn
 
 import structlog
 
-from webhook.admission.binding.binding_pod import assigned_node
-from webhook.admission.pod.controller_patches import forget_patch
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.cache.delegated_pods import is_unschedulable, why_untold
-from webhook.cache.unmanaged import why_not_mutated
 from webhook.controllers.unbound_pods import assigned_not_bound
+from webhook.formats.koordinator.hint import NUMAHint
 from webhook.internal_errors import Where, contained
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.pod_writes import Outcome, PodWrites
-from webhook.model.hint import NUMAHint
-from webhook.model.rules import Rules
+from webhook.placing.pod.binding_pod import assigned_node
+from webhook.placing.pod.controller_patches import forget_patch
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.delegated_pods import is_unschedulable, why_untold
+from webhook.state.rules import Rules
+from webhook.state.unmanaged import why_not_mutated
 
 log = structlog.get_logger(__name__)
 

@@ -16,17 +16,17 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any, Final, NoReturn
 
-from webhook.admission.binding.binding_pod import assigned_node
-from webhook.admission.pod.controller_patches import status_patch
-from webhook.admission.pod.placement_text import shortened
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.cache.delegated_pods import delegation_text, last_failure, why_delegated, why_untold
-from webhook.cache.unmanaged import why_not_mutated
 from webhook.internal_errors import Where, contained
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.pod_writes import PodWrites
 from webhook.kube.rate_limiter import RateLimiter
-from webhook.model.rules import Rules
+from webhook.placing.pod.binding_pod import assigned_node
+from webhook.placing.pod.controller_patches import status_patch
+from webhook.placing.pod.placement_text import shortened
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.delegated_pods import delegation_text, last_failure, why_delegated, why_untold
+from webhook.state.rules import Rules
+from webhook.state.unmanaged import why_not_mutated
 
 _PERIOD_SECONDS: Final = 1.0
 # Six times the scheduler's longest pause between two attempts would be a minute; users look sooner.

@@ -45,9 +45,9 @@ from webhook.engine.ranking import Late, Liking, Ranking
 from webhook.engine.reason import FITS, REASONS, Reason, count
 from webhook.engine.request import PodRequest, named_resources
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.intent import NUMAIntent
+from webhook.formats.koordinator.intent import NUMAIntent
+from webhook.formats.kubernetes.pod import Pod
 from webhook.model.options import Fidelity, Options, ScoreStrategy, Unenforced
-from webhook.model.pod import Pod
 from webhook.model.policy import Exclusive
 
 __all__ = ["Candidate", "Decision", "Fidelity", "Options", "ScoreStrategy", "decide", "on_numa_nodes"]

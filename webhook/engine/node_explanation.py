@@ -14,11 +14,11 @@ from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.core_columns import FULL
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.avoided_node import used_again_text
+from webhook.formats.koordinator.cpu_bind import CPUBindPolicy
+from webhook.formats.kubernetes.avoided_node import used_again_text
+from webhook.formats.kubernetes.pod import Pod
 from webhook.model.counted import counted
-from webhook.model.cpu_bind import CPUBindPolicy
 from webhook.model.names import KUBELET_OPTIONS
-from webhook.model.pod import Pod
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import CPU, PODS, format_amount, format_list, is_host_level, is_memory
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 from webhook.engine.arrays import UNLISTED
 from webhook.engine.snapshot.resource_index import ResourceIndex
-from webhook.model.cpu_bind import CPUBind, cpu_bind_of
-from webhook.model.intent import NUMAIntent
-from webhook.model.pod import ContainerKind, Pod, QoS
+from webhook.formats.koordinator.cpu_bind import CPUBind, cpu_bind_of
+from webhook.formats.koordinator.intent import NUMAIntent
+from webhook.formats.kubernetes.pod import ContainerKind, Pod, QoS
+from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.model.policy import Exclusive, NUMAPolicy
-from webhook.model.resident import ResidentPod
 from webhook.model.resources import CPU
 
 

@@ -4,11 +4,11 @@ from typing import Final
 
 import structlog
 
+from webhook.formats.kubernetes.native_pod_group import CONDITION_TYPES
 from webhook.kube.api_errors import APIError, ClusterError
 from webhook.kube.client import Client
 from webhook.kube.discovery import Wanted
 from webhook.kube.resource import Raw, Resource
-from webhook.model.native_pod_group import CONDITION_TYPES
 
 log = structlog.get_logger(__name__)
 

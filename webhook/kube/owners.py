@@ -4,12 +4,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
+from webhook.formats.kubernetes.owner_chain import owner_above
+from webhook.formats.kubernetes.owner_reference import check_owner
+from webhook.formats.kubernetes.pod import Owner
 from webhook.kube.api_errors import APIError
 from webhook.kube.client import Client
 from webhook.kube.resource import Raw, Resource
-from webhook.model.owner_chain import owner_above
-from webhook.model.owner_reference import check_owner
-from webhook.model.pod import Owner
 
 ReadOwner = Callable[[str, Owner], Awaitable[Mapping[str, Any] | None]]
 """(namespace, reference) -> the object; None if it cannot be read. Raises ClusterError, UserError."""

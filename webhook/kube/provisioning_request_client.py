@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from webhook.formats.autoscaling.provisioning_request import GROUP, PLURAL, VERSIONS
 from webhook.kube.api_errors import APIError, ClusterError
 from webhook.kube.client import Client
 from webhook.kube.discovery import Wanted
 from webhook.kube.resource import Raw, Resource
-from webhook.model.provisioning_request import GROUP, PLURAL, VERSIONS
 
 PROVISIONING_REQUESTS: Final = Wanted(GROUP, PLURAL, VERSIONS)
 # As in a pod's writes (`pod_writes`): a webhook that denies a request may give any reason.

@@ -7,7 +7,7 @@ from prometheus_client.registry import CollectorRegistry
 
 # A decision takes between a fifth of a millisecond and tens of milliseconds for a large gang.
 _DECISION_BUCKETS: Final = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0)
-# The values of `webhook.model.rejected_pod.RejectionReason`.
+# The values of `webhook.formats.kubernetes.rejected_pod.RejectionReason`.
 _REJECTIONS: Final = (
     *("TopologyAffinityError", "SMTAlignmentError", "EmptyPodSharedPoolError", "UnexpectedAdmissionError"),
     *("OutOfcpu", "OutOfmemory", "OutOfephemeral-storage", "OutOfpods", "OutOfExtendedResources", "Other"),

@@ -3,6 +3,10 @@
 A view is rendered whole at each request, from the state of that moment. An open page asks again when the stream says
 that the cluster has changed, and merges the answer into what it shows. So there is one way to every number, and the
 server keeps nothing for a page but its stream.
+
+The files that the browser loads: few and small, so they are kept in memory.
+
+Texts of the page: the filters that its templates use.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,25 +17,71 @@ from typing import TYPE_CHECKING, Any, Final
 from aiohttp import web
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.engine.topology.tree_cache import TopologyTrees
-from webhook.model.topology import MAX_LEVELS
+from webhook.formats.koordinator.hint import NUMANodeAmounts
+from webhook.formats.topology import MAX_LEVELS
+from webhook.model.resources import format_amount, format_list
 from webhook.page.change_stream import ChangeStream
 from webhook.page.gang import gang_values
 from webhook.page.node import node_values
 from webhook.page.not_found import NotFoundError
 from webhook.page.protection import add_headers, only_for
-from webhook.page.static_files import StaticFiles
-from webhook.page.text import FILTERS
 from webhook.page.tree import tree_values
 from webhook.page.work_share import BusyError, WorkShare
 from webhook.server.protocol import HTTPHandler, within_deadlines
+from webhook.state.cluster_cache import ClusterCache
 from webhook.views.gangs import gang_views
 from webhook.views.pod_table import PART, pod_table
 from webhook.views.waiting import waiting_views
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Middleware
+
+
+def numa(nodes: NUMANodeAmounts) -> str:
+    """NUMA nodes with their amounts: `0: 8 cpu; 1: 8 cpu`."""
+    return "; ".join(f"{number}: {format_list(amounts)}" for number, amounts in nodes)
+
+
+def count(number: int) -> str:
+    """12345 -> `12,345`."""
+    return f"{number:,}"
+
+
+def duration(seconds: int) -> str:
+    """75 -> `1m 15s`: the two largest units."""
+    parts = [(seconds // 86_400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "m"), (seconds % 60, "s")]
+    first = next((at for at, (number, _) in enumerate(parts) if number), 3)
+    return " ".join(f"{number}{unit}" for number, unit in parts[first : first + 2])
+
+
+FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "numa": numa,
+    "count": count,
+    "duration": duration,
+    "amount": lambda amount, resource: format_amount(resource, amount),
+    "amounts": format_list,
+}
+"""By their names in the templates."""
+
+
+FOLDER: Final = Path(__file__).parent / "static"
+_TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+
+class StaticFiles:
+    """The files of the folder `static`, by name."""
+
+    def __init__(self) -> None:
+        self._files = {path.name: path.read_bytes() for path in FOLDER.iterdir() if path.suffix in _TYPES}
+
+    async def handle(self, request: web.Request) -> web.Response:
+        """Answer with the file `name`."""
+        name = request.match_info["name"]
+        if name not in self._files:
+            return web.Response(status=404, text="There is no such file.\n")
+        return web.Response(body=self._files[name], content_type=_TYPES[Path(name).suffix], charset="utf-8")
+
 
 _HERE: Final = Path(__file__).parent
 _STATIC: Final = "/static/"

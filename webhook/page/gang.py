@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.quoted import quoted
 from webhook.page.not_found import NotFoundError
+from webhook.state.cluster_cache import ClusterCache
 from webhook.views.ranks import gang_ranks
 
 

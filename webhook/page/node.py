@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.model.quoted import quoted
 from webhook.page.not_found import NotFoundError
+from webhook.state.cluster_cache import ClusterCache
 from webhook.views.nodes import PodOnNode, node_details
 
 

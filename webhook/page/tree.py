@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.quoted import quoted
 from webhook.page.not_found import NotFoundError
+from webhook.state.cluster_cache import ClusterCache
 from webhook.views.domains import NODE, DomainView, part_of, topology_view, tree_of, usual_depth
 from webhook.views.node_amounts import usual_resources
 

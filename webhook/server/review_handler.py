@@ -18,10 +18,10 @@ from aiohttp import web
 from webhook.admission.handler import Handler, NotNowError
 from webhook.admission.response import Denied, Response
 from webhook.codec import dumps, loads
+from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.internal_errors import Where, internal_error
 from webhook.log_limit import LogLimit
 from webhook.metrics.service_metrics import Metrics
-from webhook.model.admission_review import AdmissionRequest
 from webhook.model.counted import counted
 from webhook.model.errors import Malfunction
 from webhook.server.health import Health

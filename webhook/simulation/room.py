@@ -6,16 +6,16 @@ There is no delay: what a kubelet gave is known at once, as if every exporter pu
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.engine.arrays import NO_ZONE
 from webhook.engine.freeing.holdings import HeldPod
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.engine.snapshot.node_sums import NumaAmounts
 from webhook.engine.snapshot.single_node import NodeAlone
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.pod import Pod
+from webhook.formats.kubernetes.pod import Pod
 from webhook.model.policy import NUMAPolicy
 from webhook.model.resources import CPU, PODS
+from webhook.state.cluster_snapshot import ClusterSnapshot
 
 _NOTHING: Final[Mapping[str, int]] = {}
 

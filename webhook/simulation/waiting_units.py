@@ -4,8 +4,8 @@ from collections import deque
 from collections.abc import Collection, Hashable, Iterator
 from heapq import heapify, heappop, heappush
 
-from webhook.model.intent import NO_INTENT
-from webhook.model.pod_signature import pod_signature
+from webhook.formats.koordinator.intent import NO_INTENT
+from webhook.formats.kubernetes.pod_signature import pod_signature
 from webhook.simulation.room import Room
 from webhook.simulation.wanted_pod import Unit, WantedGang, WantedPod
 

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from webhook.cache.cluster_snapshot import ClusterSnapshot
-from webhook.model.intent import NUMAIntent
-from webhook.model.pod import Pod
+from webhook.formats.koordinator.intent import NUMAIntent
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.workload.record import Workload
 from webhook.model.resources import CPU
-from webhook.model.rules import Rules
-from webhook.model.workload.record import Workload
+from webhook.state.cluster_snapshot import ClusterSnapshot
+from webhook.state.rules import Rules
 
 
 @dataclass(frozen=True, slots=True)

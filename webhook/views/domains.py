@@ -14,16 +14,16 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.engine.arrays import UNLISTED, Amounts
 from webhook.engine.gang.workload_gang import NO_TOPOLOGY
 from webhook.engine.snapshot.label_columns import ABSENT
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import ROOT, TopologyTree
 from webhook.engine.topology.tree_cache import TopologyTrees
+from webhook.formats.kubernetes.membership import AssignedMember
+from webhook.formats.topology import Topology
 from webhook.model.errors import UserError
-from webhook.model.membership import AssignedMember
-from webhook.model.topology import Topology
+from webhook.state.cluster_cache import ClusterCache
 from webhook.views.node_amounts import NodeAmounts, amounts_of, usable_nodes
 
 NODE: Final = "node"

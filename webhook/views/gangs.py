@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from webhook.cache.cluster_cache import ClusterCache
+from webhook.formats.kubernetes.membership import AssignedMember, membership_of
 from webhook.model.errors import UserError
 from webhook.model.json_text import parse_object
-from webhook.model.membership import AssignedMember, membership_of
 from webhook.model.names import DOMAIN, PLACEMENT
+from webhook.state.cluster_cache import ClusterCache
 
 Raw = Mapping[str, Any]
 

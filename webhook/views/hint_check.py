@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.engine.assumed.known_placements import Certainty, Known
-from webhook.engine.assumed.placement_search import taken_on
 from webhook.engine.snapshot.node_sums import NumaAmounts
-from webhook.model.hint import NUMANodeAmounts
-from webhook.model.nrt import NodeTopology, Publisher
+from webhook.formats.koordinator.hint import NUMANodeAmounts
+from webhook.formats.nrt import NodeTopology, Publisher
+from webhook.state.assumed.known_placements import Certainty, Known
+from webhook.state.assumed.placement_search import taken_on
+from webhook.state.cluster_cache import ClusterCache
 
 
 class HintVerdict(StrEnum):

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from webhook.model.avoided_node import AvoidedNode
-from webhook.model.kubelet_options import KubeletOptions
+from webhook.formats.kubernetes.avoided_node import AvoidedNode
+from webhook.formats.kubernetes.kubelet_options import KubeletOptions
+from webhook.formats.kubernetes.node import Node
+from webhook.formats.nrt import DEFAULT_MAX_NUMA_NODES, NodeTopology
 from webhook.model.names import KUBELET_OPTIONS
-from webhook.model.node import Node
-from webhook.model.nrt import NodeTopology
-from webhook.model.topology_manager import DEFAULT_MAX_NUMA_NODES
 
 # Of the namespaces in a text.
 _NAMED: Final = 3

@@ -6,18 +6,18 @@ A node's details add the pods on it with their NUMA nodes, and what is reserved 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.engine.arrays import NO_ZONE, UNLISTED
 from webhook.engine.snapshot.ledger import Reservation
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.avoided_node import learned_by_node
-from webhook.model.hint import NUMANodeAmounts
-from webhook.model.managers import Evidence, ManagerPolicy
-from webhook.model.node import Node
-from webhook.model.nrt import NodeTopology, Publisher
+from webhook.formats.koordinator.hint import NUMANodeAmounts
+from webhook.formats.kubernetes.avoided_node import learned_by_node
+from webhook.formats.kubernetes.node import Node
+from webhook.formats.kubernetes.resident import ResidentPod
+from webhook.formats.managers import Evidence, ManagerPolicy
+from webhook.formats.nrt import NodeTopology, Publisher
 from webhook.model.policy import NUMAPolicy, Scope
-from webhook.model.resident import ResidentPod
 from webhook.model.resources import PODS, is_device
+from webhook.state.cluster_cache import ClusterCache
 from webhook.views.kubelet_options import KubeletOptionsView, kubelet_options_views
 
 # Nodes have up to 64 NUMA nodes, and cells are Python records: views of all nodes name few resources.

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.cache.delegated_pods import last_failure
-from webhook.cache.unmanaged import why_unmanaged
 from webhook.engine.snapshot.ledger import Reservation
-from webhook.model.gates import is_gated, waits_for_us_alone
-from webhook.model.intent import NUMAIntent
-from webhook.model.membership import Membership
+from webhook.formats.koordinator.intent import NUMAIntent
+from webhook.formats.kubernetes.gates import is_gated, waits_for_us_alone
+from webhook.formats.kubernetes.membership import Membership
+from webhook.formats.kubernetes.placed_condition import placed_condition
 from webhook.model.names import PLACEMENT
-from webhook.model.placed_condition import placed_condition
-from webhook.model.rules import Rules
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.delegated_pods import last_failure
+from webhook.state.rules import Rules
+from webhook.state.unmanaged import why_unmanaged
 from webhook.views.hint_check import HintCheck, hint_check
 from webhook.views.nodes import ManagerView, NUMAShare, manager_views
 

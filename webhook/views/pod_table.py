@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.cache.unmanaged import is_annotated
-from webhook.model.hint import NUMANodeAmounts
-from webhook.model.membership import membership_of
+from webhook.formats.koordinator.hint import NUMANodeAmounts
+from webhook.formats.kubernetes.membership import membership_of
 from webhook.model.names import PLACEMENT
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.unmanaged import is_annotated
 
 PART: Final = 100
 """Rows of one part of the table. More would not be read, and a browser would have to lay them out."""

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.engine.snapshot.ledger import Ledger
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
 from webhook.engine.topology.tree_cache import TopologyTrees
+from webhook.formats.topology import Topology
 from webhook.model.names import KAI_TOPOLOGY
-from webhook.model.topology import Topology
+from webhook.state.cluster_cache import ClusterCache
 from webhook.views.domains import level_names, tree_of
 
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.cache.delegated_pods import last_failure
-from webhook.cache.unmanaged import is_annotated
-from webhook.model.gates import is_gated, waits_for_us_alone
-from webhook.model.membership import membership_of
+from webhook.formats.kubernetes.gates import is_gated, waits_for_us_alone
+from webhook.formats.kubernetes.membership import membership_of
+from webhook.formats.kubernetes.timestamps import epoch_seconds
 from webhook.model.names import PLACEMENT
-from webhook.model.timestamps import epoch_seconds
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.delegated_pods import last_failure
+from webhook.state.unmanaged import is_annotated
 
 Raw = Mapping[str, Any]
 

@@ -32,11 +32,11 @@ from webhook.engine.gang import Constraint, Gang, Member, PodSet, assign_gang
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
-from webhook.model.intent import parse_numa_intent
+from webhook.formats.koordinator.intent import parse_numa_intent
+from webhook.formats.kubernetes.node import Node
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.model.names import STRATEGY
-from webhook.model.node import Node
-from webhook.model.pod import Pod
-from webhook.model.resident import ResidentPod
 
 Assignments = dict[str, dict[str, str]]
 """Set -> pod, in order of rank -> node; empty if there is no place."""

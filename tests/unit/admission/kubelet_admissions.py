@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from webhook.cache.kubelet_admission import AssignedPod, KubeletAdmission
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.single_node import less, node_alone
+from webhook.state.kubelet_admission import AssignedPod, KubeletAdmission
 
 
 def kubelet_admission_at(

@@ -6,7 +6,7 @@ Source: k8s.io/component-helpers scheduling/corev1/nodeaffinity; kubernetes pkg/
 from collections.abc import Mapping
 from typing import Any
 
-from webhook.admission.pod.affinity_patch import PREFERRED, REQUIRED
+from webhook.formats.patches.affinity_patch import PREFERRED, REQUIRED
 
 
 def admits(pod: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> bool:

@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from webhook.admission.pod.affinity_patch import PREFERRED, REQUIRED, Constraint, NodeRef, none_of, one_of, preference
+from webhook.formats.patches.affinity_patch import PREFERRED, REQUIRED, Constraint, NodeRef, none_of, one_of, preference
 
 NAMES = [f"n{i}" for i in range(6)]
 

@@ -4,8 +4,7 @@ from itertools import product
 from typing import Any
 
 from tests.cluster.control_plane import ControlPlane
-from webhook.admission.patch import Patch
-from webhook.admission.pod.affinity_patch import (
+from webhook.formats.patches.affinity_patch import (
     PREFERRED,
     REQUIRED,
     Constraint,
@@ -16,7 +15,8 @@ from webhook.admission.pod.affinity_patch import (
     preference,
     required_terms,
 )
-from webhook.admission.pod.managed_fields import ManagedFields, without_ours
+from webhook.formats.patches.json_patch import Patch
+from webhook.formats.patches.managed_fields import ManagedFields, without_ours
 
 LABELLED = [NodeRef(f"n{i}", f"host-{i}") for i in range(64)]
 BARE = [NodeRef(f"bare-{i}", None) for i in range(3)]

@@ -13,7 +13,8 @@ from tests.unit.admission.workloads import RACK, SPEC, deployment, job, template
 from webhook.admission.annotation_warnings import annotation_warnings
 from webhook.admission.response import Allowed, Denied, Patched
 from webhook.admission.workload.validate import WorkloadValidator
-from webhook.model.admission_review import AdmissionRequest
+from webhook.formats.kubernetes.admission_review import AdmissionRequest
+from webhook.formats.topology import Level, Topology, TopologySource
 from webhook.model.names import (
     KAI_PREFERRED_PLACEMENT,
     KAI_REQUIRED_PLACEMENT,
@@ -25,8 +26,7 @@ from webhook.model.names import (
     NUMA_TOPOLOGY_SPEC,
     STRATEGY,
 )
-from webhook.model.rules import Rules
-from webhook.model.topology import Level, Topology, TopologySource
+from webhook.state.rules import Rules
 
 LEVELS = (Level("topology.kubernetes.io/zone"), Level("example.com/block"), Level("example.com/rack"))
 TOPOLOGIES = {"network": Topology("network", TopologySource.KAI, LEVELS)}

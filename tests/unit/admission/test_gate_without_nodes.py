@@ -9,17 +9,17 @@ from tests.builders.clusters import cluster_snapshot
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import SINGLE, pod
 from tests.unit.admission.node_affinity import admits
-from webhook.admission.pod.affinity_patch import required_terms
-from webhook.admission.pod.decision import Verdict
 from webhook.admission.pod.mutation import mutate_pod
-from webhook.admission.pod.schedulability import UnschedulableReason, awaits_node, look_ahead
-from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.engine.decide import decide
-from webhook.model.gates import has_gate
-from webhook.model.intent import parse_numa_intent
+from webhook.formats.koordinator.intent import parse_numa_intent
+from webhook.formats.kubernetes.gates import has_gate
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.patches.affinity_patch import required_terms
 from webhook.model.names import NUMA_TOPOLOGY_SPEC, PLACEMENT, POD_GROUP_NAME
-from webhook.model.pod import Pod
-from webhook.model.rules import GateMode, NoCapacity, Rules
+from webhook.placing.pod.decision import Verdict
+from webhook.placing.pod.schedulability import UnschedulableReason, awaits_node, look_ahead
+from webhook.state.cluster_snapshot import ClusterSnapshot
+from webhook.state.rules import GateMode, NoCapacity, Rules
 
 POOL = {"pool": "gpu"}
 # a, b [16 16] single-numa-node, c [16 16] best-effort; the pool gpu is scaled to zero       [free cpus per NUMA node]

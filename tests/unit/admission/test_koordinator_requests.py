@@ -11,13 +11,13 @@ from tests.builders.koordlet import koordlet_nrt
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import pod
 from tests.unit.admission.workloads import job, written
-from webhook.admission.pod.decision import PodDecision
 from webhook.admission.pod.mutation import mutate_pod
 from webhook.admission.pod.validate import validate_pod
 from webhook.admission.response import Allowed, Denied
 from webhook.admission.workload.validate import WorkloadValidator
 from webhook.model.names import RESERVATION_AFFINITY, RESOURCE_SPEC
-from webhook.model.rules import Rules
+from webhook.placing.pod.decision import PodDecision
+from webhook.state.rules import Rules
 
 # a: two NUMA nodes of four cores with two threads each, all free. b [8 8], its cores are not published
 CLUSTER = cluster_snapshot(

@@ -13,12 +13,12 @@ from tests.builders.pods import plain
 from tests.builders.topologies import topology
 from tests.unit.admission.workloads import job, template, workload, written
 from webhook.admission.kueue_requests import asked_workload
-from webhook.admission.patch import apply
-from webhook.admission.pod.decision import PodDecision
 from webhook.admission.pod.mutate import PodMutator, decide_creation
 from webhook.admission.response import Allowed, Denied, Patched
 from webhook.admission.workload.validate import WorkloadValidator
-from webhook.model.rules import Rules
+from webhook.formats.patches.json_patch import apply
+from webhook.placing.pod.decision import PodDecision
+from webhook.state.rules import Rules
 
 REQUIRED = {"kueue.x-k8s.io/podset-required-topology": "example.com/rack"}
 GROUPED = {**REQUIRED, "kueue.x-k8s.io/podset-group-name": "both"}

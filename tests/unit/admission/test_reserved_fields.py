@@ -8,11 +8,11 @@ from tests.builders.clusters import cluster_snapshot
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import pod
 from tests.handlers import mutated
-from webhook.admission.patch import apply
 from webhook.admission.pod.validate import validate_pod
 from webhook.admission.reserved_fields import forgery
 from webhook.admission.response import Allowed, Denied, Patched
-from webhook.model.admission_review import AdmissionRequest
+from webhook.formats.kubernetes.admission_review import AdmissionRequest
+from webhook.formats.patches.json_patch import apply
 from webhook.model.names import (
     MANAGED_FIELDS,
     MIN_MEMBER,
@@ -22,7 +22,7 @@ from webhook.model.names import (
     PLACEMENT_GATE,
     RESOURCE_STATUS,
 )
-from webhook.model.rules import Rules
+from webhook.state.rules import Rules
 
 US = "system:serviceaccount:topology-webhook:topology-webhook"
 RULES = Rules(trusted_users=frozenset({US}))

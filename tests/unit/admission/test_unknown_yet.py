@@ -7,11 +7,11 @@ import pytest
 from tests.builders.clusters import cluster_snapshot
 from tests.builders.nodes import node, nrt, resource, zone
 from tests.builders.pods import guaranteed, pod
-from webhook.admission.pod.decision import PodDecision, Verdict
 from webhook.admission.pod.mutation import mutate_pod
-from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.model.names import PLACEMENT
-from webhook.model.rules import Rules
+from webhook.placing.pod.decision import PodDecision, Verdict
+from webhook.state.cluster_snapshot import ClusterSnapshot
+from webhook.state.rules import Rules
 
 NEVER = Rules(gate="Never")
 BEST_EFFORT = '{"numaTopologyPolicy": "BestEffort"}'

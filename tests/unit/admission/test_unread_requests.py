@@ -8,7 +8,7 @@ from tests.builders.pods import plain
 from tests.unit.admission.workloads import RACK, job, template, workload
 from webhook.admission.unread_requests import unread_requests
 from webhook.model.names import NUMA_TOPOLOGY_SPEC
-from webhook.model.rules import Rules
+from webhook.state.rules import Rules
 
 NUMA = {NUMA_TOPOLOGY_SPEC: "{}"}
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"

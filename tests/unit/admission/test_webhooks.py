@@ -14,7 +14,8 @@ from tests.builders.pods import SINGLE, pod
 from tests.handlers import mutated
 from webhook.admission.pod.validate import validate_pod
 from webhook.admission.response import Allowed, Denied, Patched
-from webhook.model.admission_review import AdmissionRequest
+from webhook.formats.kubernetes.admission_review import AdmissionRequest
+from webhook.formats.topology import Topology
 from webhook.model.names import (
     KAI_REQUIRED_PLACEMENT,
     KAI_SEGMENT_SIZE,
@@ -25,8 +26,7 @@ from webhook.model.names import (
     POD_GROUP_NAME,
     STRATEGY,
 )
-from webhook.model.rules import Rules
-from webhook.model.topology import Topology
+from webhook.state.rules import Rules
 
 CLUSTER = cluster_snapshot(node(name="a"), node(name="b"), nrt(node="a", free=[16, 2]), nrt(node="b", free=[2, 2]))
 BAD = '{"numaTopologyPolicy": "Best"}'

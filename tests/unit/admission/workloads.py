@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from webhook.model.admission_review import AdmissionRequest
+from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY
 
 RACK = {KAI_TOPOLOGY: "network", KAI_REQUIRED_PLACEMENT: "rack"}

@@ -11,7 +11,7 @@ import pytest
 _PROGRAM = """
 import resource, sys
 import numpy as np
-from webhook.app.allocator import keep_freed_memory
+from webhook.app.main import keep_freed_memory
 
 if "keep" in sys.argv:
     keep_freed_memory()

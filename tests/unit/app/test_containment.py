@@ -16,12 +16,12 @@ from webhook.app.clients import Clients
 from webhook.app.informers import FAILED_PODS, PODS, watch_cluster, watch_pod_groups
 from webhook.app.service import Service
 from webhook.app.settings import Settings
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.cache.feed import Feed
 from webhook.internal_errors import Where, internal_error_counts
 from webhook.kube.backoff import Backoff
 from webhook.kube.client import Client
 from webhook.kube.informer_status import InformerStatus
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.feed import Feed
 from webhook.supervise import supervised
 
 WEBHOOK = Path(__file__).parents[3] / "webhook"

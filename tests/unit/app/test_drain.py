@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from webhook.app.drain import drain, finish_seconds, settle_seconds
+from webhook.app.signals import drain, finish_seconds, settle_seconds
 from webhook.server.health import Health
 from webhook.server.listener import Listener
 

@@ -9,8 +9,8 @@ import pytest
 from tests.handlers import HandlerOf
 from webhook.admission.response import Allowed, Denied, Response
 from webhook.app.watch_lag import MOST_PODS, namespace_lag
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.model.admission_review import AdmissionRequest
+from webhook.formats.kubernetes.admission_review import AdmissionRequest
+from webhook.state.cluster_cache import ClusterCache
 
 KNOWN = Allowed(("known: True",))
 

@@ -9,11 +9,11 @@ from tests.builders.clusters import cluster_cache
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import pod
 from webhook.admission.response import Allowed, Denied, Patched, Response
-from webhook.app.observed_binding import ObservedBindings
+from webhook.app.mode import ObservedBindings
+from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.kube.events import PodEvent
-from webhook.model.admission_review import AdmissionRequest
 from webhook.model.names import NUMA_TOPOLOGY_SPEC, PLACEMENT
-from webhook.model.rules import Rules
+from webhook.state.rules import Rules
 
 SINGLE = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
 REFUSED = Denied("n0 is full", "InsufficientCapacity")

@@ -13,10 +13,10 @@ from tests.builders.workloads import template, workload
 from webhook.admission.response import Allowed, Denied, Response
 from webhook.admission.workload.validate import WorkloadValidator
 from webhook.app.watch_lag import MOST_WORKLOADS, topology_lag
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.model.admission_review import AdmissionRequest, Operation, User
-from webhook.model.rules import Rules
-from webhook.model.topology import TopologySource
+from webhook.formats.kubernetes.admission_review import AdmissionRequest, Operation, User
+from webhook.formats.topology import TopologySource
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.rules import Rules
 
 if TYPE_CHECKING:
     from webhook.admission.handler import Handler

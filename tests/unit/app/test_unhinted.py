@@ -9,8 +9,8 @@ from tests.builders.nodes import node, nrt
 from tests.builders.pods import pod
 from tests.builders.times import EMPTY, HINT, SECOND, stamp, written
 from tests.fingerprints import pod_fingerprint
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.model.names import NUMA_HINT
+from webhook.state.cluster_cache import ClusterCache
 
 
 class ClusterSnapshot(ClusterCache):

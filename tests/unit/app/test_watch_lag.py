@@ -8,7 +8,7 @@ import pytest
 
 from webhook.admission.response import Allowed, Response
 from webhook.app.watch_lag import WatchLag
-from webhook.model.admission_review import AdmissionRequest
+from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.signal import Signal
 
 REVIEW = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}

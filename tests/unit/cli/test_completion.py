@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from tests.unit.cli.conftest import CLUSTER, run_command
 from webhook.cli.app import KUBECTL, app, command_line
-from webhook.cli.completion import candidates
+from webhook.cli.commands.completion import candidates
 
 PROGRAMS = Path(sys.executable).parent
 PATH = f"{PROGRAMS}:{os.environ['PATH']}"

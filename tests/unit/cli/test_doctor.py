@@ -19,10 +19,10 @@ from tests.builders.pods import GATES, created
 from tests.builders.times import SECOND, stamp, written
 from tests.builders.topologies import topology
 from webhook.cli.app import app
-from webhook.cli.diagnosis.checks import NAMES
-from webhook.cli.diagnosis.configurations import judge_configuration, judge_protection
-from webhook.cli.diagnosis.finding import Finding, Level, some
-from webhook.cli.diagnosis.nodes import (
+from webhook.cli.doctor.checks import NAMES
+from webhook.cli.doctor.configurations import judge_configuration, judge_protection
+from webhook.cli.doctor.finding import Finding, Level, some
+from webhook.cli.doctor.nodes import (
     Fleet,
     judge_exporters,
     judge_levels,
@@ -30,22 +30,22 @@ from webhook.cli.diagnosis.nodes import (
     judge_waiting,
     take_pod,
 )
-from webhook.cli.diagnosis.replicas import judge_leader, judge_replicas, judge_versions
-from webhook.cli.diagnosis.rights import judge_clocks, leader_skew
-from webhook.cli.diagnosis.served import judge_version
-from webhook.cli.diagnosis.trial_pods import BAD, judge_admitted, judge_denial, judge_refusal, trial_pod
+from webhook.cli.doctor.release import judge_version
+from webhook.cli.doctor.replicas import judge_leader, judge_replicas, judge_versions
+from webhook.cli.doctor.rights import judge_clocks, leader_skew
+from webhook.cli.doctor.trial_pods import BAD, judge_admitted, judge_denial, judge_refusal, trial_pod
+from webhook.formats.koordinator.intent import parse_numa_intent
+from webhook.formats.kubernetes.node import Node
+from webhook.formats.nrt import NodeTopology
+from webhook.formats.topology import Topology
 from webhook.kube.api_errors import APIError
 from webhook.model.errors import UserError
-from webhook.model.intent import parse_numa_intent
 from webhook.model.names import (
     KOORDINATOR_NODE_POLICY_LABEL,
     NUMA_TOPOLOGY_SPEC,
     PLACEMENT,
     ROLE_LABEL,
 )
-from webhook.model.node import Node
-from webhook.model.nrt import NodeTopology
-from webhook.model.topology import Topology
 from webhook.version import VERSION
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from webhook.cli import documents
-from webhook.cli.documents import InputError, Item, read
-from webhook.cli.yaml_text import load_all
+from webhook.cli.input import documents
+from webhook.cli.input.documents import InputError, Item, read
+from webhook.cli.input.yaml_text import load_all
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"
 

@@ -13,7 +13,7 @@ from tests.unit.cli.cluster_files import fields_of, written
 from tests.unit.cli.conftest import Outcome, run_command
 from tests.unit.views.one_node import bound_at, details, hinted
 from tests.unit.views.racks import GPU, cluster, machine
-from webhook.cli.numa_picture import print_picture
+from webhook.cli.render.node_tables import print_picture
 from webhook.model.names import KUBELET_OPTIONS
 
 LATER = bound(name="late", node="n2", cpu=1, status=bound_at(3), annotations={

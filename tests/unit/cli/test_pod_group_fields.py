@@ -6,9 +6,9 @@ import pytest
 
 from tests.builders.native_pod_groups import native_pod_group
 from tests.builders.pod_groups import constraint, pod_group
-from webhook.cli.object_reference import NATIVE_POD_GROUP, POD_GROUP
-from webhook.cli.pod_group_fields import unread_fields, unread_version
-from webhook.model.native_pod_group import CONDITION_TYPES
+from webhook.cli.input.object_reference import NATIVE_POD_GROUP, POD_GROUP
+from webhook.cli.offline.pod_group_review import unread_fields, unread_version
+from webhook.formats.kubernetes.native_pod_group import CONDITION_TYPES
 
 
 @pytest.mark.parametrize(

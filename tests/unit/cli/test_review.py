@@ -14,7 +14,7 @@ from tests.builders.clusters import machine
 from tests.builders.pods import bound, pod
 from tests.unit.cli.cluster_files import written
 from tests.unit.cli.conftest import CLUSTER, EXAMPLES, MISTAKES, Review
-from webhook.admission.pod.affinity_patch import required_terms
+from webhook.formats.patches.affinity_patch import required_terms
 
 POD = EXAMPLES / "pod.yaml"
 

@@ -14,8 +14,8 @@ from tests.builders.pods import plain
 from tests.builders.topologies import topology
 from tests.builders.workloads import template, workload
 from tests.unit.cli.conftest import Outcome, Review
-from webhook.admission.pod.affinity_patch import required_terms
 from webhook.cli.app import app
+from webhook.formats.patches.affinity_patch import required_terms
 from webhook.model.names import PLACEMENT
 
 RACK = {"kai.scheduler/topology": "network", "kai.scheduler/topology-required-placement": "rack"}

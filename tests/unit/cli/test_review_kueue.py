@@ -16,8 +16,8 @@ from tests.builders.pods import plain
 from tests.builders.topologies import topology
 from tests.builders.workloads import template, workload
 from tests.unit.cli.conftest import Outcome, Review
+from webhook.formats.topology import TopologySource
 from webhook.model.names import PLACEMENT
-from webhook.model.topology import TopologySource
 
 BLOCK, RACK = "cloud.provider.com/topology-block", "cloud.provider.com/topology-rack"
 K = "kueue.x-k8s.io/podset-"

@@ -13,7 +13,7 @@ from tests.builders.topologies import topology
 from tests.builders.workloads import template, workload
 from tests.cluster.kinds import KINDS, Kind, at
 from tests.unit.cli.conftest import CLUSTER, EXAMPLES, Outcome, run_review
-from webhook.admission.pod.affinity_patch import required_terms
+from webhook.formats.patches.affinity_patch import required_terms
 from webhook.model.names import PLACEMENT
 
 RACKS = EXAMPLES / "snapshots" / "racks.yaml"

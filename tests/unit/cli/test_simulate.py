@@ -19,8 +19,8 @@ from tests.cluster.nodes import RACK_LABEL
 from tests.proof.trace import SYNTHETIC
 from tests.unit.cli.cluster_files import written
 from tests.unit.cli.conftest import EXAMPLES, Outcome, run_command
-from webhook.cli.recorded_cluster import workloads_of
-from webhook.cli.simulate import progress_bar
+from webhook.cli.commands.simulate import progress_bar
+from webhook.cli.input.recorded_cluster import workloads_of
 from webhook.model.names import (
     KAI_REQUIRED_PLACEMENT,
     KAI_TOPOLOGY,

@@ -3,8 +3,8 @@
 import pytest
 from rich.cells import cell_len
 
-from webhook.cli.printable import printable, shortened
-from webhook.cli.text_table import short_amount
+from webhook.cli.render.printable import printable, shortened
+from webhook.cli.render.text_table import short_amount
 
 GI = 2**30
 

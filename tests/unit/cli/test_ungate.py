@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.builders.pods import created, gated
-from webhook.admission.patch import apply
 from webhook.cli.app import app
 from webhook.cli.ungater import TEXT, Ungater, ungating
+from webhook.formats.patches.json_patch import apply
 from webhook.kube.api_errors import APIError
 from webhook.model.names import PLACEMENT, PLACEMENT_GATE
 

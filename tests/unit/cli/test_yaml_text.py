@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.cli.yaml_text import YAMLFault, dump_all, line_of, load_all
+from webhook.cli.input.yaml_text import YAMLFault, dump_all, line_of, load_all
 
 
 def _one(text: str) -> Any:

@@ -8,16 +8,16 @@ import jsonpatch
 
 from tests.builders.clusters import cluster_cache, put
 from tests.unit.controllers.site import TERM, metrics
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.placement.controller import PlacementController
 from webhook.controllers.placement.limits import Limits
 from webhook.controllers.status_reporter import StatusReporter
+from webhook.formats.autoscaling.node_group import Autoscaler
+from webhook.formats.kubernetes.pod import Owner
 from webhook.kube.events import ObjectEvent
 from webhook.kube.pod_writes import Outcome, PodWrites
 from webhook.model.names import NUMA_HINT
-from webhook.model.node_group import Autoscaler
-from webhook.model.pod import Owner
-from webhook.model.rules import Rules
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.rules import Rules
 
 
 class ApiServer(PodWrites):

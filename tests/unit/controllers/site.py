@@ -8,16 +8,16 @@ from prometheus_client import CollectorRegistry
 
 from tests.builders.clusters import put
 from tests.builders.nodes import node, nrt
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.placement.controller import PlacementController
 from webhook.controllers.placement.limits import Limits
 from webhook.controllers.status_reporter import StatusReporter
+from webhook.formats.kubernetes.pod import Owner
 from webhook.kube.election import Term
 from webhook.kube.events import ObjectEvent
 from webhook.kube.pod_writes import Outcome
 from webhook.metrics.controller_metrics import PlacementMetrics
-from webhook.model.pod import Owner
-from webhook.model.rules import Rules
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.rules import Rules
 
 TERM = Term(1, "1-a", 0.0, 0.0)
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.assumed_pod_sweep import AssumedPodSweep
-from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.kube.api_errors import UnreachableError
+from webhook.state.assumed.assumed_pod import AssumedPod
+from webhook.state.cluster_cache import ClusterCache
 
 ASSUMED = AssumedPod("ns/p", "u", "n", {0: {"cpu": 1000}}, {"cpu": 1000}, None, expires=70)
 

@@ -7,8 +7,8 @@ from tests.builders.pods import bound, gated
 from tests.unit.controllers.leader import Leader
 from tests.unit.controllers.site import metrics
 from webhook.controllers.avoided_node_reports import AvoidedNodeReports
+from webhook.formats.kubernetes.timestamps import utc
 from webhook.model.names import MIN_MEMBER, PLACEMENT
-from webhook.model.timestamps import utc
 
 # n0 ── NUMA 0 [8]   n1 ── NUMA 0 [8]      [free cpus]; a pod asks for 8, and of equal nodes the first by name is best
 N0, N1 = machine(name="n0", free=(8,)), machine(name="n1", free=(8,))

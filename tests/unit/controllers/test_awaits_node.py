@@ -12,12 +12,12 @@ from tests.builders.nodes import node, nrt
 from tests.builders.pods import gated
 from tests.unit.controllers.placement.peers import burstable
 from tests.unit.controllers.site import Site
-from webhook.cache.cluster_snapshot import ClusterSnapshot
-from webhook.controllers.placement.assignment import NoAssignment, find_assignment
-from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.engine.decide import Decision
 from webhook.engine.snapshot.ledger import Reservation
-from webhook.model.rules import Rules
+from webhook.placing.pod.assignment import NoAssignment, find_assignment
+from webhook.placing.pod.gated_pods import GatedPod
+from webhook.state.cluster_snapshot import ClusterSnapshot
+from webhook.state.rules import Rules
 
 POOL = {"pool": "gpu"}
 TOLD = "its own node selector, affinity and tolerations let it onto none"

@@ -15,13 +15,14 @@ from structlog.testing import capture_logs
 from tests.builders.pods import gated
 from tests.unit.controllers.site import TERM, Site
 from webhook.controllers.placement import controller as controlling
-from webhook.controllers.placement import exact_hints, fence, pod_attempt
-from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.controllers.placement import fence, pod_attempt
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.internal_errors import Where, internal_error_counts
 from webhook.kube.backoff import Backoff
 from webhook.kube.pod_writes import Outcome
 from webhook.model.names import MIN_MEMBER
+from webhook.placing.gang import gated_gang as exact_hints
+from webhook.placing.pod.gated_pods import GatedPod
 
 
 class InjectedError(Exception):

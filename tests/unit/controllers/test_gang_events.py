@@ -11,11 +11,11 @@ from tests.builders.pods import gated
 from tests.builders.workloads import job
 from webhook.controllers import gang_events
 from webhook.controllers.gang_events import GangEvents
-from webhook.controllers.placement.gated_gang import GatedGang, units_of
-from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.formats.kubernetes.owner_chain import owner_above, owner_chain_of
 from webhook.kube.events import ObjectEvent
 from webhook.model.names import DOMAIN, KAI_TOPOLOGY, POD_GROUP_NAME
-from webhook.model.owner_chain import owner_above, owner_chain_of
+from webhook.placing.gang.gated_gang import GatedGang, units_of
+from webhook.placing.pod.gated_pods import GatedPod
 
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "w", "uid": "uid-Job", "controller": True}
 GROUP = {POD_GROUP_NAME: "pg-w-uid-Job"}

@@ -14,11 +14,11 @@ from tests.builders.topologies import topology
 from tests.unit.controllers.leader import ApiServer, Leader
 from tests.unit.controllers.site import metrics
 from webhook.controllers.gang_repair import GangRepair
+from webhook.formats.kubernetes.pod import Owner
 from webhook.internal_errors import internal_error_counts
 from webhook.kube.pod_writes import Outcome
 from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, LOST_NODES, MIN_MEMBER
-from webhook.model.pod import Owner
-from webhook.model.rules import Rules
+from webhook.state.rules import Rules
 
 RACK = "example.com/rack"
 ASKS = {KAI_TOPOLOGY: "network", KAI_REQUIRED_PLACEMENT: "rack", MIN_MEMBER: "2"}

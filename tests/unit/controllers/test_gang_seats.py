@@ -6,18 +6,18 @@ from typing import Any
 
 from tests.builders.pods import gated
 from tests.builders.records import GI, node, state, topology
-from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
-from webhook.controllers.placement.gated_gang import GangAssigner, GatedGang, units_of
-from webhook.controllers.placement.gated_pods import GatedPod
-from webhook.controllers.placement.kept_domain import KeptDomains
-from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.engine.snapshot.node_sums import NodeSums
 from webhook.engine.snapshot.single_node import NodeAlone, node_for
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.policy import NUMAPolicy
-from webhook.model.rules import Rules
+from webhook.placing.gang.gated_gang import GangAssigner, GatedGang, units_of
+from webhook.placing.gang.kept_domain import KeptDomains
+from webhook.placing.pod.gated_pods import GatedPod
+from webhook.state.assumed.assumed_pod import AssumedPod
+from webhook.state.cluster_snapshot import ClusterSnapshot
+from webhook.state.rules import Rules
 
 # n0: NUMA 0 with 8 cpus and 4Gi, NUMA 1 with 4 cpus and 12Gi; no kubelet aligns there.
 NODE = state(

@@ -10,15 +10,15 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from tests.unit.controllers.pod_api import Server, Told, bound
-from webhook.admission.patch import apply
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.cache.missing_hint import HintBackfill
 from webhook.controllers.hint_backfill import HintBackfiller
+from webhook.formats.koordinator.hint import NUMAHint
+from webhook.formats.patches.json_patch import apply
 from webhook.kube.events import ObjectEvent
 from webhook.kube.pod_writes import Outcome
 from webhook.metrics.controller_metrics import PlacementMetrics
-from webhook.model.hint import NUMAHint
 from webhook.model.names import NUMA_HINT, RESOURCE_STATUS
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.missing_hint import HintBackfill
 
 HINT = NUMAHint("n0", ((1, {"cpu": 8000}),))
 LATE = HintBackfill("default/p", "u", HINT)

@@ -8,14 +8,14 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from tests.unit.controllers.pod_api import Server, Told, bound
-from webhook.admission.patch import apply
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.hint_corrections import HintCorrections
-from webhook.engine.assumed.known_placements import HintChange
+from webhook.formats.koordinator.hint import NUMAHint, NUMANodeAmounts, resource_status_to_json
+from webhook.formats.patches.json_patch import apply
 from webhook.kube.pod_writes import Outcome
 from webhook.metrics.controller_metrics import PlacementMetrics
-from webhook.model.hint import NUMAHint, NUMANodeAmounts, resource_status_to_json
 from webhook.model.names import NUMA_HINT, PLACEMENT, RESOURCE_STATUS
+from webhook.state.assumed.known_placements import HintChange
+from webhook.state.cluster_cache import ClusterCache
 
 ON_0: NUMANodeAmounts = ((0, {"cpu": 8000}),)
 ON_1: NUMANodeAmounts = ((1, {"cpu": 8000}),)

@@ -10,11 +10,10 @@ from tests.builders.gangs import TOPOLOGY
 from tests.builders.pods import gated
 from tests.builders.topologies import topology
 from tests.unit.controllers.leader import Leader
-from webhook.controllers.placement.exact_hints import ExactHints
-from webhook.controllers.placement.fair_order import Unit
-from webhook.controllers.placement.gated_gang import GangAssigner
 from webhook.kube.pod_writes import Outcome
 from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, MIN_MEMBER
+from webhook.placing.fair_order import Unit
+from webhook.placing.gang.gated_gang import ExactHints, GangAssigner
 
 LABELS = {"example.com/zone": "z", "example.com/rack": "rack-0"}
 

@@ -18,7 +18,7 @@ from webhook.model.names import (
     POD_GROUP_NAME,
     SCHEDULING_GROUP,
 )
-from webhook.model.rules import Rules
+from webhook.state.rules import Rules
 
 RACK = "example.com/rack"
 # rack r1 ── n0 [16]  n1 [16]      [free cpus per NUMA node]

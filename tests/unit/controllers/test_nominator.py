@@ -11,15 +11,15 @@ import pytest
 from tests.builders.clusters import put
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import gated
-from webhook.admission.pod.affinity_patch import Constraint
-from webhook.admission.pod.managed_fields import ManagedFields
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers import nominator as nominate
 from webhook.controllers.nominator import Nominator
-from webhook.engine.assumed.assumed_pod import AssumedPod
+from webhook.formats.patches.affinity_patch import Constraint
+from webhook.formats.patches.managed_fields import ManagedFields
 from webhook.kube.pod_writes import Outcome, PodWrites
 from webhook.model.names import MANAGED_FIELDS, NUMA_HINT, NUMA_SIGNATURE
-from webhook.model.rules import Rules
+from webhook.state.assumed.assumed_pod import AssumedPod
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.rules import Rules
 
 # a [9]  b [16]  c [2]      [free cpus]; the pods ask for 8
 FREE = {"a": 9, "b": 16, "c": 2}

@@ -7,17 +7,17 @@ from typing import Any
 from tests.builders.clusters import cluster_snapshot
 from tests.builders.nodes import node, nrt
 from tests.unit.controllers.placement.peers import APART, burstable, nobody
-from webhook.controllers.placement.assignment import Assignment, NoAssignment, find_assignment, why_unassigned
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
-from webhook.controllers.placement.gated_gang import GangAssigner, GatedGang, units_of
-from webhook.controllers.placement.gated_pods import GatedPod
-from webhook.controllers.placement.kept_domain import KeptDomains
-from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.decide import Decision
 from webhook.engine.snapshot.ledger import Ledger
 from webhook.engine.snapshot.node_sums import NodeSums
 from webhook.engine.snapshot.single_node import NodeAlone, node_for
-from webhook.model.rules import Rules
+from webhook.placing.gang.gated_gang import GangAssigner, GatedGang, units_of
+from webhook.placing.gang.kept_domain import KeptDomains
+from webhook.placing.pod.assignment import Assignment, NoAssignment, find_assignment, why_unassigned
+from webhook.placing.pod.gated_pods import GatedPod
+from webhook.state.assumed.assumed_pod import AssumedPod
+from webhook.state.rules import Rules
 
 DENY = Rules(not_alignable="Deny")
 FIELD = "spec.containers[0].resources.limits.memory to 1Gi"

@@ -10,10 +10,10 @@ import pytest
 from tests.builders.workloads import job, owned
 from webhook.controllers import owner_chains
 from webhook.controllers.owner_chains import OwnerChains
+from webhook.formats.kubernetes.pod import Owner
 from webhook.internal_errors import Where, internal_error_counts
 from webhook.kube.api_errors import UnreachableError
 from webhook.model.names import KAI_TOPOLOGY
-from webhook.model.pod import Owner
 
 JOB = Owner("batch/v1", "Job", "w", "uid-Job", True)
 

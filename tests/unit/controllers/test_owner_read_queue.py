@@ -1,7 +1,7 @@
 """Which owner is read next: bounded, and in turns by namespace."""
 
-from webhook.controllers.owner_read_queue import Key, ReadQueue
-from webhook.model.pod import Owner
+from webhook.controllers.owner_chains import Key, ReadQueue
+from webhook.formats.kubernetes.pod import Owner
 
 
 def key(namespace: str, number: int) -> Key:

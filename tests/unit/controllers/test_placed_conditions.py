@@ -10,8 +10,8 @@ from tests.builders.pods import gated
 from tests.unit.controllers.leader import ApiServer
 from webhook.controllers import placed_conditions
 from webhook.controllers.placed_conditions import PlacedConditions
+from webhook.formats.kubernetes.placed_condition import placed_condition
 from webhook.model.names import PLACEMENT
-from webhook.model.placed_condition import placed_condition
 
 NOW = 1_000.0
 

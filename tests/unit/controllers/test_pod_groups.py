@@ -10,9 +10,8 @@ from tests.builders.nodes import node
 from tests.builders.pods import gated
 from tests.builders.workloads import job
 from webhook.controllers import pod_groups
-from webhook.controllers.placement.gated_gang import GatedGang, units_of
-from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.pod_groups import PodGroupKeeper
+from webhook.formats.topology import TopologySource
 from webhook.kube.pod_group_client import PodGroups
 from webhook.model.names import (
     DOMAIN,
@@ -21,7 +20,8 @@ from webhook.model.names import (
     PLACEMENT,
     POD_GROUP_NAME,
 )
-from webhook.model.topology import TopologySource
+from webhook.placing.gang.gated_gang import GatedGang, units_of
+from webhook.placing.pod.gated_pods import GatedPod
 
 NAME = "default/pg-w-uid-Job"
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "w", "uid": "uid-Job", "controller": True}

@@ -6,10 +6,10 @@ import pytest
 
 from tests.builders.pods import bound
 from tests.unit.controllers.site import metrics
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.rejected_pod_deletion import RejectedPodDeletion
+from webhook.formats.kubernetes.timestamps import utc
 from webhook.kube.pod_writes import Outcome, PodWrites
-from webhook.model.timestamps import utc
+from webhook.state.cluster_cache import ClusterCache
 
 NOW = 1_000_000
 AFTER = 60

@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.controllers.site import metrics
 from webhook.controllers.rejection_counter import RejectionCounter
+from webhook.formats.kubernetes.rejected_pod import KubeletRejection, RejectionReason
 from webhook.kube.election import Term
-from webhook.model.rejected_pod import KubeletRejection, RejectionReason
 
 REJECTION = KubeletRejection(RejectionReason.TOPOLOGY_AFFINITY, managed=True)
 

@@ -15,20 +15,20 @@ from tests.builders.pods import bound, gated
 from tests.builders.topologies import topology
 from tests.unit.controllers.placement.peers import nobody
 from tests.unit.engine.gang.reserved import snapshot
-from webhook.cache.cluster_snapshot import ClusterSnapshot
-from webhook.controllers.placement.assignment import Assignment, NoAssignment, find_assignment, why_unassigned, without
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
 from webhook.controllers.placement.cycle import Cycle
-from webhook.controllers.placement.gated_gang import GangAssigner, GatedGang, units_of
-from webhook.controllers.placement.gated_pods import GatedPod
-from webhook.controllers.placement.kept_domain import KeptDomains
 from webhook.controllers.placement.work_clock import WorkClock
-from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.decide import Decision
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.membership import AssignedMember
+from webhook.formats.kubernetes.membership import AssignedMember
 from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, NUMA_HINT
-from webhook.model.rules import Rules
+from webhook.placing.gang.gated_gang import GangAssigner, GatedGang, units_of
+from webhook.placing.gang.kept_domain import KeptDomains
+from webhook.placing.pod.assignment import Assignment, NoAssignment, find_assignment, why_unassigned, without
+from webhook.placing.pod.gated_pods import GatedPod
+from webhook.state.assumed.assumed_pod import AssumedPod
+from webhook.state.cluster_snapshot import ClusterSnapshot
+from webhook.state.rules import Rules
 
 # The cluster of test_soonest: of its racks rack-2 (n2, n3) holds most of a group that needs whole NUMA nodes.
 MEMBERS = 3

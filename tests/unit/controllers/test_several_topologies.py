@@ -12,14 +12,14 @@ from tests.builders.topologies import topology
 from tests.builders.workloads import of, owned, template
 from tests.unit.controllers.leader import Leader
 from tests.unit.controllers.subgroups import SUBGROUP, pods, said
-from webhook.controllers.placement.gang_agreement import agree
-from webhook.controllers.placement.gang_search import GangSearch, GatedGang, search_gang
-from webhook.controllers.placement.gated_gang import units_of
-from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.engine.gang import several_topologies
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.names import DOMAIN, KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, PLACEMENT
-from webhook.model.rules import Rules
+from webhook.placing.gang.gang_agreement import agree
+from webhook.placing.gang.gang_search import GangSearch, GatedGang, search_gang
+from webhook.placing.gang.gated_gang import units_of
+from webhook.placing.pod.gated_pods import GatedPod
+from webhook.state.rules import Rules
 
 ZONE, RACK, ROW = "example.com/zone", "example.com/rack", "example.com/row"
 # zone-a ─┬─ rack-1 ── n1 [2] row-x                      [free CPUs]

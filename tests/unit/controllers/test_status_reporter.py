@@ -12,11 +12,11 @@ from tests.builders.pods import gated
 from tests.unit.controllers.leader import ApiServer
 from tests.unit.controllers.site import metrics
 from webhook.controllers import status_reporter
-from webhook.controllers.placement.assignment import NoAssignment
-from webhook.controllers.placement.wait_reason import WaitReason
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.kube.pod_writes import Outcome
 from webhook.model.names import PLACEMENT, POD_GROUP_NAME
+from webhook.placing.pod.assignment import NoAssignment
+from webhook.placing.pod.wait_reason import WaitReason
 
 
 def because(why: str, *, of_one: bool = False) -> NoAssignment:

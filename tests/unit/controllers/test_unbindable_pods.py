@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from tests.builders.pods import pod
-from webhook.admission.patch import apply
 from webhook.controllers.unbindable_pods import UnbindablePods
+from webhook.formats.koordinator.hint_key import HintKey
+from webhook.formats.patches.json_patch import apply
 from webhook.kube.pod_writes import Outcome
-from webhook.model.hint_key import HintKey
 from webhook.model.names import NUMA_HINT, NUMA_SIGNATURE, NUMA_TOPOLOGY_SPEC, PLACEMENT
-from webhook.model.rules import Rules
+from webhook.state.rules import Rules
 
 ON_N0 = json.dumps({"node": "n0", "numaNodeResources": [{"node": 0, "resources": {"cpu": "8"}}]})
 UNRESERVED = json.dumps({"node": "n0", "reserved": False}, separators=(",", ":"))

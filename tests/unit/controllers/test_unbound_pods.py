@@ -6,7 +6,7 @@ from tests.builders.pods import gated
 from webhook.controllers.unbound_pods import DelegatedPods, why_not_bound
 from webhook.kube.pod_writes import Outcome
 from webhook.model.names import NUMA_HINT, PLACEMENT
-from webhook.model.rules import Rules
+from webhook.state.rules import Rules
 
 UNBOUND = "0/{} nodes are available: pod has unbound immediate PersistentVolumeClaims."
 VOLUMES = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]

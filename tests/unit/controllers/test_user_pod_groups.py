@@ -14,9 +14,6 @@ from tests.builders.pods import bound, gated
 from tests.builders.topologies import topology
 from tests.unit.controllers.leader import Leader
 from tests.unit.controllers.subgroups import SUBGROUP, pods, said
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.cache.kai_pod_groups import KAIPodGroups
-from webhook.controllers.placement import gang_search
 from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.gang_spec import Gang
 from webhook.engine.gang.result import GangAssignment
@@ -24,6 +21,9 @@ from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import TopologyTree
 from webhook.model.names import PLACEMENT, STRATEGY
 from webhook.model.options import GangStrategy
+from webhook.placing.gang import gang_search
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.kai_pod_groups import KAIPodGroups
 
 ZONE, SPINE, RACK = LABELS = ("topology/zone", "topology/spine", "topology/rack")
 

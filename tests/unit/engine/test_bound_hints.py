@@ -7,16 +7,16 @@ import pytest
 
 from tests.builders.records import cpus, resident, topology
 from tests.fingerprints import pod_fingerprint
-from webhook.engine.assumed.assumed_pod import AssumedPod
-from webhook.engine.assumed.assumed_pods import AssumedPods
-from webhook.engine.assumed.free_bounds import Leeway
-from webhook.engine.assumed.known_placements import Certainty
 from webhook.engine.snapshot.ledger import Ledger
 from webhook.engine.snapshot.node_sums import NumaAmounts
-from webhook.model.containers import Container, ContainerKind
-from webhook.model.nrt import NodeTopology, Publisher
+from webhook.formats.kubernetes.containers import Container, ContainerKind
+from webhook.formats.kubernetes.resident import ResidentPod
+from webhook.formats.nrt import NodeTopology, Publisher
 from webhook.model.policy import NUMAPolicy
-from webhook.model.resident import ResidentPod
+from webhook.state.assumed.assumed_pod import AssumedPod
+from webhook.state.assumed.assumed_pods import AssumedPods
+from webhook.state.assumed.free_bounds import Leeway
+from webhook.state.assumed.known_placements import Certainty
 
 # n ── NUMA 0 [16]  NUMA 1 [16]      [cpus]
 CPUS = 16

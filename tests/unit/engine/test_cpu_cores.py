@@ -11,10 +11,10 @@ from webhook.engine.decide import Decision, decide
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.intent import parse_numa_intent
-from webhook.model.node import Node
-from webhook.model.nrt import NodeTopology
-from webhook.model.pod import Pod
+from webhook.formats.koordinator.intent import parse_numa_intent
+from webhook.formats.kubernetes.node import Node
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.nrt import NodeTopology
 
 LABEL = "node.koordinator.sh/cpu-bind-policy"
 RATIO = "node.koordinator.sh/resource-amplification-ratio"

@@ -9,9 +9,9 @@ from tests.unit.engine.decisions import decision, reasons
 from webhook.engine.decide import ScoreStrategy
 from webhook.engine.reason import REASONS, Reason
 from webhook.engine.snapshot.cluster_state import ClusterState
-from webhook.model.avoided_node import AvoidedNode
+from webhook.formats.kubernetes.avoided_node import AvoidedNode
+from webhook.formats.kubernetes.node import Taint
 from webhook.model.names import KUBELET_OPTIONS
-from webhook.model.node import Taint
 from webhook.model.options import Options
 from webhook.model.policy import NUMAPolicy, Scope
 

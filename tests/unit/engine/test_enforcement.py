@@ -18,12 +18,12 @@ from webhook.engine.reason import Reason
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
-from webhook.model.intent import parse_numa_intent
+from webhook.formats.koordinator.intent import parse_numa_intent
+from webhook.formats.kubernetes.node import Node
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.nrt import NodeTopology
 from webhook.model.names import MANAGED_BY_KOORDINATOR, MANAGED_BY_LABEL
-from webhook.model.node import Node
-from webhook.model.nrt import NodeTopology
 from webhook.model.options import Unenforced
-from webhook.model.pod import Pod
 
 KOORDLET = {"labels": {MANAGED_BY_LABEL: MANAGED_BY_KOORDINATOR}}
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from tests.builders.records import GI, node, pod, state, topology
 from tests.unit.engine.decisions import decision
 from webhook.engine.snapshot.ledger import Ledger, Reservation
-from webhook.model.node import Node
-from webhook.model.nrt import NodeTopology
+from webhook.formats.kubernetes.node import Node
+from webhook.formats.nrt import NodeTopology
 from webhook.model.policy import NUMAPolicy
 
 GPU = "example.com/gpu"

@@ -7,7 +7,7 @@ from tests.unit.engine.decisions import decision, reasons
 from webhook.engine.decide import Candidate
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.ledger import Ledger, Reservation
-from webhook.model.nrt import Publisher
+from webhook.formats.nrt import Publisher
 from webhook.model.options import Options
 from webhook.model.policy import NUMAPolicy
 

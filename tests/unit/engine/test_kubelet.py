@@ -9,9 +9,9 @@ from webhook.engine.reason import REASONS, Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.intent import parse_numa_intent
-from webhook.model.nrt import Publisher
-from webhook.model.pod import Pod
+from webhook.formats.koordinator.intent import parse_numa_intent
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.nrt import Publisher
 from webhook.model.policy import NUMAPolicy, Scope
 
 NONE, BEST_EFFORT, RESTRICTED, SINGLE = NUMAPolicy

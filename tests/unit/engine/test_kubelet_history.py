@@ -8,9 +8,9 @@ from webhook.engine import kubelet
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.ledger import Ledger
 from webhook.engine.snapshot.single_node import chosen_node
-from webhook.model.intent import NO_INTENT
+from webhook.formats.koordinator.intent import NO_INTENT
+from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.model.policy import NUMAPolicy
-from webhook.model.resident import ResidentPod
 
 RESTRICTED, BEST_EFFORT = NUMAPolicy.RESTRICTED, NUMAPolicy.BEST_EFFORT
 WHOLE = {"cpu": 16000, "memory": 64 * GI}

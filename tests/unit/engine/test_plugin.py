@@ -9,8 +9,8 @@ from webhook.engine.reason import REASONS, Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.intent import NUMAIntent
-from webhook.model.pod import Pod
+from webhook.formats.koordinator.intent import NUMAIntent
+from webhook.formats.kubernetes.pod import Pod
 from webhook.model.policy import NUMAPolicy, Scope
 
 ZONE = {"cpu": 8000, "memory": 16 * GI}

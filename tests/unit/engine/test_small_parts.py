@@ -6,11 +6,11 @@ import pytest
 from tests.builders.records import GI, node, pod, state
 from webhook.engine.arrays import Picker
 from webhook.engine.request import PodRequest
-from webhook.engine.snapshot.change_log import ChangeLog
-from webhook.engine.snapshot.name_order import NameOrder
+from webhook.engine.snapshot.cluster_state import NameOrder
+from webhook.engine.snapshot.node_arrays import ChangeLog
 from webhook.engine.snapshot.resource_index import ResourceIndex
-from webhook.model.intent import NO_INTENT, NUMAIntent
-from webhook.model.pod import ContainerKind, QoS
+from webhook.formats.koordinator.intent import NO_INTENT, NUMAIntent
+from webhook.formats.kubernetes.pod import ContainerKind, QoS
 from webhook.model.policy import NUMAPolicy
 
 

@@ -8,8 +8,8 @@ from tests.builders.pods import container
 from tests.builders.records import BIG, SINGLE, cpus, node, pod, state, topology
 from tests.unit.engine.decisions import decision, reasons
 from webhook.engine.snapshot.cluster_state import ClusterState
-from webhook.model.node import Node
-from webhook.model.nrt import NodeTopology, PluginConfig
+from webhook.formats.kubernetes.node import Node
+from webhook.formats.nrt import NodeTopology, PluginConfig
 from webhook.model.options import Options
 from webhook.model.policy import NUMAPolicy, Scope
 

@@ -11,9 +11,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from kubernetes.aio.client import Configuration
 
-from webhook.kube.client import Client
+from webhook.kube.client import Client, encoded
 from webhook.kube.credentials import Credentials
-from webhook.kube.http_session import encoded
 from webhook.version import DISTRIBUTION, VERSION
 
 

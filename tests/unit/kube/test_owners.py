@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from webhook.formats.kubernetes.owner_reference import check_owner, check_owners
+from webhook.formats.kubernetes.pod import Owner
 from webhook.kube.api_errors import APIError
 from webhook.kube.owners import read_owner
 from webhook.model.errors import UserError
-from webhook.model.owner_reference import check_owner, check_owners
-from webhook.model.pod import Owner
 
 JOB = Owner("batch/v1", "Job", "w", "uid", True)
 FOUND = {"metadata": {"namespace": "ns", "name": "w", "uid": "uid"}}

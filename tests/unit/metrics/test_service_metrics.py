@@ -7,9 +7,9 @@ from pathlib import Path
 from prometheus_client import Metric
 
 from tests.unit.metrics.sample import SAMPLE
-from webhook.controllers.placement.wait_reason import WaitReason
+from webhook.formats.kubernetes.rejected_pod import RejectionReason
 from webhook.metrics.service_metrics import NAMESPACE, Metrics, Sample
-from webhook.model.rejected_pod import RejectionReason
+from webhook.placing.pod.wait_reason import WaitReason
 
 DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
 ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<kind>\w+) \|(?P<labels>[^|]*)\| .+ \|$", re.MULTILINE)

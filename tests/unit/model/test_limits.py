@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.builders.pods import container, plain
+from webhook.formats.kubernetes.pod import Pod
 from webhook.model.errors import UserError
 from webhook.model.limits import (
     MAX_CONTAINERS,
@@ -19,7 +20,6 @@ from webhook.model.limits import (
     check_annotations,
     check_size,
 )
-from webhook.model.pod import Pod
 
 Raw = dict[str, Any]
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.builders.pods import plain
+from webhook.formats.workload.plain_pods import PodsTogether, workloads_of_pods
 from webhook.model.names import MIN_MEMBER, POD_GROUP_NAME
-from webhook.model.workload.plain_pods import PodsTogether, workloads_of_pods
 
 
 def member(name: str, *, group: str = "", owner: str = "", **how: Any) -> dict[str, Any]:

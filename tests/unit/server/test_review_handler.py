@@ -17,8 +17,8 @@ from tests.unit.model.reviews import ANY, FIELDS, with_field
 from tests.unit.server.reviews import REVIEW
 from webhook.admission.handler import NotNowError
 from webhook.admission.response import Allowed, Denied, Patched, Response
+from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.metrics.service_metrics import Metrics
-from webhook.model.admission_review import AdmissionRequest
 from webhook.server.health import Health
 from webhook.server.review_handler import MAX_BODY_BYTES
 from webhook.server.routes import review_app

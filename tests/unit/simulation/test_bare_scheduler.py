@@ -9,8 +9,8 @@ from tests.builders.nodes import node
 from tests.builders.pods import container, plain
 from webhook.engine.arrays import all_nodes
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.pod import Pod
-from webhook.simulation.bare_scheduler import BareScheduler, Choice, _nodes_to_find, _scores
+from webhook.formats.kubernetes.pod import Pod
+from webhook.simulation.placement import BareScheduler, Choice, _nodes_to_find, _scores
 
 
 def pod(cpu: str = "4", memory: str = "4Gi", **spec: Any) -> Pod:

@@ -1,9 +1,9 @@
 """For which gangs the simulation keeps nodes, and from whom."""
 
 from tests.builders.pods import plain
-from webhook.model.pod import Pod
-from webhook.model.workload.record import Workload
-from webhook.simulation.kept_nodes import KeptNodes
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.workload.record import Workload
+from webhook.simulation.run import KeptNodes
 from webhook.simulation.wanted_pod import WantedGang, WantedPod
 from webhook.simulation.workload import GangRequest, PodKind, SimulatedWorkload
 

@@ -6,14 +6,14 @@ from typing import Any
 from tests.builders.clusters import cluster_snapshot, machine
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import bound, container, plain
-from webhook.model.intent import NUMAIntent
-from webhook.model.pod import Pod
+from webhook.formats.koordinator.intent import NUMAIntent
+from webhook.formats.kubernetes.pod import Pod
 from webhook.model.policy import NUMAPolicy
-from webhook.model.rules import Rules
 from webhook.simulation.run import MOST_RECREATED, RunResult, run
 from webhook.simulation.usage import Sample
 from webhook.simulation.view import view_of
 from webhook.simulation.workload import PodGroup, PodKind, Scenario, SimulatedWorkload
+from webhook.state.rules import Rules
 
 SINGLE = NUMAIntent(NUMAPolicy.SINGLE_NUMA_NODE, None, managed=True)
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from tests.builders.clusters import put
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.model.hint_key import UnverifiedHints
+from webhook.formats.koordinator.hint_key import UnverifiedHints
+from webhook.state.cluster_cache import ClusterCache
 from webhook.views.nodes import NodeDetails, node_details
 
 # 2030-01-01T02:00:00Z, when the NRTs were written.

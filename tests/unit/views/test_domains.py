@@ -9,9 +9,9 @@ from tests.builders.clusters import cluster_cache, put
 from tests.builders.nodes import node
 from tests.builders.pods import bound, created
 from tests.unit.views.racks import GPU, RACK, TOPOLOGY, ZONE, cluster, machine
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.errors import UserError
+from webhook.state.cluster_cache import ClusterCache
 from webhook.views.domains import DomainView, TopologyView, depth_of, part_of, topology_view, tree_of, usual_depth
 from webhook.views.node_amounts import offered_resources, usual_resources
 

@@ -8,11 +8,11 @@ import pytest
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import bound
 from tests.unit.views.one_node import WRITTEN_AT, details
-from webhook.model.avoided_node import AvoidedNode
-from webhook.model.kubelet_options import NO_OPTIONS, KubeletOptions, stated_options
+from webhook.formats.kubernetes.avoided_node import AvoidedNode
+from webhook.formats.kubernetes.kubelet_options import NO_OPTIONS, KubeletOptions, stated_options
+from webhook.formats.kubernetes.node import Node
+from webhook.formats.kubernetes.timestamps import utc
 from webhook.model.names import KUBELET_OPTIONS
-from webhook.model.node import Node
-from webhook.model.timestamps import utc
 from webhook.views.audit.node_findings import NodeOptions
 from webhook.views.kubelet_options import KubeletOptionsView, OptionSource, kubelet_options_views
 

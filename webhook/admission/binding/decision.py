@@ -16,20 +16,18 @@
 
 The result goes into the Binding's annotations. The API server writes them into the pod when it binds the pod.
 Source: kubernetes pkg/registry/core/pod/storage (assignPod); koordinator apis/extension/numa_aware.go.
+
+Which resource a node has too little of on every NUMA node, for the text of a refusal.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from webhook.admission.binding.binding_pod import BindingPod, assigned_node
+import numpy as np
+
 from webhook.admission.binding.recent_bindings import Recent, RecentBindings
-from webhook.admission.binding.shortage import shortage
-from webhook.admission.patch import Operation, Patch
-from webhook.admission.pod import placement_text
-from webhook.admission.pod.placement_text import annotated
-from webhook.cache.hint_certainty import CERTAIN, HintCertainty, hint_certainty, of_pod
-from webhook.cache.kubelet_admission import KubeletAdmission
+from webhook.engine.cpu_cores import in_cores
 from webhook.engine.decide import Decision, decide
 from webhook.engine.enforcement import not_enforced, obeys_no_hint, unenforced
 from webhook.engine.koordinator import ours_to_place
@@ -37,15 +35,41 @@ from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.single_node import is_free
-from webhook.model.avoided_node import Avoided, avoided_by, used_again_text
-from webhook.model.gates import has_gate
-from webhook.model.hint import NUMAHint, NUMANodeAmounts, resource_status_to_json
-from webhook.model.intent import NUMAIntent
-from webhook.model.membership import controller_uid, membership_of
+from webhook.formats.koordinator.hint import NUMAHint, NUMANodeAmounts, resource_status_to_json
+from webhook.formats.koordinator.intent import NUMAIntent
+from webhook.formats.kubernetes.avoided_node import Avoided, avoided_by, used_again_text
+from webhook.formats.kubernetes.gates import has_gate
+from webhook.formats.kubernetes.membership import controller_uid, membership_of
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.patches.json_patch import Operation, Patch
 from webhook.model.names import NUMA_HINT, PLACEMENT, RESOURCE_STATUS
-from webhook.model.pod import Pod
-from webhook.model.policy import NUMAPolicy
-from webhook.model.rules import Rules
+from webhook.model.policy import NUMAPolicy, Scope
+from webhook.model.resources import format_amount
+from webhook.placing.pod import placement_text
+from webhook.placing.pod.binding_pod import BindingPod, assigned_node
+from webhook.placing.pod.placement_text import annotated
+from webhook.state.hint_certainty import CERTAIN, HintCertainty, hint_certainty, of_pod
+from webhook.state.kubelet_admission import KubeletAdmission
+from webhook.state.rules import Rules
+
+
+def shortage(decision: Decision) -> str | None:
+    """The first resource that no NUMA node has enough of; None if only the combination is missing."""
+    request = decision.request
+    snapshot = in_cores(decision.snapshot, request)
+    node_arrays = snapshot.node_arrays
+    whole = node_arrays.scope[0] == Scope.POD or node_arrays.total[0] or node_arrays.policy[0] == NUMAPolicy.NONE
+    needs = request.node if whole else tuple(map(max, zip(*request.containers, strict=True)))
+    for name, row, need in zip(request.resources, request.rows, needs, strict=True):
+        free = snapshot.free(row)[:, 0] if row >= 0 else None
+        if free is None or need <= 0 or free.max() < 0:
+            continue
+        most = int(np.argmax(free))
+        if free[most] < need:
+            has = format_amount(name, int(free[most]))
+            numa_id = int(node_arrays.zone_ids[most, 0])
+            return f"needs {format_amount(name, need)} {name}, most free on one is {has} (NUMA {numa_id})"
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,32 +22,179 @@
 
 Without client certificates a review may be forged. It is answered, and what it reserves is kept only briefly (see
 `review_trust`).
+
+Whether pods whose bindings are in progress may reach their kubelet in any order.
+
+Two Bindings to one node may be written in either order, and a kubelet gives NUMA nodes in the order of arrival. The
+order makes no difference in two cases:
+- The service chooses the NUMA nodes of all these pods.
+- The pods are equal, and each gets the same. The first one was given its NUMA nodes on the node as it is, each later
+  one on the node with the earlier ones subtracted. Whichever arrives as the nth finds the same amounts free as the nth
+  in the predicted order, and so it is given the same.
+
+Reviews that wait for other bindings. If too many wait, the oldest of the namespace with the most is answered.
+
+A review waits for pods by their names, and the first of them that is bound or deleted wakes it, in the order in which
+the reviews came. Each waiting review costs some kilobytes. A client that sends reviews of many pods displaces only its
+own.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
 from time import monotonic
 from typing import Final
 
-from webhook.admission.binding.arrival_order import in_any_order, may_be_joined
-from webhook.admission.binding.binding_pod import BindingPod, BindingPods
 from webhook.admission.binding.decision import Given, Pass, Refusal, guard, into_binding, rejected_before
 from webhook.admission.binding.pod_lookup import Fetch, PodLookup
 from webhook.admission.binding.recent_bindings import RecentBindings
 from webhook.admission.binding.review_trust import FIRST_SECONDS, Doubts
-from webhook.admission.binding.waiting_reviews import WaitingReviews
 from webhook.admission.handler import NotNowError
 from webhook.admission.reserved_fields import forgery
 from webhook.admission.response import Allowed, Denied, Patched, Response, Unreserved
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.cache.unmanaged import why_unmanaged
-from webhook.engine.assumed.assumed_pod import AssumedPod
-from webhook.model.admission_review import AdmissionRequest
-from webhook.model.gates import is_gated
-from webhook.model.rules import Rules
+from webhook.formats.kubernetes.admission_review import AdmissionRequest
+from webhook.formats.kubernetes.gates import is_gated
+from webhook.placing.pod.binding_pod import BindingPod, BindingPods
 from webhook.signal import Signal
+from webhook.state.assumed.assumed_pod import AssumedPod
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.rules import Rules
+from webhook.state.unmanaged import why_unmanaged
+
+# As many as an API server handles at a time (--max-mutating-requests-inflight is 200, and 600 with all priority
+# levels): a scheduler sends the bindings of a burst without waiting for answers.
+_MOST: Final = 600
+
+
+class Waiting:
+    """A waiting review."""
+
+    __slots__ = ("_woken", "after", "displaced")
+
+    def __init__(self, after: Collection[str]) -> None:
+        self.after = after
+        """The pods (namespace/name) that it waits for."""
+        self.displaced = False
+        """Whether it must be answered at once."""
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        """Let it check again."""
+        self._woken.set()
+
+    async def woken(self, seconds: float) -> None:
+        """Return when it is woken, or after this time."""
+        timer = asyncio.get_running_loop().call_later(seconds, self._woken.set)
+        try:
+            await self._woken.wait()
+        finally:
+            timer.cancel()
+            self._woken.clear()
+
+
+class WaitingReviews:
+    """The waiting reviews, by namespace and pod, and by the pods that they wait for."""
+
+    def __init__(self, most: int = _MOST) -> None:
+        self._most = most
+        self._of: dict[str, dict[tuple[str, Waiting], None]] = {}
+        self._after: dict[str, dict[Waiting, None]] = {}
+        self._total = 0
+
+    @contextmanager
+    def one(self, namespace: str, pod: str, after: Collection[str] = ()) -> Iterator[Waiting]:
+        """Add a review. It displaces an earlier one of the same pod, which the scheduler has given up."""
+        waiting = Waiting(after)
+        mine = self._of.setdefault(namespace, {})
+        for key in [key for key in mine if key[0] == pod]:
+            self._displace(namespace, key)
+        mine = self._of.setdefault(namespace, {})
+        mine[pod, waiting] = None
+        for other in after:
+            self._after.setdefault(other, {})[waiting] = None
+        self._total += 1
+        if self._total > self._most:
+            most = max(self._of, key=lambda each: len(self._of[each]))
+            self._displace(most, next(iter(self._of[most])))
+        try:
+            yield waiting
+        finally:
+            self._remove(namespace, (pod, waiting))
+
+    def bound_or_gone(self, pod: str, _uid: str) -> None:
+        """Wake the reviews that wait for a pod of this name. One that is woken too early finds that it still waits."""
+        for waiting in self._after.get(pod, ()):
+            waiting.wake()
+
+    def _displace(self, namespace: str, key: tuple[str, Waiting]) -> None:
+        key[1].displaced = True
+        key[1].wake()
+        self._remove(namespace, key)
+
+    def _remove(self, namespace: str, key: tuple[str, Waiting]) -> None:
+        mine = self._of.get(namespace, {})
+        if key not in mine:
+            return
+        del mine[key]
+        self._total -= 1
+        if not mine:
+            del self._of[namespace]
+        for other in key[1].after:
+            del self._after[other][key[1]]
+            if not self._after[other]:
+                del self._after[other]
+
+
+def may_be_joined(in_progress: Sequence[AssumedPod], pod: BindingPod) -> bool:
+    """Whether the pod could be bound at the same time. This is cheap: it saves the decision on the pod.
+
+    If it is assigned other NUMA nodes than those of equal pods in progress, it gets these as a rule. It waits then.
+    """
+    if not in_progress:
+        return True
+    first = in_progress[0]
+    if not all(_alike(first, other) for other in in_progress):
+        return False
+    if first.chosen:
+        return True
+    hint = pod.hint
+    elsewhere = hint is not None and hint.numa_nodes and dict(hint.numa_nodes).keys() != first.numa.keys()
+    return first.signature == pod.signature and not elsewhere
+
+
+def in_any_order(given: Given, in_progress: Sequence[AssumedPod]) -> bool:
+    """Whether a pod that gets this may arrive before, between or after the others."""
+    numa = dict(given.numa_nodes)
+    return all(
+        (given.chosen and other.chosen)
+        or (
+            given.hint_certainty.sure
+            and _is_predicted(other)
+            and not given.chosen
+            and other.signature == given.signature
+            and dict(other.numa) == numa
+        )
+        for other in in_progress
+    )
+
+
+def _alike(first: AssumedPod, other: AssumedPod) -> bool:
+    if first.chosen and other.chosen:
+        return True
+    return (
+        _is_predicted(first)
+        and _is_predicted(other)
+        and first.signature == other.signature
+        and dict(first.numa) == dict(other.numa)
+    )
+
+
+def _is_predicted(assumed_pod: AssumedPod) -> bool:
+    """Whether its kubelet chooses its NUMA nodes, and they are certain."""
+    return assumed_pod.sure and not assumed_pod.chosen and assumed_pod.signature is not None
+
 
 _LEADER_CHANGED: Final = Refusal(
     "the leader has just changed, and NUMA nodes that the last leader reserved may not be visible yet",

@@ -10,8 +10,8 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.model.gates import is_gated
+from webhook.formats.kubernetes.gates import is_gated
+from webhook.state.cluster_cache import ClusterCache
 
 # A watch shows a change within milliseconds.
 _WATCH_SECONDS: Final = 0.05

@@ -4,9 +4,9 @@ Controllers create most pods, and no user reads the warnings about those. The us
 """
 
 from webhook.admission.response import Allowed
-from webhook.model.admission_review import AdmissionRequest
+from webhook.formats.kubernetes.admission_review import AdmissionRequest
+from webhook.formats.kubernetes.namespace import Namespace
 from webhook.model.names import MANAGE_LABEL, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
-from webhook.model.namespace import Namespace
 
 _READ = ((MANAGE_LABEL, "labels"), (NUMA_TOPOLOGY_SPEC, "annotations"), (RESOURCE_SPEC, "annotations"))
 

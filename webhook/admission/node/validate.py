@@ -7,8 +7,8 @@ cannot be read.
 from typing import Final
 
 from webhook.admission.response import Allowed, Denied
-from webhook.model.admission_review import AdmissionRequest
-from webhook.model.kubelet_options import stated_options
+from webhook.formats.kubernetes.admission_review import AdmissionRequest
+from webhook.formats.kubernetes.kubelet_options import stated_options
 from webhook.model.names import KOORDINATOR_NODE_POLICY_LABEL
 from webhook.model.nearest import did_you_mean
 from webhook.model.policy import NUMAPolicy

@@ -10,17 +10,17 @@ from typing import Any
 from webhook.admission.annotation_warnings import annotation_warnings, strategy_warnings
 from webhook.admission.kueue_requests import asked_pod
 from webhook.admission.pod.burst_answers import BurstAnswers
-from webhook.admission.pod.decision import PodDecision, RecentDecisions, Verdict
 from webhook.admission.pod.mutation import denied, mutate_pod
-from webhook.admission.pod.reapply import warnings_of
 from webhook.admission.pod.recent_answers import RecentAnswers, RecentKey, key_of
 from webhook.admission.pod.validate import validate_pod
 from webhook.admission.response import Allowed, Denied, Patched, Response
-from webhook.cache.cluster_snapshot import ClusterSnapshot
-from webhook.model.admission_review import AdmissionRequest, Operation
+from webhook.formats.kubernetes.admission_review import AdmissionRequest, Operation
+from webhook.formats.kueue import asks_kueue
+from webhook.formats.patches.reapply import warnings_of
 from webhook.model.errors import UserError
-from webhook.model.kueue import asks_kueue
-from webhook.model.rules import Rules
+from webhook.placing.pod.decision import PodDecision, RecentDecisions, Verdict
+from webhook.state.cluster_snapshot import ClusterSnapshot
+from webhook.state.rules import Rules
 
 
 class PodMutator:

@@ -7,18 +7,45 @@
 4. The nodes that can take the pod are determined, or the decision on an equal pod is reused (`decision`).
 5. The affinity or gate, the placement text, the managed fields record and, if requested, environment variables become
    one patch, which is applied to the pod.
+
+A gang member's rank and domains as environment variables of its containers, if an annotation requests them.
+
+Each variable reads a label of the pod through the downward API when its container starts. The labels are written when
+the pod is assigned. Without such a label the variable is empty. A variable that a container defines itself is not
+changed, so a second pass adds nothing.
+
+Source: kubernetes pkg/fieldpath (a key that the pod does not have gives the empty string).
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from webhook.admission.koordinator_requests import requests_of_pod
 from webhook.admission.kueue_requests import asked_pod, left_to_kueue_text
-from webhook.admission.patch import Patch
-from webhook.admission.pod import placement_text
-from webhook.admission.pod.affinity_patch import AFFINITY_PATH, check_only_appended, constrain
-from webhook.admission.pod.decision import (
+from webhook.formats.koordinator.intent import NUMAIntent, NUMASpec, parse_numa_spec
+from webhook.formats.kubernetes.domain_label import variables_of_levels
+from webhook.formats.kubernetes.owner_reference import check_owners
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.patches.affinity_patch import AFFINITY_PATH, check_only_appended, constrain
+from webhook.formats.patches.json_patch import END, Patch
+from webhook.formats.patches.managed_fields import ManagedFields, without_ours
+from webhook.formats.patches.reapply import NODE_SELECTOR_PATH
+from webhook.formats.topology import Topology
+from webhook.model.errors import UserError, UserErrors
+from webhook.model.flag import is_on
+from webhook.model.limits import check_annotations, check_size
+from webhook.model.names import (
+    INHERIT,
+    INJECT_ENV,
+    KAI_TOPOLOGY,
+    MANAGED_FIELDS,
+    NUMA_DEFAULTS,
+    PLACEMENT,
+    SCHEDULING_GROUP,
+)
+from webhook.placing.pod import placement_text
+from webhook.placing.pod.decision import (
     NOT_ALIGNABLE,
     PodDecision,
     RecentDecisions,
@@ -26,23 +53,43 @@ from webhook.admission.pod.decision import (
     creation_signature,
     decide_pod,
 )
-from webhook.admission.pod.environment import inject_environment
-from webhook.admission.pod.gate import set_gate
-from webhook.admission.pod.managed_fields import ManagedFields, without_ours
-from webhook.admission.pod.reapply import NODE_SELECTOR_PATH
-from webhook.cache.avoided_nodes import avoiding
-from webhook.cache.cluster_snapshot import ClusterSnapshot
-from webhook.cache.management import MARKS, Unmanaged, management_of
-from webhook.cache.unmanaged import NOT_ANNOTATED
-from webhook.model.errors import UserError, UserErrors
-from webhook.model.flag import is_on
-from webhook.model.intent import NUMAIntent, NUMASpec, parse_numa_spec
-from webhook.model.limits import check_annotations, check_size
-from webhook.model.names import INHERIT, INJECT_ENV, MANAGED_FIELDS, NUMA_DEFAULTS, PLACEMENT, SCHEDULING_GROUP
-from webhook.model.owner_reference import check_owners
-from webhook.model.pod import Pod
-from webhook.model.rules import Rules
-from webhook.model.topology import Topology
+from webhook.placing.pod.gate import set_gate
+from webhook.state.avoided_nodes import avoiding
+from webhook.state.cluster_snapshot import ClusterSnapshot
+from webhook.state.management import MARKS, Unmanaged, management_of
+from webhook.state.rules import Rules
+from webhook.state.unmanaged import NOT_ANNOTATED
+
+_CONTAINERS: Final = ("initContainers", "containers")
+
+
+def inject_environment(patch: Patch, topologies: Mapping[str, Topology]) -> None:
+    """Add the variables to all containers of the pod of the patch, if it requests them."""
+    annotations = patch.document["metadata"].get("annotations") or {}
+    if annotations.get(INJECT_ENV) != "true":
+        return
+    variables = _variables(annotations, topologies)
+    for kind in _CONTAINERS:
+        for index, container in enumerate(patch.document["spec"].get(kind) or ()):
+            _inject(patch, ("spec", kind, index, "env"), container, variables)
+
+
+def _variables(annotations: Mapping[str, str], topologies: Mapping[str, Topology]) -> dict[str, str]:
+    """The variables of the pod's topology, or of all topologies if the pod may take its topology from its owners."""
+    named = topologies.get(annotations.get(KAI_TOPOLOGY, ""))
+    variables: dict[str, str] = {}
+    for topology in [named] if named else topologies.values():
+        variables |= variables_of_levels(topology.node_labels)
+    return variables or variables_of_levels(())
+
+
+def _inject(
+    patch: Patch, path: tuple[str | int, ...], container: Mapping[str, Any], variables: Mapping[str, str]
+) -> None:
+    defined = {variable.get("name") for variable in container.get("env") or ()}
+    for name in sorted(variables.keys() - defined):
+        source = {"fieldRef": {"fieldPath": f"metadata.labels['{variables[name]}']"}}
+        patch.put((*path, END), {"name": name, "valueFrom": source})
 
 
 def mutate_pod(

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from webhook.admission.response import Denied, Patched, Response
-from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.codec import dumps
-from webhook.model.admission_review import AdmissionRequest
-from webhook.model.avoided_node import Avoided
-from webhook.model.namespace import Namespace
-from webhook.model.native_pod_group import scheduling_group_of
-from webhook.model.topology import Topology
-from webhook.model.workload.rank import RANK_KEYS
+from webhook.formats.kubernetes.admission_review import AdmissionRequest
+from webhook.formats.kubernetes.avoided_node import Avoided
+from webhook.formats.kubernetes.namespace import Namespace
+from webhook.formats.kubernetes.native_pod_group import scheduling_group_of
+from webhook.formats.topology import Topology
+from webhook.formats.workload.rank import RANK_KEYS
+from webhook.state.cluster_snapshot import ClusterSnapshot
 
 # As many as there are recent decisions. An answer takes some kilobytes, its pod up to this.
 _MOST_ANSWERS: Final = 128

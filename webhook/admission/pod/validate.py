@@ -6,20 +6,20 @@ It checks updates. The mutating webhook checks creations with the same function.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from webhook.admission.gang import check_bare_pod
 from webhook.admission.koordinator_requests import requests_of_pod
 from webhook.admission.reserved_fields import forgery
 from webhook.admission.response import Allowed, Denied
-from webhook.cache.cluster_snapshot import ClusterSnapshot
-from webhook.cache.unmanaged import why_unmanaged
-from webhook.model.admission_review import AdmissionRequest
+from webhook.formats.koordinator.intent import parse_numa_intent
+from webhook.formats.kubernetes.admission_review import AdmissionRequest
+from webhook.formats.kubernetes.membership import GANG_REQUESTS
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.topology import Topology
 from webhook.model.errors import UserError, UserErrors
-from webhook.model.intent import parse_numa_intent
-from webhook.model.membership import GANG_REQUESTS
 from webhook.model.names import NUMA_TOPOLOGY_SPEC, RESERVATION_AFFINITY, RESOURCE_SPEC
-from webhook.model.pod import Pod
-from webhook.model.rules import Rules
-from webhook.model.topology import Topology
+from webhook.placing.gang.workload_judgement import check_bare_pod
+from webhook.state.cluster_snapshot import ClusterSnapshot
+from webhook.state.rules import Rules
+from webhook.state.unmanaged import why_unmanaged
 
 _OF_KOORDINATOR: Final = (RESOURCE_SPEC, RESERVATION_AFFINITY)
 _ASKS: Final = (NUMA_TOPOLOGY_SPEC, *_OF_KOORDINATOR, *GANG_REQUESTS)

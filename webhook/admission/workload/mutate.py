@@ -14,14 +14,14 @@ The webhook on pods does not read a pod's owners. So a pod template of such a wo
 
 from typing import Final
 
-from webhook.admission.patch import Patch, Tokens
 from webhook.admission.response import Allowed, Patched
 from webhook.admission.workload.templates import annotations_on, asked_in, templates_in
-from webhook.model.admission_review import AdmissionRequest, Operation
-from webhook.model.membership import GROUP_ANNOTATIONS
+from webhook.formats.kubernetes.admission_review import AdmissionRequest, Operation
+from webhook.formats.kubernetes.membership import GROUP_ANNOTATIONS
+from webhook.formats.patches.json_patch import Patch, Tokens
+from webhook.formats.workload.common_fields import MAX_POD_SETS
 from webhook.model.names import INHERIT, STRATEGY
-from webhook.model.rules import Rules
-from webhook.model.workload.common_fields import MAX_POD_SETS
+from webhook.state.rules import Rules
 
 # Templates of other kinds are fixed once the workload runs (Job, JobSet), or their operators ignore changes.
 _TEMPLATES_MAY_CHANGE: Final = frozenset({"CronJob", "Deployment", "LeaderWorkerSet", "ReplicaSet", "StatefulSet"})

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from webhook.admission.gang import MAX_DEPTH, MAX_FIELD_NAME
-from webhook.admission.patch import Tokens
-from webhook.model.owner_chain import INHERITED, LEADER_TEMPLATE, grouped_beside
-from webhook.model.workload.volcano import scheduler_of_pods
+from webhook.formats.kubernetes.owner_chain import INHERITED, LEADER_TEMPLATE, grouped_beside
+from webhook.formats.patches.json_patch import Tokens
+from webhook.formats.workload.volcano import scheduler_of_pods
+from webhook.placing.gang.workload_judgement import MAX_DEPTH, MAX_FIELD_NAME
 
 # The pod that submits a RayJob is not part of its cluster.
 _NOT_SEARCHED: Final = frozenset({"metadata", "status", "submitterPodTemplate"})

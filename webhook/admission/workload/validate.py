@@ -8,6 +8,11 @@
 4. The workload is read by its kind, and its requests are compared with the existing topologies.
 5. Errors in fields other than annotations are reported by the validation of the kind. But if a policy is requested and
    no kubelet would align the pods, there is a warning, or a denial by `--not-alignable`.
+
+The pod templates of a workload that request a NUMA policy, and whose pods kubelets do not align.
+
+The request may be on the template or above it. A template that had the same problem before is skipped: a workload that
+is scaled gets no second warning, and an existing workload is not denied.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -15,29 +20,79 @@ from dataclasses import replace
 from typing import Any, Final
 
 from webhook.admission.annotation_warnings import annotation_warnings
-from webhook.admission.gang import annotations_in, check_gangs, may_be_completed, why_unmanaged
 from webhook.admission.koordinator_requests import requests_of_templates
 from webhook.admission.kueue_requests import KueueRequest, asked_workload
-from webhook.admission.pod.decision import NOT_ALIGNABLE
 from webhook.admission.reserved_fields import is_output
 from webhook.admission.response import Allowed, Denied
-from webhook.admission.workload.unaligned_templates import unaligned_templates
-from webhook.cache.cluster_snapshot import ClusterSnapshot
-from webhook.model.admission_review import AdmissionRequest, Operation
+from webhook.admission.workload.templates import Template, templates_in
+from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.formats.koordinator.intent import NUMAIntent, parse_numa_intent
+from webhook.formats.kubernetes.admission_review import AdmissionRequest, Operation
+from webhook.formats.kubernetes.alignment import obstacles
+from webhook.formats.kubernetes.membership import GANG_REQUESTS, is_in_group
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.kueue import KUEUE_ANNOTATIONS
+from webhook.formats.topology import Topology
+from webhook.formats.workload.common_fields import MAX_POD_SETS
+from webhook.formats.workload.readers import is_made_by_another, read_workload
 from webhook.model.errors import UserError, sentences
 from webhook.model.flag import is_on
-from webhook.model.intent import parse_numa_intent
-from webhook.model.kueue import KUEUE_ANNOTATIONS
-from webhook.model.limits import TooLarge
-from webhook.model.membership import GANG_REQUESTS
+from webhook.model.limits import TooLarge, check_size
 from webhook.model.names import INHERIT, INJECT_ENV, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
 from webhook.model.quoted import quoted
-from webhook.model.rules import Rules
-from webhook.model.topology import Topology
-from webhook.model.workload.common_fields import MAX_POD_SETS
-from webhook.model.workload.readers import is_made_by_another, read_workload
+from webhook.placing.gang.workload_judgement import annotations_in, check_gangs, may_be_completed, why_unmanaged
+from webhook.placing.pod.decision import NOT_ALIGNABLE
+from webhook.placing.pod.not_aligned import NotAligned, not_aligned
+from webhook.state.cluster_snapshot import ClusterSnapshot
+from webhook.state.rules import Rules
 
 _NUMA: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC)
+# Each takes a decision on all nodes, about a millisecond. Templates of one workload usually have the same problem.
+_MOST_TEMPLATES: Final = 20
+
+
+def unaligned_templates(
+    raw: Mapping[str, Any], before: Mapping[str, Any], snapshot: Snapshot, rules: Rules
+) -> Iterator[tuple[NotAligned, str]]:
+    """What kubelets do not align of a template's pods, and the template's path. For an update, only new problems."""
+    old = {template.path: template for template in templates_in(before)} if before else {}
+    looked_at = 0
+    for template in templates_in(raw):
+        known = old.get(template.path)
+        if known == template or template.scheduler not in rules.scheduler_names:
+            continue
+        asked = _may_not_be_aligned(template, rules)
+        if asked is None or looked_at == _MOST_TEMPLATES:
+            continue
+        looked_at += 1
+        found = not_aligned(snapshot, *asked, rules.engine)
+        if found is not None and found.warns and not (known and _has_the_same(known, found, rules)):
+            yield found, template.prefix
+
+
+def _may_not_be_aligned(template: Template, rules: Rules) -> tuple[Pod, NUMAIntent] | None:
+    """A pod of the template and its policy, if it requests one and may not be aligned."""
+    own = {key: template.annotations[key] for key in _NUMA if key in template.annotations}
+    # Without a gate, pods take no annotations from their owners.
+    takes = template.annotations.get(INHERIT) != "false" or is_in_group(dict(template.annotations))
+    above = template.above if takes and rules.gate != "Never" else {}
+    annotations = own or {key: above[key] for key in _NUMA if key in above}
+    try:
+        intent, _ = parse_numa_intent(annotations)
+        if not intent.policy:
+            return None
+        check_size(template.raw["spec"])
+        pod = Pod.from_object({"metadata": {}, "spec": template.raw["spec"]})
+    except UserError:
+        return None  # it is denied, here or by the validation of its kind
+    return (pod, intent) if obstacles(pod) else None
+
+
+def _has_the_same(known: Template, found: NotAligned, rules: Rules) -> bool:
+    asked = _may_not_be_aligned(known, rules)
+    return asked is not None and obstacles(asked[0]) == found.obstacles
+
+
 _SWITCHES: Final = (INHERIT, INJECT_ENV)
 _OWN: Final = "metadata.annotations"
 # Each warning quotes text of the user, and people read only a few.

@@ -27,20 +27,20 @@ from typing import Any, Final, NoReturn
 
 import structlog
 
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.controllers.autoscaling.answers import ScaleUpAnswers
 from webhook.controllers.autoscaling.exporter_reports import MissingExporterReports
-from webhook.controllers.autoscaling.lacking_room import LackingRoom, ScaleUp
 from webhook.controllers.autoscaling.narrowing import Narrowing
 from webhook.controllers.autoscaling.provisioning import Provisioning
-from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.placement.work_clock import WorkClock
-from webhook.controllers.preemption.preemptor import Preemptor
+from webhook.formats.autoscaling.scale_up_mark import is_marked, mark, unmark
 from webhook.internal_errors import Where, contained
 from webhook.kube.fair_queue import FairQueue
 from webhook.kube.pod_writes import Outcome, PodWrites
 from webhook.kube.rate_limiter import RateLimiter
-from webhook.model.scale_up_mark import is_marked, mark, unmark
+from webhook.placing.autoscaling.answers import ScaleUpAnswers
+from webhook.placing.autoscaling.lacking_room import LackingRoom, ScaleUp
+from webhook.placing.pod.gated_pods import GatedPod
+from webhook.placing.preemption.preemptor import Preemptor
+from webhook.state.cluster_cache import ClusterCache
 
 log = structlog.get_logger(__name__)
 

@@ -15,19 +15,19 @@ from typing import Final
 import numpy as np
 import structlog
 
-from webhook.admission.pod.controller_patches import narrow_patch
-from webhook.admission.pod.reapply import kept_by_a_merge
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.controllers.autoscaling.blind_nodes import blind_nodes, keeping_off
-from webhook.controllers.placement.gated_pods import GatedPod
-from webhook.controllers.preemption.preemptor import Preemptor
 from webhook.engine.arrays import Bools
 from webhook.engine.decide import Decision, decide
+from webhook.formats.patches.reapply import kept_by_a_merge
 from webhook.internal_errors import Where, contained
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.fair_queue import FairQueue
 from webhook.kube.pod_writes import Outcome, PodWrites
-from webhook.model.rules import Rules
+from webhook.placing.autoscaling.blind_nodes import blind_nodes, keeping_off
+from webhook.placing.pod.controller_patches import narrow_patch
+from webhook.placing.pod.gated_pods import GatedPod
+from webhook.placing.preemption.preemptor import Preemptor
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.rules import Rules
 
 log = structlog.get_logger(__name__)
 

@@ -17,34 +17,71 @@ Life cycle for a gang of which no member has a node, as often as `settle` is cal
 
 The objects are written in the background (see `provisioning_writer`): a sweep waits for no answer.
 All of this is read from the objects, so the next leader continues. Nothing is written while the kind is not served.
+
+The gangs for which machines are asked again later, with waits that double. Times are seconds of one clock.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.controllers.autoscaling import provisioning_texts as texts
-from webhook.controllers.autoscaling.lacking_room import ScaleUp
 from webhook.controllers.autoscaling.provisioning_objects import gang_digest, objects_of
-from webhook.controllers.autoscaling.provisioning_pod_sets import PodSets, pod_sets_of, whole_gang, why_no_request
-from webhook.controllers.autoscaling.provisioning_waits import (
-    CHANGED_WAIT_SECONDS,
-    FIRST_WAIT_SECONDS,
-    ProvisioningWaits,
-)
 from webhook.controllers.autoscaling.provisioning_writer import ProvisioningWriter
-from webhook.controllers.placement.gang_search import GatedGang
 from webhook.controllers.placement.work_clock import WorkClock
-from webhook.controllers.preemption.preemptor import Preemptor
+from webhook.formats.autoscaling.node_group import ProvisioningClass
+from webhook.formats.autoscaling.provisioning_request import Answer, ProvisioningRequest
 from webhook.internal_errors import Where, contained
 from webhook.kube.fair_queue import FairQueue
-from webhook.model.node_group import ProvisioningClass
-from webhook.model.provisioning_request import Answer, ProvisioningRequest
+from webhook.placing.autoscaling import provisioning_texts as texts
+from webhook.placing.autoscaling.lacking_room import ScaleUp
+from webhook.placing.autoscaling.provisioning_pod_sets import PodSets, pod_sets_of, whole_gang, why_no_request
+from webhook.placing.autoscaling.provisioning_texts import put_off_text
+from webhook.placing.gang.gang_search import GatedGang
+from webhook.placing.preemption.preemptor import Preemptor
+from webhook.state.cluster_cache import ClusterCache
+
+# As cluster-autoscaler's own --provisioning-request-initial-backoff-time and --provisioning-request-max-backoff-time.
+FIRST_WAIT_SECONDS: Final = 60.0
+_LONGEST_WAIT_SECONDS: Final = 600.0
+# The controllers of a gang create its pods over some seconds, and a tenant may change them at any time.
+CHANGED_WAIT_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    until: float
+    seconds: float
+    why: str
+
+
+class ProvisioningWaits:
+    """By the digest of the gang."""
+
+    def __init__(self) -> None:
+        self._waits: dict[str, _Wait] = {}
+
+    def begin(self, gang: str, why: str, now: float, first: float = FIRST_WAIT_SECONDS) -> str:
+        """Put a gang off; returns what its placement says. first: the seconds of its first wait."""
+        before = self._waits.get(gang)
+        seconds = first if before is None else min(2 * before.seconds, _LONGEST_WAIT_SECONDS)
+        self._waits[gang] = _Wait(now + seconds, seconds, why)
+        return put_off_text(why)
+
+    def text(self, gang: str, now: float) -> str:
+        """What the placement of a gang says that is put off; empty if it is not."""
+        wait = self._waits.get(gang)
+        return put_off_text(wait.why) if wait is not None and now < wait.until else ""
+
+    def keep(self, gangs: Container[str], now: float) -> None:
+        """Forget all gangs but these, and those whose wait was over so recently: their pods may be recreated."""
+        self._waits = {
+            gang: wait for gang, wait in self._waits.items() if gang in gangs or now < wait.until + wait.seconds
+        }
+
 
 log = structlog.get_logger(__name__)
 

@@ -13,15 +13,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from webhook.admission.patch import Patch
-from webhook.admission.pod.affinity_patch import EXPRESSIONS, Constraint, Term, constrain, none_of, within_bounds
-from webhook.admission.pod.affinity_patch import required_terms as required_terms_of
-from webhook.controllers.autoscaling.lacking_room import NewNodes
-from webhook.controllers.autoscaling.provisioning_pod_sets import PodSets, digest_of
-from webhook.controllers.placement.gang_search import GatedGang
-from webhook.controllers.placement.gated_pods import GatedPod
-from webhook.model.hint_key import SEAL, HintKey
-from webhook.model.provisioning_request import (
+from webhook.formats.autoscaling.provisioning_request import (
     GANG,
     GANG_DIGEST,
     GROUP,
@@ -31,6 +23,14 @@ from webhook.model.provisioning_request import (
     sealed_parts,
     sealed_template_parts,
 )
+from webhook.formats.koordinator.hint_key import SEAL, HintKey
+from webhook.formats.patches.affinity_patch import EXPRESSIONS, Constraint, Term, constrain, none_of, within_bounds
+from webhook.formats.patches.affinity_patch import required_terms as required_terms_of
+from webhook.formats.patches.json_patch import Patch
+from webhook.placing.autoscaling.lacking_room import NewNodes
+from webhook.placing.autoscaling.provisioning_pod_sets import PodSets, digest_of
+from webhook.placing.gang.gang_search import GatedGang
+from webhook.placing.pod.gated_pods import GatedPod
 
 Raw = dict[str, Any]
 

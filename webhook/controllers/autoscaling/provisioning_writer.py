@@ -24,13 +24,13 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.autoscaling.provisioning_objects import ProvisioningObjects
+from webhook.formats.autoscaling.provisioning_request import ProvisioningRequest, sealed_template_parts
+from webhook.formats.koordinator.hint_key import SEAL
 from webhook.internal_errors import Where, contained
 from webhook.kube.provisioning_request_client import ProvisioningWrites, Refusal
 from webhook.kube.rate_limiter import RateLimiter
-from webhook.model.hint_key import SEAL
-from webhook.model.provisioning_request import ProvisioningRequest, sealed_template_parts
+from webhook.state.cluster_cache import ClusterCache
 
 Answer = TypeVar("Answer")
 

@@ -19,17 +19,17 @@ from typing import Any, Final
 
 import structlog
 
-from webhook.admission.binding.binding_pod import assigned_node
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.cache.delegated_pods import TENTATIVE_SECONDS
-from webhook.controllers.placement.assignment import Assignment
-from webhook.controllers.placement.gated_pods import GatedPod
-from webhook.engine.assumed.assumed_pod import AssumedPod
+from webhook.formats.kubernetes.gates import waits_for_us_alone
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.backoff import Backoff
 from webhook.kube.pod_writes import Outcome, PodWrites
 from webhook.model.errors import UserError
-from webhook.model.gates import waits_for_us_alone
+from webhook.placing.pod.assignment import Assignment
+from webhook.placing.pod.binding_pod import assigned_node
+from webhook.placing.pod.gated_pods import GatedPod
+from webhook.state.assumed.assumed_pod import AssumedPod
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.delegated_pods import TENTATIVE_SECONDS
 
 log = structlog.get_logger(__name__)
 

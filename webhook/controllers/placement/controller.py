@@ -28,34 +28,34 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from time import monotonic
 from typing import Any, Final, NoReturn
 
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.controllers.autoscaling.lacking_room import LackingRoom
 from webhook.controllers.owner_chains import OwnerChains
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
 from webhook.controllers.placement.cycle import Cycle
 from webhook.controllers.placement.failure_handler import FailureHandler
-from webhook.controllers.placement.fair_order import PART_SECONDS, FailedAttempts, Unit
 from webhook.controllers.placement.fence import fence
 from webhook.controllers.placement.gang_attempt import GangAttempts
-from webhook.controllers.placement.gated_gang import GangAssigner, GatedGang, units_of
-from webhook.controllers.placement.gated_pods import GatedPods
-from webhook.controllers.placement.kept_domain import KeptDomains
 from webhook.controllers.placement.limits import Limits
 from webhook.controllers.placement.pending_pods import PendingPods
 from webhook.controllers.placement.pod_attempt import PodAttempts
 from webhook.controllers.placement.ready_pods import ReadyPods
-from webhook.controllers.placement.retry_delays import RetryDelays
 from webhook.controllers.placement.ungate_unplaced import UnplacedUngater
 from webhook.controllers.placement.work_clock import WorkClock, rest_after
-from webhook.controllers.preemption.waiting_preemptors import WaitingPreemptors
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.controllers.timers import call_after
 from webhook.kube.election import Term
 from webhook.kube.leadership import Leadership
 from webhook.kube.owners import ReadOwner
 from webhook.kube.pod_writes import PodWrites
-from webhook.model.rules import Rules
+from webhook.placing.autoscaling.lacking_room import LackingRoom
+from webhook.placing.fair_order import PART_SECONDS, FailedAttempts, Unit
+from webhook.placing.gang.gated_gang import GangAssigner, GatedGang, units_of
+from webhook.placing.gang.kept_domain import KeptDomains
+from webhook.placing.pod.gated_pods import GatedPods
+from webhook.placing.preemption.waiting_preemptors import WaitingPreemptors
+from webhook.placing.retry_delays import RetryDelays
 from webhook.signal import Signal
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.rules import Rules
 
 # Combines changes that come together (a pod's end, its node's NRT): a cycle costs a decision per pod signature.
 _COALESCE_SECONDS: Final = 0.02

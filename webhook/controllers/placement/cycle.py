@@ -3,12 +3,12 @@
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
-from webhook.controllers.placement.assignment import NoAssignment
-from webhook.controllers.placement.fair_order import Unit
-from webhook.controllers.placement.gated_gang import GatedGang
 from webhook.controllers.placement.work_clock import WorkClock
 from webhook.engine.decide import Decision
 from webhook.kube.election import Term
+from webhook.placing.fair_order import Unit
+from webhook.placing.gang.gated_gang import GatedGang
+from webhook.placing.pod.assignment import NoAssignment
 
 
 @dataclass(slots=True)

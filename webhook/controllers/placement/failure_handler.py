@@ -12,23 +12,23 @@ from collections.abc import Hashable, Mapping
 from functools import partial
 from typing import Any
 
-from webhook.admission.pod.placement_text import waiting as waits
-from webhook.controllers.autoscaling.lacking_room import LackingRoom
-from webhook.controllers.placement.assignment import NoAssignment, why_unassigned
 from webhook.controllers.placement.cycle import Cycle
-from webhook.controllers.placement.fair_order import Unit
-from webhook.controllers.placement.gated_gang import GatedGang
-from webhook.controllers.placement.gated_pods import GatedPod, seconds_waited
 from webhook.controllers.placement.pending_pods import PendingPods
 from webhook.controllers.placement.ungate_unplaced import UnplacedUngater
-from webhook.controllers.placement.wait_reason import WaitReason
-from webhook.controllers.preemption.holds_in_vain import PAUSED
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.engine.decide import Decision
 from webhook.internal_errors import INTERNAL, Where, contained, internal_error
 from webhook.model.names import POD_GROUP_NAME
-from webhook.model.rules import Rules
+from webhook.placing.autoscaling.lacking_room import LackingRoom
+from webhook.placing.fair_order import Unit
+from webhook.placing.gang.gated_gang import GatedGang
+from webhook.placing.pod.assignment import NoAssignment, why_unassigned
+from webhook.placing.pod.gated_pods import GatedPod, seconds_waited
+from webhook.placing.pod.placement_text import waiting as waits
+from webhook.placing.pod.wait_reason import WaitReason
+from webhook.placing.preemption.holds_in_vain import PAUSED
 from webhook.signal import Signal
+from webhook.state.rules import Rules
 
 
 class FailureHandler:

@@ -12,20 +12,20 @@
 from collections.abc import Container
 from dataclasses import replace
 
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.metric_recorder import ControllerMetrics
-from webhook.controllers.placement.assignment import NoAssignment
 from webhook.controllers.placement.cycle import Cycle
 from webhook.controllers.placement.failure_handler import FailureHandler
-from webhook.controllers.placement.fair_order import FailedAttempts
-from webhook.controllers.placement.gang_agreement import agree
-from webhook.controllers.placement.gated_gang import GangAssigner, GatedGang
 from webhook.controllers.placement.pending_pods import PendingPods
-from webhook.controllers.placement.wait_reason import WaitReason
-from webhook.controllers.preemption.preemptor import Preemptor, name_of
-from webhook.model.membership import AssignedMember, controllers_group, wishes_of
+from webhook.formats.kubernetes.membership import AssignedMember, controllers_group, wishes_of
 from webhook.model.names import KAI_SUBGROUP, POD_GROUP_NAME
+from webhook.placing.fair_order import FailedAttempts
+from webhook.placing.gang.gang_agreement import agree
+from webhook.placing.gang.gated_gang import GangAssigner, GatedGang
+from webhook.placing.pod.assignment import NoAssignment
+from webhook.placing.pod.wait_reason import WaitReason
+from webhook.placing.preemption.preemptor import Preemptor, name_of
 from webhook.signal import Signal
+from webhook.state.cluster_cache import ClusterCache
 
 
 class GangAttempts:

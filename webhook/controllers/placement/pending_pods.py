@@ -15,19 +15,19 @@ from typing import Any, Final
 
 import structlog
 
-from webhook.admission.pod.placement_text import shortened
-from webhook.admission.pod.placement_text import waiting as waits
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.controllers.placement.assignment import Assignment, NoAssignment
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
-from webhook.controllers.placement.gated_pods import GatedPod
-from webhook.controllers.placement.retry_delays import RetryDelays
-from webhook.controllers.placement.wait_reason import WaitReason
 from webhook.controllers.placement.writes_in_flight import WritesInFlight
 from webhook.controllers.status_reporter import StatusReporter
-from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.internal_errors import INTERNAL
 from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.placing.pod.assignment import Assignment, NoAssignment
+from webhook.placing.pod.gated_pods import GatedPod
+from webhook.placing.pod.placement_text import shortened
+from webhook.placing.pod.placement_text import waiting as waits
+from webhook.placing.pod.wait_reason import WaitReason
+from webhook.placing.retry_delays import RetryDelays
+from webhook.state.assumed.assumed_pod import AssumedPod
+from webhook.state.cluster_cache import ClusterCache
 
 log = structlog.get_logger(__name__)
 

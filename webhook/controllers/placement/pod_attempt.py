@@ -13,21 +13,21 @@
 from collections.abc import Hashable
 from time import monotonic
 
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.controllers.placement.assignment import Assignment, NoAssignment, find_assignment, without
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
 from webhook.controllers.placement.cycle import Cycle
 from webhook.controllers.placement.failure_handler import FailureHandler
-from webhook.controllers.placement.fair_order import FailedAttempts, name_of
-from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.placement.pending_pods import PendingPods
-from webhook.controllers.placement.wait_reason import WaitReason
-from webhook.controllers.preemption.preemptor import Preemptor
-from webhook.controllers.preemption.preemptor import name_of as preemptor_name
-from webhook.controllers.preemption.room_now import place_beside
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.engine.decide import Decision
-from webhook.model.rules import Rules
+from webhook.placing.fair_order import FailedAttempts, name_of
+from webhook.placing.pod.assignment import Assignment, NoAssignment, find_assignment, without
+from webhook.placing.pod.gated_pods import GatedPod
+from webhook.placing.pod.wait_reason import WaitReason
+from webhook.placing.preemption.preemptor import Preemptor
+from webhook.placing.preemption.preemptor import name_of as preemptor_name
+from webhook.placing.preemption.room_now import place_beside
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.rules import Rules
 
 
 class PodAttempts:

@@ -15,17 +15,17 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from webhook.admission.pod.placement_text import waiting as waits
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.owner_chains import OwnerChains
-from webhook.controllers.placement.assignment import NoAssignment
 from webhook.controllers.placement.cycle import Cycle
 from webhook.controllers.placement.failure_handler import FailureHandler
-from webhook.controllers.placement.gated_pods import GatedPod, GatedPods
-from webhook.controllers.placement.native_request import GroupBasis
 from webhook.controllers.placement.pending_pods import PendingPods
-from webhook.controllers.placement.wait_reason import WaitReason
 from webhook.internal_errors import INTERNAL, Where, contained
+from webhook.placing.pod.assignment import NoAssignment
+from webhook.placing.pod.gated_pods import GatedPod, GatedPods
+from webhook.placing.pod.native_request import GroupBasis
+from webhook.placing.pod.placement_text import waiting as waits
+from webhook.placing.pod.wait_reason import WaitReason
+from webhook.state.cluster_cache import ClusterCache
 
 
 class ReadyPods:

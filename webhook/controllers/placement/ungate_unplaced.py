@@ -12,21 +12,21 @@ from typing import Any
 
 import structlog
 
-from webhook.admission.patch import Operation
-from webhook.admission.pod.affinity_patch import Constraint
-from webhook.admission.pod.controller_patches import ungate_patch
-from webhook.admission.pod.node_names import keep_off_others
-from webhook.admission.pod.not_aligned import not_aligned
-from webhook.admission.pod.placement_text import nowhere, waiting_for_node
-from webhook.admission.pod.reapply import kept_by_a_merge
-from webhook.admission.pod.schedulability import awaits_node, look_ahead
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.engine.decide import Decision, decide
+from webhook.formats.patches.affinity_patch import Constraint
+from webhook.formats.patches.json_patch import Operation
+from webhook.formats.patches.reapply import kept_by_a_merge
 from webhook.kube.pod_writes import Outcome, PodWrites
 from webhook.model.names import SCHEDULING_GROUP
-from webhook.model.rules import Rules
+from webhook.placing.pod.controller_patches import ungate_patch
+from webhook.placing.pod.gated_pods import GatedPod
+from webhook.placing.pod.node_names import keep_off_others
+from webhook.placing.pod.not_aligned import not_aligned
+from webhook.placing.pod.placement_text import nowhere, waiting_for_node
+from webhook.placing.pod.schedulability import awaits_node, look_ahead
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.rules import Rules
 
 log = structlog.get_logger(__name__)
 

@@ -19,21 +19,21 @@ from typing import Any, Final, NoReturn
 
 import structlog
 
-from webhook.admission.binding.binding_pod import assigned_node
-from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.metric_recorder import ControllerMetrics, Preemption
 from webhook.controllers.placement.work_clock import WorkClock, rest_after
-from webhook.controllers.preemption.beside import has_room_beside
-from webhook.controllers.preemption.holds import Hold, Phase
-from webhook.controllers.preemption.nominations import NominationSweep, without_hold
-from webhook.controllers.preemption.preemptor import Preemptor
-from webhook.controllers.preemption.search import Found, PreemptionSearch
-from webhook.controllers.preemption.takeover import have_room
-from webhook.controllers.preemption.waiting_preemptors import WaitingPreemptors
 from webhook.controllers.preemption.wave import Wave, WaveOutcome, Waves
 from webhook.engine.preemption.victims import Victims
 from webhook.internal_errors import Where, contained
-from webhook.model.rules import Rules
+from webhook.placing.pod.binding_pod import assigned_node
+from webhook.placing.preemption.beside import has_room_beside
+from webhook.placing.preemption.holds import Hold, Phase
+from webhook.placing.preemption.nominations import NominationSweep, without_hold
+from webhook.placing.preemption.preemptor import Preemptor
+from webhook.placing.preemption.search import Found, PreemptionSearch
+from webhook.placing.preemption.takeover import have_room
+from webhook.placing.preemption.waiting_preemptors import WaitingPreemptors
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.rules import Rules
 from webhook.steps import Steps
 
 log = structlog.get_logger(__name__)

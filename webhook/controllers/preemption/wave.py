@@ -27,12 +27,12 @@ from typing import Final, NamedTuple
 import structlog
 
 from webhook.controllers.metric_recorder import ControllerMetrics
-from webhook.controllers.preemption.holds import Hold
-from webhook.controllers.preemption.nominations import Nomination
-from webhook.controllers.preemption.preemptor import Preemptor
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.pod_writes import Outcome, PodWrites
 from webhook.model.counted import counted
+from webhook.placing.preemption.holds import Hold
+from webhook.placing.preemption.nominations import Nomination
+from webhook.placing.preemption.preemptor import Preemptor
 
 log = structlog.get_logger(__name__)
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from webhook.engine.arrays import Bools
 from webhook.engine.snapshot.node_arrays import NodeArrays
-from webhook.model.pod import Pod
+from webhook.formats.kubernetes.pod import Pod
 
 
 def avoided_nodes(node_arrays: NodeArrays, pod: Pod) -> Bools | None:

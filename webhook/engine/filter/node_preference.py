@@ -20,8 +20,8 @@ import numpy as np
 from webhook.engine.arrays import Counts, Nodes
 from webhook.engine.filter.node_affinity import labelled, matches
 from webhook.engine.snapshot.node_arrays import NodeArrays
-from webhook.model.node import PREFER_NO_SCHEDULE
-from webhook.model.pod import Pod, PreferredTerm
+from webhook.formats.kubernetes.node import PREFER_NO_SCHEDULE
+from webhook.formats.kubernetes.pod import Pod, PreferredTerm
 
 _AFFINITY: Final = 2
 _TAINTS: Final = 3

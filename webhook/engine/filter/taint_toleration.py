@@ -7,7 +7,7 @@ nodeunschedulable.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from webhook.model.node import Taint
+from webhook.formats.kubernetes.node import Taint
 
 CORDON: Final = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 """The taint that a pod must tolerate to run on a cordoned node."""

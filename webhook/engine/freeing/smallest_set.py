@@ -29,9 +29,9 @@ from webhook.engine.freeing.trials import Trials
 from webhook.engine.snapshot.empty_cluster import empty_cluster
 from webhook.engine.snapshot.node_sums import added
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.intent import NUMAIntent
+from webhook.formats.koordinator.intent import NUMAIntent
+from webhook.formats.kubernetes.pod import Pod
 from webhook.model.options import Options
-from webhook.model.pod import Pod
 from webhook.model.resources import CPU, MEMORY, PODS, is_device
 
 MOST_TRIALS: Final = 20_000

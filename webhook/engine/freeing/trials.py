@@ -13,15 +13,14 @@ from webhook.engine.decide import decide
 from webhook.engine.freeing.freed_amounts import FreedAmounts
 from webhook.engine.freeing.holdings import NodeHoldings
 from webhook.engine.request import named_resources
-from webhook.engine.snapshot.change_log import ChangeLog
 from webhook.engine.snapshot.label_columns import LabelColumns
-from webhook.engine.snapshot.node_arrays import NodeArrays
+from webhook.engine.snapshot.node_arrays import ChangeLog, NodeArrays
 from webhook.engine.snapshot.resource_index import ResourceIndex
 from webhook.engine.snapshot.single_node import as_chosen
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.intent import NUMAIntent
+from webhook.formats.koordinator.intent import NUMAIntent
+from webhook.formats.kubernetes.pod import Pod
 from webhook.model.options import Options
-from webhook.model.pod import Pod
 from webhook.model.resources import PODS
 
 # Columns judged at once: more would leave the processor's cache.

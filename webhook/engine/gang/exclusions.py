@@ -1,4 +1,4 @@
-"""The limits by which members of a gang exclude each other (webhook.model.exclusions), as resources of the nodes.
+"""The limits by which members of a gang exclude each other (`kubernetes.exclusions`), as resources of the nodes.
 
 1. Each limit becomes a resource that no other pod requests. What a member takes of it is added to its pod.
 2. A limit of nodes: each offers its room, less what running members take.
@@ -21,7 +21,7 @@ from webhook.engine.gang.pod_class import PodClass
 from webhook.engine.gang.pod_counts import count
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import TopologyTree
-from webhook.model.exclusions import Limit, limits_of
+from webhook.formats.kubernetes.exclusions import Limit, limits_of
 
 
 def with_exclusions(snapshot: Snapshot, tree: TopologyTree, gang: Gang) -> tuple[Snapshot, Gang]:

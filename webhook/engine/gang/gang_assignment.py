@@ -5,7 +5,7 @@ Members that exclude each other take part of a resource made for that (webhook.e
    pod has a node then.
 1. The gang is divided into slices: pods of one class under the same constraints (webhook.engine.gang.slices).
 2. One class without constraints of subgroups: exact by sums alone (webhook.engine.gang.equal_pods).
-3. Otherwise slice by slice, larger ones first; if that fails, an exact search (webhook.engine.gang.mixed_pods).
+3. Otherwise slice by slice, larger ones first; if that fails, an exact search (webhook.engine.gang.greedy_search).
 4. Nodes whose admission only a replay can tell replay their pods. A rejected pod lowers the node's maximum, and the
    gang is placed again, within a budget (webhook.engine.gang.replays).
 5. Parts in other topologies are placed one after the other (webhook.engine.gang.several_topologies).
@@ -24,8 +24,8 @@ from webhook.engine.gang.caps import Caps
 from webhook.engine.gang.equal_pods import EqualPods, assign_equal
 from webhook.engine.gang.exclusions import with_exclusions
 from webhook.engine.gang.gang_spec import ANYWHERE, Gang
+from webhook.engine.gang.greedy_search import Found, assign_mixed
 from webhook.engine.gang.mean_preference import GangPreference
-from webhook.engine.gang.mixed_pods import Found, assign_mixed
 from webhook.engine.gang.pod_assignment import by_set, row_of, shared_out
 from webhook.engine.gang.remaining import Remaining
 from webhook.engine.gang.replays import Replays

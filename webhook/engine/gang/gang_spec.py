@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from webhook.engine.topology.tree import ROOT, TopologyTree
-from webhook.model.intent import NUMAIntent
+from webhook.formats.koordinator.intent import NUMAIntent
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.topology import Topology
+from webhook.formats.workload.topology_request import Levels, SegmentRequest
 from webhook.model.options import GangStrategy
-from webhook.model.pod import Pod
-from webhook.model.topology import Topology
-from webhook.model.workload.topology_request import Levels, SegmentRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from webhook.engine.filter.node_preference import Preference
 from webhook.engine.gang.slices import PodSlice
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.topology.tree import TopologyTree
+from webhook.formats.kubernetes.pod import Pod
 from webhook.model.limits import MAX_REQUIREMENTS
-from webhook.model.pod import Pod
 
 # Pod sets with different preferences in the largest workloads in use. That many others are compared with them; each
 # comparison may take as long as a requirement.

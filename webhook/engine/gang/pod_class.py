@@ -18,8 +18,8 @@ from webhook.engine.kubelet.policy_groups import PolicyGroup, policy_groups
 from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.intent import NUMAIntent
-from webhook.model.pod import Pod
+from webhook.formats.koordinator.intent import NUMAIntent
+from webhook.formats.kubernetes.pod import Pod
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import PODS
 

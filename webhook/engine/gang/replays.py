@@ -21,7 +21,7 @@ import numpy as np
 from webhook.engine.arrays import Bools
 from webhook.engine.gang.admission_replay import Hashes, replay, state_hashes
 from webhook.engine.gang.caps import Caps
-from webhook.engine.gang.mixed_pods import Found
+from webhook.engine.gang.greedy_search import Found
 from webhook.engine.gang.pod_class import PodClass
 from webhook.engine.gang.pod_counts import Positions
 from webhook.engine.gang.pods_per_node import UNBOUNDED

@@ -22,18 +22,18 @@ from webhook.engine.gang.result import GangAssignment
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import TopologyTree
 from webhook.engine.topology.tree_cache import TopologyTrees
+from webhook.formats.koordinator.intent import NUMAIntent, parse_numa_intent
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.topology import Topology, TopologySource
+from webhook.formats.workload.common_fields import annotations_of
+from webhook.formats.workload.record import Workload, WorkloadGang, WorkloadPodSet
+from webhook.formats.workload.strategy import strategy_of_gang
 from webhook.model.errors import UserError, UserErrors
-from webhook.model.intent import NUMAIntent, parse_numa_intent
 from webhook.model.json_text import shortened
 from webhook.model.limits import check_size
 from webhook.model.names import KAI_TOPOLOGY, NUMA_DEFAULTS, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
 from webhook.model.nearest import did_you_mean
 from webhook.model.options import GangStrategy
-from webhook.model.pod import Pod
-from webhook.model.topology import Topology, TopologySource
-from webhook.model.workload.common_fields import annotations_of
-from webhook.model.workload.record import Workload, WorkloadGang, WorkloadPodSet
-from webhook.model.workload.strategy import strategy_of_gang
 
 NO_TOPOLOGY: Final = Topology("", TopologySource.KAI, ())
 """For gangs without a topology: all nodes are one domain."""

@@ -31,7 +31,7 @@ from webhook.engine.kubelet.machine_state import Machines
 from webhook.engine.kubelet.memory_manager import UNKNOWN_GROUP, masks_by_groups, possible_groups, published_groups
 from webhook.engine.kubelet.pools import take_cpus, take_in_order
 from webhook.engine.reason import Reason
-from webhook.model.pod import ContainerKind
+from webhook.formats.kubernetes.pod import ContainerKind
 from webhook.model.policy import NUMAPolicy, Scope
 
 

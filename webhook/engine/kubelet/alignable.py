@@ -15,8 +15,8 @@ from webhook.engine.request import PodRequest, named_resources
 from webhook.engine.snapshot import node_kind
 from webhook.engine.snapshot.extra_rows import with_rows
 from webhook.engine.snapshot.node_arrays import NodeArrays
-from webhook.model.intent import NO_INTENT
-from webhook.model.pod import Pod
+from webhook.formats.koordinator.intent import NO_INTENT
+from webhook.formats.kubernetes.pod import Pod
 from webhook.model.policy import NUMAPolicy
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.resource_index import ResourceIndex
-from webhook.model.pod import ContainerKind, QoS
-from webhook.model.resident import ResidentPod
+from webhook.formats.kubernetes.pod import ContainerKind, QoS
+from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.model.resources import CPU, is_device, is_memory
 
 

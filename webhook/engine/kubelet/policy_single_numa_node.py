@@ -20,7 +20,7 @@ import numpy.typing as npt
 from webhook.engine.arrays import Amounts, Bools
 from webhook.engine.kubelet.bitmask import lowest
 from webhook.engine.kubelet.demand import Share
-from webhook.model.pod import ContainerKind
+from webhook.formats.kubernetes.pod import ContainerKind
 
 Planes = Callable[[int], Amounts]
 """Row -> int64 [z, n]: amounts in each NUMA node, -1 = not listed."""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from webhook.engine.arrays import Amounts, Bools, Ids
-from webhook.model.pod import ContainerKind
+from webhook.formats.kubernetes.pod import ContainerKind
 
 
 @dataclass(slots=True)

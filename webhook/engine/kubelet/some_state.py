@@ -31,7 +31,7 @@ from webhook.engine.kubelet.machine_state import devices_shared, devices_without
 from webhook.engine.kubelet.policy_groups import PolicyGroup, policy_groups
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.pod import ContainerKind
+from webhook.formats.kubernetes.pod import ContainerKind
 from webhook.model.policy import NUMAPolicy, Scope
 
 _STRICT: Final = frozenset({NUMAPolicy.RESTRICTED, NUMAPolicy.SINGLE_NUMA_NODE})

@@ -19,7 +19,7 @@ from webhook.engine.kubelet.demand import Demand
 from webhook.engine.kubelet.machine_state import devices_without_topology
 from webhook.engine.kubelet.policy_groups import PolicyGroup
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.pod import ContainerKind
+from webhook.formats.kubernetes.pod import ContainerKind
 from webhook.model.policy import NUMAPolicy
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from webhook.engine.preemption.candidates import Candidate, Candidates
 from webhook.engine.snapshot.ledger import Reservation
 from webhook.engine.snapshot.node_sums import added
-from webhook.model.intent import NUMAIntent
-from webhook.model.pod import Pod
+from webhook.formats.koordinator.intent import NUMAIntent
+from webhook.formats.kubernetes.pod import Pod
 from webhook.model.resources import CPU, MEMORY, is_device
 
 

@@ -26,7 +26,7 @@ from webhook.engine.plugin.pod_requests import Part, by_scope, parts, published
 from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.pod import ContainerKind, QoS
+from webhook.formats.kubernetes.pod import ContainerKind, QoS
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import (
     CPU,

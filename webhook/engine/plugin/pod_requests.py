@@ -14,7 +14,7 @@ from webhook.engine.arrays import UNLISTED, Amounts, Bools, Nodes, every
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.pod import ContainerKind
+from webhook.formats.kubernetes.pod import ContainerKind
 from webhook.model.policy import Scope
 
 

@@ -2,9 +2,14 @@
 
 Rows (resources) and zones only change when a new one appears, which is rare. Capacity for nodes grows in steps, so one
 more node costs one column. Resources without a row are stored in webhook.engine.snapshot.rare_resources.
+
+The shape of the arrays: positions for the widest node's NUMA nodes, rows for the resources that most nodes offer.
+
+Capacity for a deleted node is released late: one that comes and goes must not cause a copy each time.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -17,12 +22,61 @@ from webhook.engine.snapshot.label_columns import LabelColumns
 from webhook.engine.snapshot.node_kind import kind_of, numa_limit
 from webhook.engine.snapshot.node_policy import plugin_config, policy_of
 from webhook.engine.snapshot.node_sums import NodeSums
-from webhook.engine.snapshot.rare_resources import RareAmounts
+from webhook.engine.snapshot.rare_resources import RareAmounts, ResourceRows
 from webhook.engine.snapshot.resource_index import ResourceIndex
-from webhook.model.node import PREFER_NO_SCHEDULE, Node
-from webhook.model.nrt import NodeTopology, Publisher
+from webhook.formats.kubernetes.node import PREFER_NO_SCHEDULE, Node
+from webhook.formats.nrt import NodeTopology, Publisher
 from webhook.model.policy import NUMAPolicy
 from webhook.model.resources import CPU, MAX_AMOUNT
+
+# The number of snapshots for which the capacity of the widest node is kept after its deletion.
+_KEPT_WIDE: Final = 1024
+
+
+class ArrayShape:
+    """What nodes and NRTs need. cells: limit of rows times NUMA nodes."""
+
+    def __init__(self, cells: int) -> None:
+        self.z = 1
+        """Positions for NUMA nodes."""
+        self._rows = ResourceRows(cells)
+        self._widths: Counter[int] = Counter()
+        self._z_since = 0
+
+    @property
+    def resources(self) -> ResourceIndex:
+        """The resource of each row."""
+        return self._rows.index
+
+    def node_changed(self, before: Node | None, after: Node | None) -> None:
+        """Record a node. None: it did not exist before, or does not any more."""
+        self._rows.offer(*(() if node is None else node.allocatable for node in (before, after)))
+
+    def topology_changed(self, before: NodeTopology | None, after: NodeTopology | None) -> None:
+        """Record an NRT that has changed in more than its free amounts."""
+        old, new = (0 if topology is None else len(topology.zones) for topology in (before, after))
+        self._rows.offer(resources_of(before), resources_of(after))
+        self._widths[new] += 1
+        self._widths[old] -= 1
+        if not self._widths[old]:
+            del self._widths[old]
+
+    def fit(self, version: int) -> tuple[frozenset[str], frozenset[str]]:
+        """Update the shape for the next arrays; returns the resources that gained a row and that lost one.
+
+        version: the number of arrays so far.
+        """
+        widest = max(self._widths, default=1)
+        if widest > self.z or (widest < self.z and version - self._z_since > _KEPT_WIDE):
+            self.z = max(widest, 1)
+            self._z_since = version
+        return self._rows.settle(self.z)
+
+
+def resources_of(topology: NodeTopology | None) -> Iterable[str]:
+    """The resources that an NRT lists; none without an NRT."""
+    return set() if topology is None else {name for zone in topology.zones for name in zone.resources}
+
 
 _NO_TOPOLOGY: Final = NodeTopology(node="")
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})

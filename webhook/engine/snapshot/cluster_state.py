@@ -9,29 +9,197 @@ The arrays have rows for the resources that most nodes offer; others are stored 
 
 Nodes, their NRTs and their pods may come in any order: objects of an unknown node are kept until it appears. A deleted
 node's column is filled with the last one, so columns are dense and a node's column may change between snapshots.
+
+The buffers of a cluster's state: readers keep the current one while a spare one is written.
+
+1. `writable` returns a spare buffer after copying the columns in which it is behind the current one. It takes one whose
+   arrays no reader holds, so arrays never change under their reader. If there is none, it copies the current buffer.
+2. The caller writes the marked columns.
+3. `publish` makes it the current buffer. The previous one becomes a spare.
+
+Two buffers are enough while no reader holds an old snapshot. A review that waits for an answer may hold one: then a
+third buffer keeps each change from costing a copy of the whole cluster.
+
+The nodes sorted by name: all replicas break ties between equal nodes in the same way.
+
+The distinct sets of taints that exclude pods, numbered: a toleration is checked per set, not per node.
 """
 
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
+from weakref import ref
 
-from webhook.engine.snapshot.array_shape import ArrayShape, resources_of
-from webhook.engine.snapshot.buffer_pool import BufferPool
-from webhook.engine.snapshot.buffers import ALL, HELD, NODE, ZONES, Buffer
-from webhook.engine.snapshot.change_log import ChangeLog
+import numpy as np
+
+from webhook.engine.arrays import Codes, Nodes
+from webhook.engine.snapshot.buffers import ALL, HELD, NODE, ZONES, ArrayShape, Buffer, resources_of
 from webhook.engine.snapshot.core_columns import GivenCPUs, reserved_cpu
-from webhook.engine.snapshot.name_order import NameOrder
-from webhook.engine.snapshot.node_arrays import NodeArrays
+from webhook.engine.snapshot.node_arrays import ChangeLog, NodeArrays
 from webhook.engine.snapshot.node_policy import unknown_policy
 from webhook.engine.snapshot.node_sums import NodeSums
 from webhook.engine.snapshot.node_table import NodeTable
-from webhook.engine.snapshot.rare_resources import RareResources
-from webhook.engine.snapshot.resource_rows import MAX_CELLS
-from webhook.engine.snapshot.taint_sets import TaintSets
-from webhook.model.node import Node
-from webhook.model.nrt import NodeTopology, Zone
+from webhook.engine.snapshot.rare_resources import MAX_CELLS, RareResources
+from webhook.engine.snapshot.resource_index import ResourceIndex
+from webhook.formats.kubernetes.node import Node, Taint
+from webhook.formats.kubernetes.resident import ResidentPod, has_one_group
+from webhook.formats.nrt import NodeTopology, Zone
 from webhook.model.options import Unenforced
-from webhook.model.resident import ResidentPod, has_one_group
 from webhook.model.resources import PODS
+
+# Effects that exclude a pod; PreferNoSchedule does not.
+_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
+
+# Unused sets are kept until there are this many more of them than used ones: a cluster autoscaler writes the time into
+# the taint of each node that it removes.
+_SPARE_TAINT_SETS: Final = 64
+
+
+class TaintSets:
+    """Numbers of sets; a returned list is only appended to."""
+
+    def __init__(self) -> None:
+        self._sets: list[tuple[Taint, ...]] = [()]
+        self._numbers: dict[frozenset[Taint], int] = {frozenset(): 0}
+        self._most = _SPARE_TAINT_SETS
+
+    @property
+    def sets(self) -> Sequence[tuple[Taint, ...]]:
+        """The sets by number; number 0 is the empty one."""
+        return self._sets
+
+    def number(self, taints: Iterable[Taint]) -> int:
+        """The number of the set of excluding taints; soft ones are ignored."""
+        kept = frozenset(taint for taint in taints if taint.effect in _EFFECTS)
+        number = self._numbers.setdefault(kept, len(self._sets))
+        if number == len(self._sets):
+            self._sets.append(tuple(sorted(kept, key=lambda taint: (taint.key, taint.effect, taint.value))))
+        return number
+
+    def renewed(self, in_use: Codes) -> bool:
+        """Whether the sets were reset because too few were in use: then every number must be looked up again.
+
+        in_use: int32 [node]: the number of each node's set.
+        """
+        if len(self._sets) <= self._most:
+            return False
+        self._most = 2 * len(np.unique(in_use)) + _SPARE_TAINT_SETS
+        if len(self._sets) <= self._most:
+            return False
+        self._sets, self._numbers = [()], {frozenset(): 0}
+        return True
+
+
+# From this number of changes on, sorting all names is cheaper than shifting an array for each.
+_FEW: Final = 16
+
+
+class NameOrder:
+    """Sorted node names, and the column of each. A returned array never changes; a new one replaces it."""
+
+    __slots__ = ("_array", "_changed", "_columns", "_names")
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._array: Nodes = np.empty(0, dtype=np.intp)
+        self._columns: dict[str, int] = {}
+        self._changed: dict[str, None] = {}
+
+    def put(self, name: str, column: int) -> None:
+        """Set the column of a new or moved node."""
+        self._columns[name] = column
+        self._changed[name] = None
+
+    def remove(self, name: str) -> None:
+        """Remove a node."""
+        del self._columns[name]
+        self._changed[name] = None
+
+    def columns(self) -> Nodes:
+        """The columns by ascending name: int [node]."""
+        if len(self._changed) > _FEW:
+            self._names = sorted(self._columns)
+            self._array = np.fromiter(map(self._columns.__getitem__, self._names), np.intp, len(self._names))
+        elif self._changed:
+            for name in self._changed:
+                self._update(name)
+        self._changed = {}
+        self._array.flags.writeable = False
+        return self._array
+
+    def _update(self, name: str) -> None:
+        at = bisect_left(self._names, name)
+        known = at < len(self._names) and self._names[at] == name
+        column = self._columns.get(name)
+        if column is None:
+            if known:
+                del self._names[at]
+                self._array = np.delete(self._array, at)
+        elif known:
+            self._array = self._array.copy()
+            self._array[at] = column
+        else:
+            self._names.insert(at, name)
+            self._array = np.insert(self._array, at, column)
+
+
+_SPARE: Final = 2
+
+
+@dataclass(slots=True)
+class _Spare:
+    """A buffer that was the current one."""
+
+    buffer: Buffer
+    arrays: ref[NodeArrays] | None
+    """Its arrays, which a reader may hold; None if it had none."""
+    lag: dict[int, int]
+    """Column -> groups in which it is behind the current buffer."""
+
+    def is_held(self) -> bool:
+        """Whether a reader holds its arrays."""
+        return self.arrays is not None and self.arrays() is not None
+
+
+class BufferPool:
+    """The current buffer and its spares."""
+
+    def __init__(self, resources: ResourceIndex) -> None:
+        self.current = Buffer(resources, 1, 0)
+        """Read-only."""
+        self.node_arrays: NodeArrays | None = None
+        """The arrays of the current buffer; None before the first."""
+        self._spares: list[_Spare] = []
+
+    def writable(self, resources: ResourceIndex, z: int, n: int) -> Buffer:
+        """A buffer that equals the current one and that has no reader, with capacity for n nodes of z NUMA nodes."""
+        # Following the current buffer passes through its state, which may have had more nodes.
+        n = max(n, self.current.n)
+        self._spares = [spare for spare in self._spares if spare.buffer.has_room(resources, z, n)]
+        for spare in self._spares:
+            if not spare.is_held():
+                self._spares.remove(spare)
+                spare.buffer.follow(self.current, spare.lag)
+                return spare.buffer
+        capacity = self.current.capacity
+        if n > capacity:
+            capacity = n if capacity == 0 else n + n // 8
+        return self.current.copy(resources, z, capacity)
+
+    def publish(self, written: Buffer, node_arrays: NodeArrays | None, changed: Mapping[int, int]) -> None:
+        """Make a written buffer the current one.
+
+        node_arrays: its arrays; None while the first ones are not complete. changed: column -> groups in which it
+        differs from the buffer before.
+        """
+        for spare in self._spares:
+            for column, parts in changed.items():
+                spare.lag[column] = spare.lag.get(column, 0) | parts
+        arrays = None if self.node_arrays is None else ref(self.node_arrays)
+        self._spares = [_Spare(self.current, arrays, dict(changed)), *self._spares][:_SPARE]
+        self.current, self.node_arrays = written, node_arrays
+
 
 OnFault = Callable[[str, Exception], None]
 """Called with the name of the node in which a fault is contained, and the exception."""

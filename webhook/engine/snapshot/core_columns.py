@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from webhook.model.cpu_bind import CPUBindPolicy
-from webhook.model.cpu_topology import NodeCPUs, free_cores
-from webhook.model.node import Node
-from webhook.model.nrt import NodeTopology
-from webhook.model.resident import ResidentPod
+from webhook.formats.koordinator.cpu_bind import CPUBindPolicy
+from webhook.formats.koordinator.cpu_topology import NodeCPUs, free_cores
+from webhook.formats.kubernetes.node import Node
+from webhook.formats.kubernetes.resident import ResidentPod
+from webhook.formats.nrt import NodeTopology
 
 FULL: Final = 1 << 0
 """Bound CPUs are whole cores: by the node's label, or by its kubelet."""

@@ -14,8 +14,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from webhook.engine.snapshot.change_log import ChangeLog
-from webhook.engine.snapshot.node_arrays import NodeArrays
+from webhook.engine.snapshot.node_arrays import ChangeLog, NodeArrays
 from webhook.engine.snapshot.node_sums import NodeSums, NumaAmounts
 from webhook.engine.snapshot.overlay import Overlay, OverlayCache
 from webhook.model.policy import NUMAPolicy

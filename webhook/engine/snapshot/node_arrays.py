@@ -2,18 +2,52 @@
 
 It is a window on one of ClusterState's buffers. It stays unchanged while a reader holds the object itself; holding
 one of its arrays is not enough.
+
+What changed since a version: enough for an overlay or a tree to catch up instead of being rebuilt.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
 
 from webhook.engine.arrays import Amounts, Bools, Bytes, Codes, Counts, Enums, Ids, Nodes
-from webhook.engine.snapshot.change_log import ChangeLog
 from webhook.engine.snapshot.label_columns import LabelColumns
 from webhook.engine.snapshot.rare_resources import RareTable
 from webhook.engine.snapshot.resource_index import ResourceIndex
-from webhook.model.node import Taint
+from webhook.formats.kubernetes.node import Taint
 from webhook.model.options import Unenforced
+
+# A reader further behind copies everything, which costs about as much as this many single changes.
+_VERSIONS: Final = 1024
+
+T = TypeVar("T")
+
+
+class ChangeLog(Generic[T]):
+    """The items changed by each of the last versions: append-only, shared by all readers."""
+
+    __slots__ = ("_entries", "version")
+
+    def __init__(self) -> None:
+        self._entries: deque[tuple[T, ...]] = deque(maxlen=_VERSIONS)
+        self.version = 0
+
+    def append(self, changed: Iterable[T]) -> int:
+        """Record that the next version differs in `changed`; returns its number."""
+        self._entries.append(tuple(changed))
+        self.version += 1
+        return self.version
+
+    def since(self, version: int) -> set[T] | None:
+        """What may differ between `version` and now; None if the log no longer reaches back that far."""
+        behind = self.version - version
+        if not 0 <= behind <= len(self._entries):
+            return None
+        changed: set[T] = set()
+        for step in range(1, behind + 1):
+            changed.update(self._entries[-step])
+        return changed
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)

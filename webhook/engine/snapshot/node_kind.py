@@ -5,8 +5,8 @@ A kind is one byte: bits 0-1 NUMAPolicy, then one bit each as named below.
 
 from typing import Final
 
-from webhook.model.kubelet_options import NO_OPTIONS, KubeletOptions
-from webhook.model.nrt import NodeTopology, Publisher
+from webhook.formats.kubernetes.kubelet_options import NO_OPTIONS, KubeletOptions
+from webhook.formats.nrt import NodeTopology, Publisher
 from webhook.model.policy import NUMAPolicy, Scope
 
 POLICY: Final = 0b11

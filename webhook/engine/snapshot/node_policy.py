@@ -3,8 +3,8 @@
 An unreadable policy is unknown, not none: pods that the kubelet might reject avoid the node.
 """
 
-from webhook.model.node import Node
-from webhook.model.nrt import NodeTopology, PluginConfig, Publisher
+from webhook.formats.kubernetes.node import Node
+from webhook.formats.nrt import NodeTopology, PluginConfig, Publisher
 from webhook.model.policy import NUMAPolicy
 
 

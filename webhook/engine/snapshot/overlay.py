@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webhook.engine.arrays import NO_ZONE, Amounts, Counts, read_only
-from webhook.engine.snapshot.change_log import ChangeLog
-from webhook.engine.snapshot.node_arrays import NodeArrays
+from webhook.engine.snapshot.node_arrays import ChangeLog, NodeArrays
 from webhook.engine.snapshot.node_sums import NodeSums, NumaAmounts
 from webhook.model.resources import MAX_AMOUNT
 

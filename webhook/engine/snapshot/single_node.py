@@ -12,18 +12,17 @@ from typing import Any, Final
 import numpy as np
 
 from webhook.engine.arrays import NO_ZONE
-from webhook.engine.snapshot.change_log import ChangeLog
 from webhook.engine.snapshot.extra_rows import with_rows
 from webhook.engine.snapshot.label_columns import LabelColumns
 from webhook.engine.snapshot.ledger import Ledger, Reservation
-from webhook.engine.snapshot.node_arrays import NodeArrays
+from webhook.engine.snapshot.node_arrays import ChangeLog, NodeArrays
 from webhook.engine.snapshot.node_sums import NodeSums
 from webhook.engine.snapshot.overlay import Overlay, OverlayCache
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.hint import NUMANodeAmounts
-from webhook.model.pod import Pod
+from webhook.formats.koordinator.hint import NUMANodeAmounts
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.model.policy import NUMAPolicy
-from webhook.model.resident import ResidentPod
 
 
 class _NodeSnapshot(Snapshot):

@@ -11,8 +11,8 @@ from webhook.engine.snapshot.extra_rows import with_node_rows, with_rows
 from webhook.engine.snapshot.ledger import Ledger
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.node_sums import NodeSums
+from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.model.options import Unenforced
-from webhook.model.resident import ResidentPod
 from webhook.model.resources import MAX_AMOUNT
 
 if TYPE_CHECKING:

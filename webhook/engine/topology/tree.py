@@ -21,8 +21,8 @@ import numpy as np
 
 from webhook.engine.arrays import Amounts, Bools, Codes, Nodes, read_only, slice_sums
 from webhook.engine.snapshot.label_columns import ABSENT
+from webhook.formats.topology import Topology
 from webhook.model.names import HOSTNAME_LABEL
-from webhook.model.topology import Topology
 
 ROOT = 0
 """The level of the root: one domain, all nodes. The topology's own levels follow from 1."""

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.model.resident import TERMINAL_PHASES
-from webhook.model.rules import Rules
+from webhook.formats.kubernetes.resident import TERMINAL_PHASES
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.rules import Rules
 from webhook.views.audit.actions import actions
 from webhook.views.audit.managed_pods import ManagedPods, ManageView
 from webhook.views.audit.node_findings import NodesView, nodes_view

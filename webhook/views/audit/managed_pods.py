@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from webhook.cache.cluster_snapshot import ClusterSnapshot
-from webhook.cache.management import MARKS, Unmanaged, management_of
 from webhook.model.manage import Manage
-from webhook.model.rules import Rules
+from webhook.state.cluster_snapshot import ClusterSnapshot
+from webhook.state.management import MARKS, Unmanaged, management_of
+from webhook.state.rules import Rules
 
 
 @dataclass(frozen=True, slots=True)

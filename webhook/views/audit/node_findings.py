@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from webhook.engine.snapshot.node_policy import enforces_nothing, policy_of, unknown_policy
-from webhook.model.avoided_node import Avoided, learned_by_node
-from webhook.model.node import Node
-from webhook.model.nrt import NodeTopology
+from webhook.formats.kubernetes.avoided_node import Avoided, learned_by_node
+from webhook.formats.kubernetes.node import Node
+from webhook.formats.kubernetes.resident import ResidentPod
+from webhook.formats.nrt import NodeTopology
+from webhook.formats.topology import Topology
 from webhook.model.policy import NUMAPolicy
-from webhook.model.resident import ResidentPod
-from webhook.model.topology import Topology
 from webhook.views.audit.spanning_pods import UnreportedNode
 from webhook.views.kubelet_options import KubeletOptionsView, OptionSource, kubelet_options_views
 

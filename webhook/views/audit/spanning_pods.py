@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from webhook.model.containers import Container, ContainerKind
-from webhook.model.nrt import NodeTopology, Publisher
-from webhook.model.pod_resources import QoS
+from webhook.formats.kubernetes.containers import Container, ContainerKind
+from webhook.formats.kubernetes.pod_resources import QoS
+from webhook.formats.kubernetes.resident import ResidentPod
+from webhook.formats.nrt import NodeTopology, Publisher
 from webhook.model.policy import Scope
-from webhook.model.resident import ResidentPod
 from webhook.model.resources import CPU, is_device
 
 # Two periods of an exporter, as settings.nrtAgeSeconds.

@@ -6,6 +6,11 @@
 
 What counts as free is the node's total, on nodes that are ready and not cordoned, where selectors and tolerations of
 the pods allow them. NUMA nodes and other rules of placement are not considered, so it is an upper bound of a placement.
+
+Which pods belong together, also where no annotation of this service says so.
+
+In this order: the gang that the pod's annotations name; the PodGroup of another scheduler; the group of a
+LeaderWorkerSet, a JobSet, a job of Kubeflow; an Indexed Job. Pods of other controllers do not depend on each other.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,19 +19,55 @@ from typing import Any, Final
 
 import numpy as np
 
-from webhook.admission.pod.managed_fields import ManagedFields, without_ours
-from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.engine.arrays import Amounts, Bools, Nodes
 from webhook.engine.filter.node_fit import eligible
 from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.formats.kubernetes.membership import membership_of
+from webhook.formats.kubernetes.node import Node
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.kubernetes.resident import ResidentPod
+from webhook.formats.patches.managed_fields import ManagedFields, without_ours
+from webhook.formats.topology import Topology
 from webhook.model.errors import UserError
-from webhook.model.names import HOSTNAME_LABEL, MANAGED_FIELDS
-from webhook.model.node import Node
-from webhook.model.pod import Pod
-from webhook.model.resident import ResidentPod
+from webhook.model.names import HOSTNAME_LABEL, JOB_COMPLETION_INDEX, LWS_GROUP_INDEX, MANAGED_FIELDS
 from webhook.model.resources import PODS
-from webhook.model.topology import Topology
-from webhook.views.audit.gang_of_pod import GangKey, gang_of
+from webhook.state.cluster_snapshot import ClusterSnapshot
+
+# Source: scheduler-plugins pkg/coscheduling, volcano pkg/apis/scheduling, jobset and Kubeflow's trainer.
+_LABELS: Final = ("scheduling.x-k8s.io/pod-group", "jobset.sigs.k8s.io/jobset-name", "training.kubeflow.org/job-name")
+_VOLCANO: Final = "scheduling.k8s.io/group-name"
+_LWS: Final = "leaderworkerset.sigs.k8s.io/name"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class GangKey:
+    """A gang. id: distinguishes gangs of the same name."""
+
+    namespace: str
+    name: str
+    id: str
+
+
+def gang_of(raw: Mapping[str, Any]) -> GangKey | None:
+    """The gang of a pod; None if it is in none."""
+    metadata = raw["metadata"]
+    namespace = str(metadata.get("namespace") or "")
+    if (membership := membership_of(raw)) is not None:
+        return GangKey(namespace, membership.name, membership.group)
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    if _LWS in labels:
+        name = f"{labels[_LWS]}/{labels.get(LWS_GROUP_INDEX, '0')}"
+        return GangKey(namespace, name, _LWS)
+    for label in _LABELS:
+        if label in labels:
+            return GangKey(namespace, str(labels[label]), label)
+    if _VOLCANO in annotations:
+        return GangKey(namespace, str(annotations[_VOLCANO]), _VOLCANO)
+    for owner in metadata.get("ownerReferences") or ():
+        if owner.get("controller") and owner.get("kind") == "Job" and JOB_COMPLETION_INDEX in annotations:
+            return GangKey(namespace, str(owner.get("name", "")), "Job")
+    return None
+
 
 _SEPARATOR: Final = "/"
 

@@ -10,14 +10,12 @@ from tests.builders.clusters import cluster_state
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import SINGLE, pod
 from tests.unit.admission.kubelet_admissions import kubelet_admission_at
-from webhook.admission.binding.binding_pod import BindingPod
 from webhook.admission.binding.decision import Given, Pass, Refusal, guard, into_binding
-from webhook.admission.patch import Patch, apply
-from webhook.admission.pod.affinity_patch import Constraint, NodeRef, constrain, one_of
-from webhook.admission.pod.managed_fields import ManagedFields
-from webhook.cache.kubelet_admission import KubeletAdmission
 from webhook.engine.snapshot.ledger import Ledger, Reservation
-from webhook.model.hint import NUMANodeAmounts
+from webhook.formats.koordinator.hint import NUMANodeAmounts
+from webhook.formats.patches.affinity_patch import Constraint, NodeRef, constrain, one_of
+from webhook.formats.patches.json_patch import Patch, apply
+from webhook.formats.patches.managed_fields import ManagedFields
 from webhook.model.names import (
     MANAGED_FIELDS,
     NUMA_HINT,
@@ -26,7 +24,9 @@ from webhook.model.names import (
     PLACEMENT_GATE,
     RESOURCE_STATUS,
 )
-from webhook.model.rules import Rules
+from webhook.placing.pod.binding_pod import BindingPod
+from webhook.state.kubelet_admission import KubeletAdmission
+from webhook.state.rules import Rules
 
 GI = 2**30
 RULES = Rules()

@@ -18,20 +18,20 @@ from tests.unit.admission.kubelet_admissions import kubelet_admission_at
 from webhook.admission.binding.guard import BindingGuard, LeaderState
 from webhook.admission.binding.review_trust import Doubts
 from webhook.admission.handler import NotNowError
-from webhook.admission.patch import apply
 from webhook.admission.response import Allowed, Denied, Patched, Response, Unreserved
-from webhook.cache.avoided_nodes import AvoidedNodes
-from webhook.cache.kubelet_admission import KubeletAdmission
-from webhook.engine.assumed.assumed_pod import AssumedPod
-from webhook.engine.assumed.assumed_pods import AssumedPods
 from webhook.engine.snapshot.ledger import Ledger, Reservation
-from webhook.model.admission_review import AdmissionRequest
-from webhook.model.hint import NUMAHint, NUMANodeAmounts
-from webhook.model.membership import controllers_group
+from webhook.formats.koordinator.hint import NUMAHint, NUMANodeAmounts
+from webhook.formats.kubernetes.admission_review import AdmissionRequest
+from webhook.formats.kubernetes.membership import controllers_group
+from webhook.formats.kubernetes.rejected_pod import KubeletRejection, RejectedPod, RejectionReason
+from webhook.formats.patches.json_patch import apply
 from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE
-from webhook.model.rejected_pod import KubeletRejection, RejectedPod, RejectionReason
-from webhook.model.rules import Rules
 from webhook.signal import Signal
+from webhook.state.assumed.assumed_pod import AssumedPod
+from webhook.state.assumed.assumed_pods import AssumedPods
+from webhook.state.avoided_nodes import AvoidedNodes
+from webhook.state.kubelet_admission import KubeletAdmission
+from webhook.state.rules import Rules
 
 Raw = Mapping[str, Any]
 

@@ -9,7 +9,7 @@ import pytest
 from tests.builders import pods
 from tests.builders.pods import GATES
 from webhook.admission.binding.pod_lookup import PodLookup
-from webhook.cache.cluster_cache import ClusterCache
+from webhook.state.cluster_cache import ClusterCache
 
 Raw = Mapping[str, Any]
 

@@ -10,19 +10,19 @@ import pytest
 from tests.builders.clusters import cluster_cache, put
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import pod
-from webhook.admission.binding.binding_pod import BindingPod
 from webhook.admission.binding.decision import Given, Refusal, guard, into_binding
 from webhook.admission.binding.recent_bindings import Recent, RecentBindings
-from webhook.admission.patch import apply
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.cache.kubelet_admission import AssignedPod
-from webhook.engine.assumed.assumed_pod import AssumedPod
-from webhook.engine.assumed.free_bounds import Leeway
 from webhook.engine.snapshot.ledger import Reservation
 from webhook.engine.snapshot.node_sums import NodeSums
-from webhook.model.hint import NUMAHint
+from webhook.formats.koordinator.hint import NUMAHint
+from webhook.formats.patches.json_patch import apply
 from webhook.model.names import NUMA_HINT, NUMA_SIGNATURE
-from webhook.model.rules import Rules
+from webhook.placing.pod.binding_pod import BindingPod
+from webhook.state.assumed.assumed_pod import AssumedPod
+from webhook.state.assumed.free_bounds import Leeway
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.kubelet_admission import AssignedPod
+from webhook.state.rules import Rules
 
 RULES = Rules()
 POLICIES = ("single-numa-node", "restricted", "best-effort", "none")

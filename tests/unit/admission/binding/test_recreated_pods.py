@@ -11,11 +11,11 @@ from tests.builders.clusters import cluster_cache, machine, put
 from tests.builders.pods import bound, created, gated
 from webhook.admission.binding.guard import BindingGuard, LeaderState
 from webhook.admission.response import Patched, Response
-from webhook.model.admission_review import AdmissionRequest
-from webhook.model.rules import Rules
+from webhook.formats.kubernetes.admission_review import AdmissionRequest
+from webhook.state.rules import Rules
 
 if TYPE_CHECKING:
-    from webhook.cache.cluster_cache import ClusterCache
+    from webhook.state.cluster_cache import ClusterCache
 
 
 class Site:

@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import ExitStack
 
-from webhook.admission.binding.waiting_reviews import WaitingReviews
+from webhook.admission.binding.guard import WaitingReviews
 
 
 def test_of_the_namespace_that_has_most_the_oldest_goes() -> None:

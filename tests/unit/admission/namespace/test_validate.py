@@ -4,7 +4,7 @@ import pytest
 
 from webhook.admission.namespace.validate import NamespaceValidator
 from webhook.admission.response import Allowed
-from webhook.model.admission_review import AdmissionRequest
+from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.model.names import MANAGE_LABEL, NUMA_TOPOLOGY_SPEC
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from webhook.admission.node.validate import NodeValidator
 from webhook.admission.response import Allowed, Denied
-from webhook.model.admission_review import AdmissionRequest
+from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.model.names import KOORDINATOR_NODE_POLICY_LABEL, KUBELET_OPTIONS
 
 

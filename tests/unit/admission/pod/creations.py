@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from webhook.model.admission_review import AdmissionRequest
+from webhook.formats.kubernetes.admission_review import AdmissionRequest
 
 
 def review(raw: Mapping[str, Any], user: str = "u", namespace: str = "default") -> AdmissionRequest:

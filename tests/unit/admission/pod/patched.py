@@ -5,7 +5,7 @@ from typing import Any
 import jsonpatch
 
 from tests.builders.pods import pod
-from webhook.model.hint import NUMAHint
+from webhook.formats.koordinator.hint import NUMAHint
 from webhook.model.names import (
     PLACEMENT_GATE,
 )

@@ -6,11 +6,11 @@ import pytest
 
 from tests.builders.clusters import cluster_cache, machine
 from tests.builders.pods import bound, pod
-from webhook.admission.pod.decision import PodDecision, RecentDecisions, Verdict
 from webhook.admission.pod.mutation import mutate_pod
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.model.rules import Rules
-from webhook.model.timestamps import utc
+from webhook.formats.kubernetes.timestamps import utc
+from webhook.placing.pod.decision import PodDecision, RecentDecisions, Verdict
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.rules import Rules
 
 NOW = 1_000_000
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "rs", "controller": True}

@@ -10,7 +10,7 @@ from tests.unit.admission.pod.creations import review
 from webhook.admission.pod.burst_answers import MOMENT_SECONDS
 from webhook.admission.pod.mutate import PodMutator
 from webhook.admission.response import Response
-from webhook.model.rules import Rules
+from webhook.state.rules import Rules
 
 # A little more, so that ten of them are more than a moment whatever rounding does.
 TENTH: Final = MOMENT_SECONDS / 9.9

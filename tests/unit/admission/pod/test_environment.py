@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from tests.builders.pods import pod
-from webhook.admission.patch import Patch
-from webhook.admission.pod.environment import inject_environment
-from webhook.model.topology import Level, Topology, TopologySource
+from webhook.admission.pod.mutation import inject_environment
+from webhook.formats.patches.json_patch import Patch
+from webhook.formats.topology import Level, Topology, TopologySource
 
 TOPOLOGIES = {
     name: Topology(name, TopologySource.KAI, tuple(map(Level, levels)))

@@ -7,15 +7,15 @@ import pytest
 from tests.builders.clusters import cluster_cache, put
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import bound, gated, guaranteed, pod
-from webhook.admission.binding.binding_pod import BindingPod
 from webhook.admission.binding.decision import Given, Refusal, guard
-from webhook.admission.pod.decision import PodDecision, Verdict
 from webhook.admission.pod.mutation import mutate_pod
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.model.kubelet_options import NO_OPTIONS, KubeletOptions, stated_options, threads_named
+from webhook.formats.kubernetes.kubelet_options import NO_OPTIONS, KubeletOptions, stated_options, threads_named
+from webhook.formats.kubernetes.timestamps import utc
 from webhook.model.names import KUBELET_OPTIONS, NUMA_HINT
-from webhook.model.rules import Rules
-from webhook.model.timestamps import utc
+from webhook.placing.pod.binding_pod import BindingPod
+from webhook.placing.pod.decision import PodDecision, Verdict
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.rules import Rules
 
 NOW = 1_000_000
 UNEVEN = "SMT Alignment Error: requested 3 cpus not multiple cpus per core = 2"

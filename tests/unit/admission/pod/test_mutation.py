@@ -12,14 +12,14 @@ from tests.builders.nodes import node, nrt
 from tests.builders.pods import pod
 from tests.unit.admission.node_affinity import admits, faults
 from tests.unit.admission.strategies import pods
-from webhook.admission.pod.affinity_patch import PREFERRED, REQUIRED, node_affinity, required_terms
-from webhook.admission.pod.decision import PodDecision, Verdict
 from webhook.admission.pod.mutation import mutate_pod
-from webhook.cache.cluster_snapshot import ClusterSnapshot
+from webhook.formats.patches.affinity_patch import PREFERRED, REQUIRED, node_affinity, required_terms
 from webhook.model.errors import UserError
 from webhook.model.names import INHERIT, MANAGED_FIELDS, NUMA_TOPOLOGY_SPEC, PLACEMENT, RESOURCE_SPEC
 from webhook.model.options import Options
-from webhook.model.rules import Rules
+from webhook.placing.pod.decision import PodDecision, Verdict
+from webhook.state.cluster_snapshot import ClusterSnapshot
+from webhook.state.rules import Rules
 
 # a [7 7]  b [2 9]  c [0 12]   single-numa-node              [free cpus per NUMA node]
 # d [8 8]           restricted

@@ -12,10 +12,10 @@ from tests.unit.admission.pod.creations import review
 from webhook.admission.pod.mutate import PodMutator
 from webhook.admission.pod.recent_answers import key_of
 from webhook.admission.response import Denied, Patched
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.model.admission_review import AdmissionRequest
+from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.model.names import MANAGE_LABEL, MIN_MEMBER, NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT, POD_GROUP_NAME
-from webhook.model.rules import Rules
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.rules import Rules
 
 # n0 ── NUMA 0 [8]  NUMA 1 [8]      [free cpus]; a pod asks for 8
 MACHINE = machine(name="n0", free=(8, 8))

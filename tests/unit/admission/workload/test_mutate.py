@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from tests.unit.admission.workloads import RACK, SPEC, deployment, job, template, workload, written
-from webhook.admission.patch import apply
 from webhook.admission.response import Allowed, Patched
 from webhook.admission.workload.mutate import WorkloadMutator
+from webhook.formats.patches.json_patch import apply
 from webhook.model.names import INHERIT, STRATEGY
-from webhook.model.rules import Rules
+from webhook.state.rules import Rules
 
 NUMA = {"scheduling.koordinator.sh/numa-topology-spec": "{}"}
 MARK = {INHERIT: "true"}

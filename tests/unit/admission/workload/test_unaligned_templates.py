@@ -12,7 +12,7 @@ from tests.unit.admission.workloads import workload, written
 from webhook.admission.response import Allowed, Denied
 from webhook.admission.workload.validate import WorkloadValidator
 from webhook.model.names import INHERIT, NUMA_TOPOLOGY_SPEC
-from webhook.model.rules import Rules
+from webhook.state.rules import Rules
 
 SINGLE = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
 KUBELETS = cluster_snapshot(node(name="a"), nrt(node="a", free=[16]))

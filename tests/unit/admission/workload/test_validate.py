@@ -9,9 +9,9 @@ from tests.builders.clusters import cluster_snapshot
 from tests.unit.admission.workloads import RACK, SPEC, job, template, workload, written
 from webhook.admission.response import Allowed, Denied
 from webhook.admission.workload.validate import WorkloadValidator
-from webhook.model.rules import Rules
-from webhook.model.topology import Level, Topology, TopologySource
-from webhook.model.workload.readers import MAKERS
+from webhook.formats.topology import Level, Topology, TopologySource
+from webhook.formats.workload.readers import MAKERS
+from webhook.state.rules import Rules
 
 LEVELS = (Level("topology.kubernetes.io/zone"), Level("example.com/rack"))
 TOPOLOGIES = {"network": Topology("network", TopologySource.KAI, LEVELS)}

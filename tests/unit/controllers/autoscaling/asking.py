@@ -7,14 +7,14 @@ from tests.builders.clusters import put
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import bound
 from tests.unit.controllers.leader import Leader
-from webhook.controllers.autoscaling.answers import Asking, ScaleUpAnswers
 from webhook.controllers.autoscaling.exporter_reports import MissingExporterReports
 from webhook.controllers.autoscaling.marks import ScaleUpMarks
 from webhook.controllers.autoscaling.narrowing import Narrowing
-from webhook.model.node_group import Autoscaler
-from webhook.model.rules import Rules
-from webhook.model.scale_up_mark import is_marked, scheduled_condition
-from webhook.model.timestamps import utc
+from webhook.formats.autoscaling.node_group import Autoscaler
+from webhook.formats.autoscaling.scale_up_mark import is_marked, scheduled_condition
+from webhook.formats.kubernetes.timestamps import utc
+from webhook.placing.autoscaling.answers import Asking, ScaleUpAnswers
+from webhook.state.rules import Rules
 
 EPOCH: Final = 1_900_000_000
 """Seconds since the epoch when the time of a test begins."""

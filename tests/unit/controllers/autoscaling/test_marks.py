@@ -10,12 +10,12 @@ from tests.builders.pods import gated
 from tests.builders.topologies import topology
 from tests.unit.controllers.autoscaling.asking import NODEPOOL, AskingLeader, filler, full, pool_node
 from tests.unit.controllers.site import TERM
-from webhook.admission.pod import schedulability
-from webhook.cache.delegated_pods import is_unschedulable, last_failure
-from webhook.controllers.autoscaling import answers
+from webhook.formats.autoscaling.scale_up_mark import scheduled_condition
 from webhook.kube.pod_writes import Outcome
 from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, MIN_MEMBER
-from webhook.model.scale_up_mark import scheduled_condition
+from webhook.placing.autoscaling import answers
+from webhook.placing.pod import schedulability
+from webhook.state.delegated_pods import is_unschedulable, last_failure
 from webhook.steps import result_of
 
 RACK = "example.com/rack"

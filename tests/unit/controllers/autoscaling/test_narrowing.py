@@ -7,9 +7,9 @@ import pytest
 from tests.builders.nodes import nrt
 from tests.builders.pods import gated
 from tests.unit.controllers.autoscaling.asking import NODEPOOL, AskingLeader, filler, full, pool_node
-from webhook.admission.pod.managed_fields import ManagedFields, without_ours
-from webhook.controllers.autoscaling.blind_nodes import excluded_names
+from webhook.formats.patches.managed_fields import ManagedFields, without_ours
 from webhook.model.names import MANAGED_FIELDS
+from webhook.placing.autoscaling.blind_nodes import excluded_names
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
 OTHER_POOL = {"key": "pool", "operator": "NotIn", "values": ["slow"]}

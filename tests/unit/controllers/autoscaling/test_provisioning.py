@@ -10,11 +10,11 @@ from tests.builders.pods import container, gated, guaranteed
 from tests.unit.controllers.autoscaling.asking import POOL, filler, full, pool_node
 from tests.unit.controllers.autoscaling.requesting import ATOMIC, RequestingLeader
 from webhook.controllers.autoscaling import provisioning
-from webhook.controllers.autoscaling.provisioning_pod_sets import pod_sets_of
+from webhook.formats.autoscaling.provisioning_request import GANG
+from webhook.formats.koordinator.hint_key import SEAL, HintKey
 from webhook.kube.provisioning_request_client import Refusal
-from webhook.model.hint_key import SEAL, HintKey
 from webhook.model.names import MIN_MEMBER
-from webhook.model.provisioning_request import GANG
+from webhook.placing.autoscaling.provisioning_pod_sets import pod_sets_of
 
 # n0 ── NUMA 0 [0 of 16 free]  NUMA 1 [0 of 16 free], in group blue
 FULL = pool_node("n0"), full("n0"), filler("n0")

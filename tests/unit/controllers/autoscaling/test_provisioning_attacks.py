@@ -8,15 +8,14 @@ import pytest
 from tests.builders.pods import gated
 from tests.unit.controllers.autoscaling.asking import filler, full, pool_node
 from tests.unit.controllers.autoscaling.requesting import RequestingLeader
-from webhook.controllers.autoscaling import provisioning_pod_sets
-from webhook.controllers.autoscaling.provisioning_pod_sets import pod_sets_of
-from webhook.controllers.autoscaling.provisioning_templates import selected_labels, template_of
-from webhook.controllers.placement.gang_search import GatedGang
+from webhook.formats.autoscaling.provisioning_request import MAX_POD_SETS
+from webhook.formats.koordinator.hint_key import SEAL
 from webhook.kube.provisioning_request_client import Refusal
 from webhook.kube.rate_limiter import RateLimiter
-from webhook.model.hint_key import SEAL
 from webhook.model.names import MIN_MEMBER
-from webhook.model.provisioning_request import MAX_POD_SETS
+from webhook.placing.autoscaling import provisioning_pod_sets
+from webhook.placing.autoscaling.provisioning_pod_sets import pod_sets_of, selected_labels, template_of
+from webhook.placing.gang.gang_search import GatedGang
 
 # n0 ── NUMA 0 [0 of 16 free]  NUMA 1 [0 of 16 free], in group blue
 FULL = pool_node("n0"), full("n0"), filler("n0")

@@ -11,7 +11,7 @@ from webhook.controllers.placement.controller import PlacementController
 from webhook.controllers.placement.limits import Limits
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.kube.pod_writes import Outcome
-from webhook.model.rules import Rules
+from webhook.state.rules import Rules
 
 # A decision takes so long by the tests' clock: two parts of 15 are all that a cycle makes in vain.
 DECISION_SECONDS = 0.001

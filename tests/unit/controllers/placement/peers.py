@@ -4,9 +4,9 @@ from typing import Any
 
 from tests.builders.pods import gated
 from tests.builders.workloads import job, of
-from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.engine.snapshot.ledger import Reservation
 from webhook.model.names import NUMA_TOPOLOGY_SPEC
+from webhook.placing.pod.gated_pods import GatedPod
 
 TERM = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
 

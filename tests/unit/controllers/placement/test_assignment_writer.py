@@ -4,16 +4,16 @@ from typing import Any
 
 from tests.builders.pods import gated
 from tests.unit.controllers.pod_api import Server
-from webhook.admission.patch import apply
-from webhook.admission.pod.controller_patches import assignment_patch
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.controllers.placement.assignment import Assignment
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
-from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.formats.koordinator.hint import NUMAHint
+from webhook.formats.koordinator.hint_key import HintKey
+from webhook.formats.patches.json_patch import apply
 from webhook.kube.pod_writes import Outcome
-from webhook.model.hint import NUMAHint
-from webhook.model.hint_key import HintKey
 from webhook.model.names import NUMA_HINT
+from webhook.placing.pod.assignment import Assignment
+from webhook.placing.pod.controller_patches import assignment_patch
+from webhook.placing.pod.gated_pods import GatedPod
+from webhook.state.cluster_cache import ClusterCache
 
 PLACE = Assignment(NUMAHint("n0", ((0, {"cpu": 8000}),)), "placed on n0, NUMA 0")
 

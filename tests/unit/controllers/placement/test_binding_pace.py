@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.controllers.placement.binding_pace import LEAST_SECONDS, MOST_SECONDS, BindingPace
+from webhook.controllers.placement.writes_in_flight import LEAST_SECONDS, MOST_SECONDS, BindingPace
 
 
 def _after(*seconds: float) -> BindingPace:

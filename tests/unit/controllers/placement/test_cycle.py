@@ -13,11 +13,11 @@ from tests.builders.nodes import node
 from tests.builders.pods import gated
 from tests.unit.controllers.leader import Leader
 from webhook.controllers.placement import controller, pod_attempt
-from webhook.controllers.placement.assignment import find_assignment
-from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.internal_errors import Where, internal_error_counts
 from webhook.kube.pod_writes import Outcome
 from webhook.model.names import MIN_MEMBER
+from webhook.placing.pod.assignment import find_assignment
+from webhook.placing.pod.gated_pods import GatedPod
 
 # n0 ── NUMA 0 [8]      [free cpus]; a pod asks for 8
 ROOM_FOR_ONE = machine(name="n0", free=(8,))

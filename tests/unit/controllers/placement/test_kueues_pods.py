@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.builders.pods import gated
 from tests.builders.workloads import job, of
-from webhook.controllers.placement.gated_pods import ASKS_FOR_NOTHING, GatedPod
+from webhook.placing.pod.gated_pods import ASKS_FOR_NOTHING, GatedPod
 
 READ = {
     "kueue.x-k8s.io/podset-required-topology": "rack",

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator
 
-from webhook.controllers.placement.ungate_order import UngateOrder
+from webhook.controllers.placement.writes_in_flight import UngateOrder
 
 
 def _all(order: UngateOrder[None]) -> Iterator[str]:

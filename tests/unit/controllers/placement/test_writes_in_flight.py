@@ -6,8 +6,7 @@ from functools import partial
 
 import pytest
 
-from webhook.controllers.placement.binding_pace import LEAST_SECONDS
-from webhook.controllers.placement.writes_in_flight import WritesInFlight
+from webhook.controllers.placement.writes_in_flight import LEAST_SECONDS, WritesInFlight
 
 
 class Api:

@@ -15,7 +15,7 @@ from tests.unit.views.one_node import WRITTEN_AT
 from webhook.controllers.preemption.controller import PreemptionController
 from webhook.controllers.preemption.wave import Waves
 from webhook.model.names import MIN_MEMBER, NUMA_HINT
-from webhook.model.rules import Rules
+from webhook.state.rules import Rules
 
 NOW: Final = WRITTEN_AT + 4_000
 SETTLE: Final = 130.0

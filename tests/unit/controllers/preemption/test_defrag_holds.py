@@ -8,9 +8,9 @@ from tests.builders.clusters import put
 from tests.builders.nodes import node
 from tests.builders.pods import bound, gated
 from tests.unit.views.one_node import WRITTEN_AT
-from webhook.cache.cluster_cache import ClusterCache
-from webhook.controllers.placement.gated_pods import GatedPod
-from webhook.controllers.preemption.waiting_preemptors import WaitingPreemptors
+from webhook.placing.pod.gated_pods import GatedPod
+from webhook.placing.preemption.waiting_preemptors import WaitingPreemptors
+from webhook.state.cluster_cache import ClusterCache
 
 ENDING = {"deletionTimestamp": "2030-01-01T02:00:10Z"}
 RIVAL = GatedPod.from_object(gated(name="rival"))

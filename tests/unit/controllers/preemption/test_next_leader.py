@@ -8,8 +8,8 @@ import pytest
 
 from tests.builders.pods import gated
 from tests.unit.controllers.preemption.leader import PreemptingLeader, high, member, two_nodes
-from webhook.controllers.preemption.unread_nominations import UnreadNominations
-from webhook.model.pod import Owner
+from webhook.formats.kubernetes.pod import Owner
+from webhook.placing.preemption.takeover import UnreadNominations
 
 # n0, n1 ── NUMA 0 [0 of 8], NUMA 1 [0 of 8]; a gang of a Job needs all four
 

@@ -7,8 +7,8 @@ import pytest
 
 from tests.property.preemptors import Cluster, Placed
 from tests.unit.controllers.preemption.leader import PreemptingLeader, high, member, one_node, two_nodes
-from webhook.controllers.preemption.holds import Phase
 from webhook.kube.pod_writes import Outcome
+from webhook.placing.preemption.holds import Phase
 
 # n0, n1 ── NUMA 0 [0 of 8], NUMA 1 [0 of 8]; a gang needs all four
 

@@ -13,7 +13,7 @@ from tests.unit.controllers.leader import Leader
 from tests.unit.controllers.preemption.leader import PreemptingLeader, high, one_node
 from tests.unit.controllers.site import TERM
 from webhook.controllers.placement.cycle import Cycle
-from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.placing.pod.gated_pods import GatedPod
 
 
 async def end_term(leader: Leader, monkeypatch: pytest.MonkeyPatch, *, during_a_cycle: bool) -> None:

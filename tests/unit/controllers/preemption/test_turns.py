@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from tests.builders.clusters import cluster_cache
 from tests.builders.pods import gated
-from webhook.controllers.placement.gated_pods import GatedPod
-from webhook.controllers.preemption.holds import MOST_HOLDS, Hold
-from webhook.controllers.preemption.preemptor import Preemptor
-from webhook.controllers.preemption.waiting_preemptors import WaitingPreemptors
+from webhook.placing.pod.gated_pods import GatedPod
+from webhook.placing.preemption.holds import MOST_HOLDS, Hold
+from webhook.placing.preemption.preemptor import Preemptor
+from webhook.placing.preemption.waiting_preemptors import WaitingPreemptors
 
 
 def waiting(name: str, namespace: str, priority: int, cpu: int) -> Preemptor:

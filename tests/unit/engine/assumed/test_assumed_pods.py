@@ -4,13 +4,13 @@ from dataclasses import replace
 
 from tests.builders.records import cpus, resident, topology
 from tests.fingerprints import pod_fingerprint
-from webhook.engine.assumed.assumed_pod import AssumedPod
-from webhook.engine.assumed.assumed_pods import AssumedPods
 from webhook.engine.snapshot.ledger import Ledger
 from webhook.engine.snapshot.node_sums import NumaAmounts
-from webhook.model.nrt import NodeTopology, Publisher
+from webhook.formats.kubernetes.resident import ResidentPod
+from webhook.formats.nrt import NodeTopology, Publisher
 from webhook.model.policy import NUMAPolicy
-from webhook.model.resident import ResidentPod
+from webhook.state.assumed.assumed_pod import AssumedPod
+from webhook.state.assumed.assumed_pods import AssumedPods
 
 NUMA = {0: {"cpu": 2000}}
 ALL_OF_IT = {"cpu": 2000, "pods": 1}

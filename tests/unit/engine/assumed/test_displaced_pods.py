@@ -3,8 +3,8 @@
 import pytest
 
 from tests.builders.records import cpus, topology
-from webhook.engine.assumed.displaced_pods import Arrived, displaced
-from webhook.model.nrt import NodeTopology
+from webhook.formats.nrt import NodeTopology
+from webhook.state.assumed.bound_hints import Arrived, displaced
 
 MACHINE = topology(node="n", free=cpus(16, 16, 16))
 

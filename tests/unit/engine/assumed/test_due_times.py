@@ -5,7 +5,7 @@ from math import inf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.engine.assumed.due_times import DueTimes
+from webhook.state.assumed.derived_reservations import DueTimes
 
 STEPS = st.lists(
     st.tuples(st.sampled_from(["put", "put_earlier", "remove", "take"]), st.sampled_from("abcd"), st.integers(0, 9)),

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from tests.builders.records import cpus, resident, topology
-from webhook.engine.assumed.ended_pods import EndedPods
-from webhook.model.resident import ResidentPod
+from webhook.formats.kubernetes.resident import ResidentPod
+from webhook.state.assumed.node_facts import EndedPods
 
 NRT = replace(topology(node="n", free=cpus(8)), written_at=100)
 

@@ -1,7 +1,7 @@
 """Reservations at the upper and at the lower bound of what may be free."""
 
-from webhook.engine.assumed.free_bounds import NO_LEEWAY, Leeway
 from webhook.engine.snapshot.node_sums import NodeSums
+from webhook.state.assumed.free_bounds import NO_LEEWAY, Leeway
 
 ONE, OTHER = {0: {"cpu": 3000}}, {1: {"cpu": 5000}}
 

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders.records import cpus, topology
-from webhook.engine.assumed.placement_search import Candidate, locate
 from webhook.engine.snapshot.node_sums import NumaAmounts
-from webhook.model.nrt import NodeTopology
+from webhook.formats.nrt import NodeTopology
+from webhook.state.assumed.placement_search import Candidate, locate
 
 
 def node(*taken: int) -> NodeTopology:

@@ -7,12 +7,12 @@ import pytest
 
 from tests.builders.records import GI, cpus, resident, topology
 from tests.fingerprints import pod_fingerprint
-from webhook.engine.assumed.reported import reported_pods
-from webhook.engine.assumed.unreported import NOTHING, ReportingTimes, Unreported, unreported
-from webhook.model.containers import Container, ContainerKind
-from webhook.model.nrt import FingerprintMethod, NodeTopology, Publisher
-from webhook.model.pod import QoS
-from webhook.model.resident import ResidentPod
+from webhook.formats.kubernetes.containers import Container, ContainerKind
+from webhook.formats.kubernetes.pod import QoS
+from webhook.formats.kubernetes.resident import ResidentPod
+from webhook.formats.nrt import FingerprintMethod, NodeTopology, Publisher
+from webhook.state.assumed.node_facts import reported_pods
+from webhook.state.assumed.unreported import NOTHING, ReportingTimes, Unreported, unreported
 
 ALL = FingerprintMethod.ALL
 TIMES = ReportingTimes(settle=10, age=120)

@@ -14,9 +14,9 @@ from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.label_columns import integer
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.intent import NO_INTENT
-from webhook.model.node import Node, Taint
-from webhook.model.pod import Pod
+from webhook.formats.koordinator.intent import NO_INTENT
+from webhook.formats.kubernetes.node import Node, Taint
+from webhook.formats.kubernetes.pod import Pod
 
 
 def verdicts(cluster: ClusterState, asked: Pod) -> dict[str, Reason]:

@@ -13,9 +13,9 @@ from tests.unit.engine.decisions import decision
 from webhook.engine.decide import Candidate
 from webhook.engine.filter.node_preference import PER_POINT, Preference
 from webhook.engine.snapshot.cluster_state import ClusterState
-from webhook.model.node import Node, Taint
+from webhook.formats.kubernetes.node import Node, Taint
+from webhook.formats.kubernetes.pod import Pod
 from webhook.model.options import Options
-from webhook.model.pod import Pod
 
 Term = dict[str, Any]
 

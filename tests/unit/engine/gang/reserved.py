@@ -7,8 +7,8 @@ from tests.builders.records import cpus, node, state, topology
 from webhook.engine.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from webhook.model.node import Node
-    from webhook.model.nrt import NodeTopology
+    from webhook.formats.kubernetes.node import Node
+    from webhook.formats.nrt import NodeTopology
 
 # zone-a ─┬─ rack-1 ── n0 [8 2]  n1 [2 2]   of 8 a NUMA node      [free CPUs]
 #         ├─ rack-2 ── n2 [8 2]  n3 [2 8]   of 8

@@ -11,10 +11,10 @@ from tests.unit.engine.gang.assignments import assigned, nodes_of, values_of
 from webhook.engine.gang import mean_preference
 from webhook.engine.gang.gang_spec import Constraint, Gang, PodSet, Segments
 from webhook.engine.snapshot.cluster_state import ClusterState
+from webhook.formats.kubernetes.node import Taint
+from webhook.formats.kubernetes.pod import Pod
 from webhook.model.limits import MAX_REQUIREMENTS
-from webhook.model.node import Taint
 from webhook.model.options import GangStrategy
-from webhook.model.pod import Pod
 
 SPREAD = GangStrategy.SPREAD
 

@@ -2,7 +2,7 @@
 
 from tests.unit.engine.gang.reserved import snapshot
 from webhook.engine.freeing.holdings import HeldPod
-from webhook.engine.gang.lasting_pods import LastingCluster
+from webhook.engine.gang.backfill_reservation import LastingCluster
 
 # n0 has two NUMA nodes of 8 CPUs, 8 and 2 of them free.
 SERVICE = HeldPod(

@@ -21,8 +21,8 @@ from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.policy import NUMAPolicy
 
 if TYPE_CHECKING:
-    from webhook.model.node import Node
-    from webhook.model.nrt import NodeTopology
+    from webhook.formats.kubernetes.node import Node
+    from webhook.formats.nrt import NodeTopology
 
 # On a restricted node with 16 CPUs in each NUMA node it fits by sums. The kubelet rejects it: 20 CPUs need two NUMA
 # nodes, 8Gi need one, and the hints must agree.

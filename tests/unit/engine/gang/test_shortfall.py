@@ -5,9 +5,9 @@ import pytest
 from tests.builders.gangs import GPU, RACK, ZONE, gpus, group, numa_nodes, podset, racks, whole_nodes
 from tests.builders.records import pod
 from tests.unit.engine.gang.assignments import assigned
-from webhook.admission.gang_text import never_held
 from webhook.engine.gang.gang_spec import Constraint, Segments
 from webhook.engine.gang.result import Shortfall
+from webhook.placing.gang.gang_text import never_held
 
 # zone-a ─┬─ rack-1 ── n0 [6 GPUs, 100 CPUs]
 #         └─ rack-2 ── n1 [8 GPUs,   4 CPUs]

@@ -12,8 +12,8 @@ from webhook.engine.gang.result import GangAssignment
 from webhook.engine.gang.workload_gang import assign_workload
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
+from webhook.formats.workload.readers import read_workload
 from webhook.model.errors import UserError
-from webhook.model.workload.readers import read_workload
 
 ON_RACK = {"kai.scheduler/topology": "network", "kai.scheduler/topology-required-placement": "rack"}
 

@@ -10,9 +10,9 @@ from tests.builders.pods import container
 from tests.builders.records import cpus, node, pod, state, topology
 from webhook.engine.kubelet.alignable import is_aligned_somewhere
 from webhook.engine.snapshot.node_arrays import NodeArrays
-from webhook.model.node import Taint
-from webhook.model.nrt import NodeTopology
-from webhook.model.pod import Pod
+from webhook.formats.kubernetes.node import Taint
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.nrt import NodeTopology
 from webhook.model.policy import NUMAPolicy
 
 GPU = "example.com/gpu"

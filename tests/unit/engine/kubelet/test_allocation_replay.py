@@ -6,15 +6,15 @@ from dataclasses import replace
 import pytest
 
 from tests.builders.records import cpus, node, resident, state, topology
-from webhook.engine.assumed.unhinted import Replayed, Unhinted, WhyUnknown
-from webhook.engine.kubelet.allocation_replay import replay
 from webhook.engine.snapshot.node_sums import NumaAmounts
 from webhook.engine.snapshot.single_node import node_alone
-from webhook.model.containers import Container
-from webhook.model.nrt import NodeTopology, Publisher
-from webhook.model.pod import ContainerKind
+from webhook.formats.kubernetes.containers import Container
+from webhook.formats.kubernetes.pod import ContainerKind
+from webhook.formats.kubernetes.resident import ResidentPod
+from webhook.formats.nrt import NodeTopology, Publisher
 from webhook.model.policy import NUMAPolicy
-from webhook.model.resident import ResidentPod
+from webhook.state.assumed.unhinted import Replayed, Unhinted, WhyUnknown
+from webhook.state.kubelet_predictions import replay
 
 
 def bound(name: str, cpu: int, at: int, numa: int | None = None, policy: NUMAPolicy | None = None) -> ResidentPod:

@@ -9,7 +9,7 @@ from webhook.engine.kubelet.memory_manager import (
     published_groups,
 )
 from webhook.engine.kubelet.pools import Pool, take_cpus
-from webhook.model.pod import ContainerKind
+from webhook.formats.kubernetes.pod import ContainerKind
 from webhook.model.policy import NUMAPolicy
 
 

@@ -10,13 +10,13 @@ import pytest
 from tests.builders.nodes import node, nrt, resource, zone
 from tests.builders.pods import bound, gated
 from tests.builders.topologies import topology
-from webhook.cli.defrag_plan import plan_moves
-from webhook.cli.documents import Item, Source
-from webhook.cli.offline_cluster import Cluster, cluster_of
+from webhook.cli.input.documents import Item, Source
+from webhook.cli.input.offline_cluster import Cluster, cluster_of
+from webhook.cli.offline.defrag_plan import plan_moves
 from webhook.engine.decide import decide
-from webhook.model.intent import parse_numa_intent
-from webhook.model.pod import Pod
-from webhook.model.rules import Rules
+from webhook.formats.koordinator.intent import parse_numa_intent
+from webhook.formats.kubernetes.pod import Pod
+from webhook.state.rules import Rules
 from webhook.views.defragmentation import DefragmentationView, Defragments
 
 RACK = "example.com/rack"

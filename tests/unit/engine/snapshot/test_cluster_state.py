@@ -8,8 +8,8 @@ import pytest
 from tests.builders.records import BIG, GI, SINGLE, cpus, node, resident, state, topology
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.node_arrays import NodeArrays
-from webhook.model.node import Taint
-from webhook.model.nrt import Publisher
+from webhook.formats.kubernetes.node import Taint
+from webhook.formats.nrt import Publisher
 from webhook.model.policy import NUMAPolicy
 
 

@@ -5,7 +5,7 @@ from webhook.engine.decide import decide
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.engine.snapshot.single_node import as_chosen, chosen_node
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.intent import parse_numa_intent
+from webhook.formats.koordinator.intent import parse_numa_intent
 from webhook.model.policy import NUMAPolicy
 
 # n0 ── [8 8]   n1 ── [4 8]   n2 ── [4 4]   n3 ── [2 8], of which 6 are promised      [free cpus per NUMA node]

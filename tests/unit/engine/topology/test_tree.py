@@ -11,8 +11,8 @@ from webhook.engine.gang.workload_gang import NO_TOPOLOGY
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
 from webhook.engine.topology.tree_cache import TopologyTrees
+from webhook.formats.topology import Topology
 from webhook.model.names import HOSTNAME_LABEL
-from webhook.model.topology import Topology
 
 # The example of KAI-Scheduler's design of topology-aware scheduling:
 #

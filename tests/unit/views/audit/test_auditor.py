@@ -13,14 +13,13 @@ from tests.builders.pods import bound, container, plain
 from tests.unit.views.audit.faults import HALL, RACK, cluster, event, of_web, rejected
 from webhook.model.manage import Manage
 from webhook.model.names import HOSTNAME_LABEL, NUMA_HINT
-from webhook.model.rules import Rules
+from webhook.state.rules import Rules
 from webhook.views.audit.auditor import Auditor, AuditView
 from webhook.views.audit.managed_pods import ManageView
 from webhook.views.audit.node_findings import DisagreeingNode, LevelView, RepeatedName
-from webhook.views.audit.rejections import RejectionView
+from webhook.views.audit.rejections import RejectionView, Workload
 from webhook.views.audit.spanning_pods import ShownBy, SpanningPodView, UnreportedNode
 from webhook.views.audit.split_gangs import SplitGangView
-from webhook.views.audit.workload import Workload
 from webhook.views.kubelet_options import OptionSource
 
 

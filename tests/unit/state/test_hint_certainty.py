@@ -1,0 +1,157 @@
+"""A pod gets a hint at its binding only if, by all that is known, its kubelet cannot choose other NUMA nodes."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.builders.clusters import cluster_state
+from tests.builders.nodes import node, nrt
+from tests.builders.pods import SINGLE, pod
+from tests.unit.admission.kubelet_admissions import kubelet_admission_at
+from webhook.admission.binding.decision import Given, guard, into_binding
+from webhook.engine.snapshot.ledger import Ledger, Reservation
+from webhook.engine.snapshot.node_sums import NumaAmounts
+from webhook.formats.koordinator.hint import NUMAHint
+from webhook.formats.kubernetes.resident import ResidentPod
+from webhook.formats.patches.json_patch import apply
+from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT, RESOURCE_STATUS
+from webhook.model.options import Options
+from webhook.placing.pod.binding_pod import BindingPod
+from webhook.state.assumed.free_bounds import NO_LEEWAY, Leeway
+from webhook.state.hint_certainty import CERTAIN, HintCertainty
+from webhook.state.rules import Rules
+
+GI = 2**30
+RULES = Rules()
+
+
+def on(numa_id: int, cpu: int) -> NumaAmounts:
+    return {numa_id: {"cpu": 1000 * cpu}}
+
+
+def given(
+    raw: dict[str, Any],
+    free: tuple[int, ...],
+    leeway: Leeway = NO_LEEWAY,
+    policy: str = "single-numa-node",
+    rules: Rules = RULES,
+) -> Given:
+    """What the pod is given on a node with so many CPUs free on each NUMA node."""
+    state = cluster_state(node(name="n3", cpus=16 * len(free)), nrt(node="n3", free=free, policy=policy))
+    kubelet_admission = kubelet_admission_at(state.node_arrays(), Ledger(), "n3", "default/p")
+    assert kubelet_admission is not None
+    verdict = guard(BindingPod.from_object(raw, rules), "n3", replace(kubelet_admission, leeway=leeway), rules)
+    assert isinstance(verdict, Given), verdict
+    return verdict
+
+
+def assigned(numa_id: int) -> dict[str, Any]:
+    zones = [{"node": numa_id, "resources": {"cpu": "8", "memory": "1Gi"}}]
+    text = f"placed on n3, NUMA {numa_id}\nSingleNUMANode: 1 of 1 node fits"
+    return pod(
+        metadata={
+            "annotations": {
+                NUMA_TOPOLOGY_SPEC: SINGLE,
+                NUMA_HINT: json.dumps({"node": "n3", "numaNodeResources": zones}),
+                RESOURCE_STATUS: json.dumps({"numaNodeResources": zones}),
+                PLACEMENT: text,
+            }
+        }
+    )
+
+
+def test_where_nothing_is_unknown_it_is_certain() -> None:
+    assert given(pod(), (4, 8)).hint_certainty == CERTAIN
+
+
+@pytest.mark.parametrize(
+    ("leeway", "alternatives"),
+    [
+        (Leeway(maybe_free=[on(0, 4)]), {0}),
+        (Leeway(maybe_free=[on(0, 3)]), None),
+        (Leeway(maybe_free=[on(2, 8)]), None),
+        (Leeway(maybe_taken=[on(1, 1)]), {2}),
+        (Leeway(maybe_taken=[on(2, 8)]), None),
+        (Leeway(maybe_free=[on(0, 4)], maybe_taken=[on(1, 1)]), {0, 2}),
+    ],
+)
+def test_it_is_certain_if_the_choice_is_the_same_with_the_most_and_the_least_that_may_be_free(
+    leeway: Leeway, alternatives: set[int] | None
+) -> None:
+    found = given(pod(), (4, 8, 8), leeway).hint_certainty
+    assert found == (
+        CERTAIN if alternatives is None else HintCertainty(sure=False, alternatives=frozenset(alternatives))
+    )
+
+
+def test_what_is_kept_for_a_pod_that_may_be_elsewhere_may_be_free() -> None:
+    ledger = Ledger()
+    ledger.put(Reservation.of("default/other", "n3", {**on(0, 8), **on(1, 8)}, {"cpu": 8000}))
+    state = cluster_state(node(name="n3", cpus=48), nrt(node="n3", free=(8, 8, 8)))
+    kubelet_admission = kubelet_admission_at(state.node_arrays(), ledger, "n3", "default/p")
+    assert kubelet_admission is not None
+    kubelet_admission = replace(kubelet_admission, leeway=Leeway(kept=[{**on(0, 8), **on(1, 8)}]))
+    verdict = guard(BindingPod.from_object(pod(), RULES), "n3", kubelet_admission, RULES)
+    assert isinstance(verdict, Given)
+    assert [numa_id for numa_id, _ in verdict.numa_nodes] == [2]
+    assert verdict.hint_certainty == HintCertainty(sure=False, alternatives=frozenset({0, 1}))
+
+
+def test_of_a_pod_over_several_numa_nodes_any_other_is_possible() -> None:
+    wide = pod(numa='{"numaTopologyPolicy": "Restricted"}')
+    amounts = {"cpu": "21", "memory": "80Gi"}
+    wide["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
+    leeway = Leeway(maybe_free=[on(0, 12)])
+    found = given(wide, (4, 16, 16), leeway, "restricted")
+    assert [numa_id for numa_id, _ in found.numa_nodes] == [1, 2]
+    assert found.hint_certainty == HintCertainty(sure=False, alternatives=frozenset({0}))
+
+
+def test_the_plugins_rules_replay_nothing_where_a_kubelet_does_otherwise() -> None:
+    # The plugin takes the first container for NUMA 0 as well, the kubelet knows that 4 free cpus do not suffice.
+    rules = replace(RULES, engine=Options(fidelity="Plugin"))
+    assert given(pod(cpu="4"), (4, 8), rules=rules).hint_certainty == CERTAIN
+    best_effort = pod(cpu="8", numa='{"numaTopologyPolicy": "BestEffort"}')
+    assert given(best_effort, (4, 8), policy="best-effort", rules=rules).annotations.get(NUMA_HINT) is None
+
+
+def test_a_pod_that_is_not_certain_is_bound_without_a_hint() -> None:
+    found = given(pod(), (4, 8), Leeway(maybe_free=[on(0, 4)]))
+    assert found.numa_nodes == ((1, {"cpu": 8000, "memory": GI}),)
+    assert found.annotations == {}
+    assert found.message == "bound to n3, NUMA nodes not certain yet"
+
+
+def test_a_hint_from_before_is_written_over() -> None:
+    raw = assigned(1)
+    found = given(raw, (4, 8), Leeway(maybe_free=[on(0, 4)]))
+    bound = apply(raw, map(dict, into_binding({"metadata": raw["metadata"]}, found)))
+    annotations = bound["metadata"]["annotations"]
+    assert json.loads(annotations[NUMA_HINT]) == {"node": "n3", "certain": False}
+    assert json.loads(annotations[RESOURCE_STATUS]) == {"numaNodeResources": []}
+    assert annotations[PLACEMENT].splitlines()[0] == "placed on n3, NUMA nodes not certain yet"
+    resident = ResidentPod.from_object(bound | {"spec": {**bound["spec"], "nodeName": "n3"}})
+    assert resident.hint is None
+
+
+def test_what_people_read_names_the_numa_nodes_of_the_binding() -> None:
+    assert given(assigned(1), (4, 8)).annotations.keys() == {NUMA_HINT, RESOURCE_STATUS}
+    assert given(assigned(1), (8, 8)).annotations[PLACEMENT].splitlines()[0] == "placed on n3, NUMA 0"
+
+
+def test_what_was_assumed_is_not_certain_if_the_kubelet_will_choose_otherwise() -> None:
+    assumed = given(assigned(1), (8, 8)).as_assumed()
+    assert assumed is not None
+    assert dict(assumed.numa_nodes).keys() == {1}
+    assert assumed.hint_certainty == HintCertainty(sure=False, alternatives=frozenset({0}))
+    same = given(assigned(1), (4, 8)).as_assumed()
+    assert same is not None
+    assert same.hint_certainty == CERTAIN
+
+
+def test_a_blank_hint_is_read_back() -> None:
+    blank = NUMAHint.without_numa_nodes("n1")
+    assert blank.to_json() == '{"node":"n1","certain":false}'
+    assert NUMAHint.parse(blank.to_json()) == blank

@@ -1,0 +1,157 @@
+"""`topology-webhook review`: the webhook's answers to objects, without a running webhook.
+
+1. The objects and the cluster are read; after a fault nothing is judged.
+2. Each object is judged on its own.
+3. The judgements go to stdout; warnings about the cluster, and objects that `-o yaml` leaves out, to stderr.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+
+from webhook.app.rules_of_settings import rules_of
+from webhook.app.settings import Settings
+from webhook.cli.command import Output, Snapshots, answering, read_cluster, tell, writing
+from webhook.cli.input.documents import STDIN, InputError, Item, read, twice
+from webhook.cli.input.object_schema import METADATA
+from webhook.cli.input.offline_cluster import cluster_snapshots_of
+from webhook.cli.input.yaml_text import dump_all
+from webhook.cli.offline.bare_pods import judge_pods
+from webhook.cli.offline.judgement import Judgement
+from webhook.cli.offline.judgement_context import JudgementContext, Owners
+from webhook.cli.offline.pod_group_review import POD_GROUPS, by_gang, judge_pod_group
+from webhook.cli.offline.workload import judge_workload
+from webhook.cli.render.judgement_json import render_json
+from webhook.cli.render.judgement_table import print_table
+from webhook.cli.setting_flags import with_setting_flags
+from webhook.placing.pod.decision import Verdict
+from webhook.state.cluster_snapshot import ClusterSnapshot
+
+EXIT_REFUSED: Final = 1
+EXAMPLES: Final = """\b
+Examples:
+  topology-webhook review -f pod.yaml
+  topology-webhook review -f manifests/ --cluster cluster.yaml --all-nodes
+  topology-webhook review -f pod.yaml -o yaml | kubectl apply -f -
+"""
+
+# Settings that affect decisions, and those that select the cluster.
+DECISION_SETTINGS: Final = (
+    "kubeconfig",
+    "context",
+    "gate",
+    "manage",
+    "default_numa_topology_policy",
+    "default_exclusive",
+    "excluded_namespaces",
+    "kueue_annotations",
+    "no_compatible_node",
+    "not_alignable",
+    "unenforced",
+    "no_capacity",
+    "fidelity",
+    "score_strategy",
+    "resource_weights",
+    "preference_weight",
+    "gang_strategy",
+    "scheduler_names",
+    "max_affinity_values",
+    "preferred_nodes",
+    "nrt_settle_seconds",
+    "nrt_age_seconds",
+)
+
+
+_FILES: Final = typer.Option(
+    "--filename",
+    "-f",
+    metavar="FILE",
+    help="Objects to review: a YAML or JSON file, a directory of them, or - for stdin. May be repeated.",
+)
+Files = Annotated[list[str], _FILES]
+OptionalFiles = Annotated[list[str] | None, _FILES]
+
+
+def review(
+    filename: Files,
+    cluster: Snapshots = None,
+    output: Annotated[
+        Output, typer.Option("--output", "-o", help="For people, for kubectl apply -f -, or for programs.")
+    ] = Output.TABLE,
+    all_nodes: Annotated[bool, typer.Option("--all-nodes", help="Show every node (table and json).")] = False,
+    **flags: str | None,
+) -> None:
+    """Show the webhook's decision on pods and workloads, and the reasons.
+
+    A workload is reviewed by its pod templates, or as a gang if it requests a topology or a minimum. Each object is
+    reviewed on its own: the objects of one call take no room from each other. A Topology or Namespace among them
+    applies to the objects after it, as if they were created in this order; a PodGroup to all pods that name it.
+    With -o yaml, objects are printed as they are when they are ungated; denied objects are left out.
+
+    Exit code 0: all objects are allowed. 1: an object is denied, or fits nowhere now. 2: the input cannot be read, or
+    the answer cannot be written.
+    """
+    with answering():
+        judgements = _judgements(filename, cluster or [], flags)
+        text = "" if output is Output.TABLE else _render(judgements, output, all_nodes=all_nodes)
+    with writing():
+        if output is Output.TABLE:
+            print_table(judgements, Console(highlight=False), all_nodes=all_nodes)
+        else:
+            sys.stdout.write(text)
+    if not all(judgement.is_fine for judgement in judgements):
+        raise typer.Exit(EXIT_REFUSED)
+
+
+with_setting_flags(review, DECISION_SETTINGS)
+
+
+def _judgements(filenames: Sequence[str], snapshots: Sequence[str], flags: Mapping[str, str | None]) -> list[Judgement]:
+    settings = Settings.load(flags)
+    if [*filenames, *snapshots].count(STDIN) > 1:
+        raise InputError("stdin (-) can be read only once")
+    items = list(read(filenames))
+    cluster = read_cluster(snapshots, settings, flags, items)
+    for warning in (*twice(items), *cluster.warnings):
+        tell(f"warning: {warning}")
+    rules = rules_of(settings)
+    owners = Owners([*cluster.others, *(item.body for item in items)], cluster.asked_by(rules))
+    around = JudgementContext(rules, owners, cluster.running, cluster.assigned_members, cluster.gated)
+    return judge_all(items, cluster_snapshots_of(items, cluster), around)
+
+
+def judge_all(
+    items: Sequence[Item], cluster_snapshots: Sequence[ClusterSnapshot], around: JudgementContext
+) -> list[Judgement]:
+    """Judge in the order of the objects. cluster_snapshots: the cluster at each creation. Raises InputError."""
+    for item in items:
+        item.check(item.body["metadata"], METADATA, "metadata")
+    if not items:
+        return []
+    latest = cluster_snapshots[-1]
+    around = replace(around, latest=latest)
+    pods = {n: (item, cluster_snapshots[n]) for n, item in enumerate(items) if (item.group, item.kind) == ("", "Pod")}
+    found = judge_pods(pods, latest, around)
+    members = by_gang(found.values())
+    for n, item in enumerate(items):
+        if (item.group, item.kind) in POD_GROUPS:
+            found[n] = judge_pod_group(item, members)
+        elif n not in pods:
+            found[n] = judge_workload(item, cluster_snapshots[n], around)
+    return [found[n] for n in range(len(items))]
+
+
+def _render(judgements: Sequence[Judgement], output: Output, *, all_nodes: bool) -> str:
+    if output is Output.JSON:
+        return render_json(judgements, all_nodes=all_nodes)
+    for judgement in judgements:
+        if not judgement.is_fine:
+            left_out = " (left out)" if judgement.verdict is Verdict.DENY else ""
+            tell(f"{judgement.verdict}{left_out}: {judgement.item.kind} {judgement.item.name}: {judgement.message}")
+        for warning in (*judgement.all_warnings(), *judgement.notes):
+            tell(f"warning: {judgement.item.kind} {judgement.item.name}: {warning}")
+    return dump_all([judgement.mutated for judgement in judgements if judgement.verdict is not Verdict.DENY])

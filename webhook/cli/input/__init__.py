@@ -1,0 +1,1 @@
+"""What commands read: files, a recorded or a live cluster."""

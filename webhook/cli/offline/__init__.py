@@ -1,0 +1,1 @@
+"""What the service would do, without the service."""

@@ -1,0 +1,310 @@
+"""The service's answer to a workload and to the pods that its controller creates.
+
+1. The workload itself is judged, and its templates are marked, as at its creation.
+2. One pod of each template is judged, as its controller creates it: see `outcome`.
+3. The pods in a gang are placed together: see `gang_pods`.
+4. The answer is the worst of these, with each template pinned to where its pods go.
+5. An object of a kind that is not read here, such as an AppWrapper, may contain workloads that its operator creates:
+   each is judged as it will be created. Annotations outside them apply to pods that carry `inherit` only.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from webhook.admission.kueue_requests import asked_owner, asked_workload
+from webhook.admission.response import Denied, Patched
+from webhook.admission.workload.mutate import WorkloadMutator
+from webhook.admission.workload.templates import annotations_on, asked_in, path_of, templates_in
+from webhook.admission.workload.validate import WorkloadValidator
+from webhook.cli.input.documents import Item
+from webhook.cli.input.object_schema import METADATA, POD, TEXTS
+from webhook.cli.offline.gang_pods import WorkloadGroup, judge_group
+from webhook.cli.offline.judgement import Judgement, PodSet, held, note_of, worst
+from webhook.cli.offline.judgement_context import JudgementContext
+from webhook.cli.offline.outcome import body_of, creation_of, outcome_of
+from webhook.cli.offline.template_pods import BUILT_IN, PodTemplate, as_written, at, pod_templates, with_at
+from webhook.formats.kubernetes.membership import may_be_in_group
+from webhook.formats.kubernetes.owner_chain import OwnerChain, owner_chain_of
+from webhook.formats.kubernetes.pod import Owner, Pod
+from webhook.formats.patches.json_patch import Tokens, apply
+from webhook.formats.workload.readers import ASKED_ABOUT, READERS, is_made_by_another, kind_of, read_workload
+from webhook.formats.workload.record import Workload
+from webhook.model.errors import UserError
+from webhook.model.limits import TooLarge
+from webhook.model.names import INHERIT, STRATEGY
+from webhook.placing.gang.workload_judgement import MAX_DEPTH, annotations_in
+from webhook.placing.pod.decision import Verdict
+from webhook.state.cluster_snapshot import ClusterSnapshot
+from webhook.state.management import DEFAULT_NAMESPACE
+
+# Its pods run on every matching node, so there is nothing to choose.
+_DAEMON_SET: Final = ("apps", "DaemonSet")
+# An object that is not created yet has no UID, but every reference needs one.
+_UID: Final = "00000000-0000-0000-0000-000000000000"
+# Replaces the owner's name, which may be one that the API server rejects.
+_OWNER: Final = "owner"
+
+Raw = Mapping[str, Any]
+
+
+class _DeniedError(Exception):
+    """The workload is denied."""
+
+
+def judge_workload(item: Item, cluster_snapshot: ClusterSnapshot, around: JudgementContext) -> Judgement:
+    """The judgement of an object that is not a pod. Raises InputError for one that the API server would reject."""
+    try:
+        return _WorkloadReview(item, cluster_snapshot, around).run()
+    except _DeniedError as denied:
+        message, warnings = denied.args
+        return Judgement(item, Verdict.DENY, message, item.body, warnings)
+
+
+class _WorkloadReview:
+    """One workload."""
+
+    def __init__(self, item: Item, cluster_snapshot: ClusterSnapshot, around: JudgementContext) -> None:
+        self._item = item
+        self._cache = cluster_snapshot
+        self._around = around
+        self._body: Raw = item.body
+        self._warnings: tuple[str, ...] = ()
+        self._told: Callable[[str], str] = str
+        """Names annotations as the user wrote them."""
+
+    def run(self) -> Judgement:
+        """Steps 1 to 4."""
+        item = self._item
+        if item.group in BUILT_IN:  # the API server validates it before it calls a webhook
+            self._check_shape()
+        self._body = as_written(item.body)
+        workload = self._read() if item.group in BUILT_IN else None
+        if (item.group, item.kind) not in READERS:
+            self._warnings += tuple(_unread(item))
+            if contained := list(workloads_in(item.body)):
+                return self._contained(contained)
+        marked = self._created()
+        if item.group not in BUILT_IN:
+            self._check_shape()
+            workload = self._read()
+        templates = pod_templates(marked, item.group, workload)
+        if not templates:
+            return self._let_through()
+        owner_chain = self._owner_chain(marked)
+        sets = [self._judged(one, at(marked, one.tokens), owner_chain) for one in templates]
+        if worst(one.outcome.verdict for one in sets) is Verdict.DENY or workload is None:
+            return self._together(sets, None)
+        try:
+            return self._together(sets, judge_group(workload, owner_chain, sets, self._cache, self._around))
+        except UserError as error:
+            raise self._fault(error) from error
+
+    def _contained(self, contained: Sequence[tuple[Tokens, Raw]]) -> Judgement:
+        """Step 5."""
+        item = self._item
+        namespace, name = item.namespace or DEFAULT_NAMESPACE, str(item.body["metadata"].get("name") or _OWNER)
+        uid = str(item.body["metadata"].get("uid") or _UID)
+        owner = {"apiVersion": item.api_version, "kind": item.kind, "name": name, "uid": uid, "controller": True}
+        itself = {**item.body, "metadata": {**item.body["metadata"], "name": name, "namespace": namespace}}
+        around = replace(self._around, owners=self._around.owners.beside(itself))
+        found, body = [], self._body
+        for tokens, raw in contained:
+            path = path_of(tokens)
+            item.check(raw["metadata"], METADATA, f"{path}.metadata")
+            made = {"name": name, **raw["metadata"], "namespace": namespace, "ownerReferences": [owner]}
+            inner = replace(item, prefix=f"{item.prefix}{path}.", body={**raw, "metadata": made})
+            judgement = judge_workload(inner, self._cache, around)
+            found.append((path, judgement))
+            body = with_at(body, (*tokens, "spec"), judgement.mutated["spec"])
+        verdict = worst(judgement.verdict for _, judgement in found)
+        path, decisive = next((path, one) for path, one in found if one.verdict is verdict)
+        told = tuple(f"{path}: {text}" for path, one in found for text in one.warnings)
+        return replace(
+            decisive,
+            item=item,
+            message=f"{decisive.item.kind} {decisive.item.name} at {path}: {decisive.message}",
+            mutated=item.body if verdict is Verdict.DENY else body,
+            warnings=(*self._warnings, *told),
+        )
+
+    def _check_shape(self) -> None:
+        """Raise InputError for a template that the API server would reject."""
+        for path, annotations in annotations_in(self._item.body):
+            for fault in TEXTS(annotations, path):
+                raise self._item.fault(fault.path, fault.message)
+
+    def _read(self) -> Workload | None:
+        """The workload by its kind. Raises InputError, _DeniedError."""
+        try:
+            asked = asked_workload(self._body, self._cache.topologies, self._around.rules)
+            self._told = asked.told
+            workload = read_workload(_still_to_run(self._item, asked.raw))
+        except UserError as error:
+            raise self._fault(error) from error
+        for gang in workload.distinct if workload else ():
+            for pod_set in gang.all_pod_sets():
+                self._check_pod(pod_set.template, pod_set.path)
+        return workload
+
+    def _check_pod(self, raw: Any, path: str) -> None:
+        self._item.check(raw, POD, path)
+        try:
+            Pod.from_object(raw)
+        except TooLarge:
+            pass  # without a placement request it is allowed
+        except UserError as error:
+            raise self._item.fault(f"{path}.{error.faults[0].path}", error.faults[0].message) from error
+
+    def _fault(self, error: UserError) -> Exception:
+        """Faults in annotations deny the object; other faults are those that the API server would reject."""
+        for fault in error.faults:
+            if "annotations" not in fault.path and not isinstance(fault, TooLarge):
+                return self._item.fault(fault.path, fault.message)
+        return _DeniedError(self._told(" ".join(map(str, error.faults))), ())
+
+    def _created(self) -> Raw:
+        """The workload as it is stored, with marked templates. Raises _DeniedError."""
+        item, rules = self._item, self._around.rules
+        namespace = item.namespace or DEFAULT_NAMESPACE
+        asks_us = (item.group, item.kind) in ASKED_ABOUT and namespace not in rules.excluded_namespaces
+        if not asks_us or is_made_by_another(self._body):
+            return self._body
+        request = creation_of(self._body, item.api_version, item.kind, item.namespace)
+        response = WorkloadValidator(lambda: self._cache, rules).handle(request)
+        if isinstance(response, Denied):
+            raise _DeniedError(response.message, response.warnings)
+        self._warnings += response.warnings
+        marks = WorkloadMutator(rules).handle(request)
+        marked: Raw = apply(self._body, map(dict, marks.patch)) if isinstance(marks, Patched) else self._body
+        return marked
+
+    def _owner_chain(self, marked: Raw) -> OwnerChain:
+        """The workload as the top owner of its pods, or below its known owners."""
+        item = self._item
+        name = str(marked["metadata"].get("name") or item.name.rstrip("-"))
+        uid = str(marked["metadata"].get("uid") or _UID)
+        metadata = {**marked["metadata"], "name": name, "namespace": item.namespace or DEFAULT_NAMESPACE, "uid": uid}
+        above, unknown = self._around.owners.above(marked)
+        if unknown is not None and any(may_be_in_group(one.annotations) for one in templates_in(marked)):
+            self._warnings += (unknown_owner(unknown),)
+        top = {**_still_to_run(item, marked), "metadata": metadata}
+        chain = [asked_owner(top, self._cache.topologies, self._around.rules), *above]
+        return owner_chain_of(Owner(item.api_version, item.kind, name, uid, controller=True), chain)
+
+    def _judged(self, template: PodTemplate, raw: Raw, owner_chain: OwnerChain) -> PodSet:
+        """Step 2."""
+        asked = {key: text for key, text in template.above.items() if isinstance(text, str)}
+        path = f"{template.path}."
+        pod = self._pod_of(raw)
+        outcome = outcome_of(
+            pod,
+            self._cache,
+            self._around.rules,
+            owner_chain.taking({**owner_chain.annotations, **asked}),
+            path,
+            self._around.latest,
+        )
+        return PodSet(template.name, template.path, template.pods, template.tokens, outcome)
+
+    def _pod_of(self, template: Raw) -> Raw:
+        """A pod as the controller creates it."""
+        item = self._item
+        owner = {"apiVersion": item.api_version, "kind": item.kind, "name": _OWNER, "uid": _UID, "controller": True}
+        metadata = {
+            **(template.get("metadata") or {}),
+            "name": item.name.rstrip("-"),
+            "namespace": item.namespace or DEFAULT_NAMESPACE,
+            "ownerReferences": [owner],
+        }
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+
+    def _together(self, sets: Sequence[PodSet], group: WorkloadGroup | None) -> Judgement:
+        """Step 4."""
+        item, cluster_snapshot, rules = self._item, self._cache, self._around.rules
+        notes: list[str] = []
+        body = self._body
+        found = []
+        for one in sets:
+            whole = one
+            if group is not None and one.path in group.members:
+                domains = group.domains.get(one.path, ())
+                whole = held(one, group.judgement, domains, cluster_snapshot, rules)
+                notes += [note] if (note := note_of(one, domains)) else []
+            found.append(whole)
+            body = with_at(body, one.tokens, body_of(at(body, one.tokens), whole.outcome, cluster_snapshot))
+        verdict = worst(one.outcome.verdict for one in found)
+        placement = group.judgement.placement if group is not None else None
+        return Judgement(
+            item,
+            verdict,
+            _message(found, group, verdict),
+            item.body if verdict is Verdict.DENY else body,
+            self._warnings,
+            tuple(one if whole is one else replace(one, in_group=True) for one, whole in zip(sets, found, strict=True)),
+            placement,
+            tuple(notes),
+            group.workload if group is not None else None,
+        )
+
+    def _let_through(self) -> Judgement:
+        item = self._item
+        why = f"no pods are looked for in a {item.kind} ({item.api_version})"
+        if (item.group, item.kind) == _DAEMON_SET:
+            why = "a DaemonSet chooses its pods' nodes itself"
+        if (item.group, item.kind) == ("", "Namespace"):
+            self._warnings = self._cache.namespaces[item.name].problems
+        return Judgement(item, Verdict.ALLOW, f"unmanaged: {why}", item.body, self._warnings)
+
+
+def workloads_in(raw: Any, tokens: Tokens = ()) -> Iterator[tuple[Tokens, Raw]]:
+    """The path and object of each workload of a kind that is read here within an object of another kind."""
+    if len(tokens) >= MAX_DEPTH:
+        return
+    if tokens and isinstance(raw, Mapping) and kind_of(raw) in READERS and isinstance(raw.get("metadata"), Mapping):
+        yield tokens, raw
+    elif isinstance(raw, Mapping | list):
+        for key, below in raw.items() if isinstance(raw, Mapping) else enumerate(raw):
+            if isinstance(below, Mapping | list) and key not in {"metadata", "status"}:
+                yield from workloads_in(below, (*tokens, key))
+
+
+def _unread(item: Item) -> Iterator[str]:
+    """The warning about annotations on an object of a custom kind that is not read here: its pods are not marked."""
+    asked = sorted(asked_in(annotations_on(item.body)).keys() - {STRATEGY})
+    marks = [template.annotations.get(INHERIT) for template in templates_in(item.body)]
+    if item.group not in BUILT_IN and asked and (not marks or set(marks) != {"true"}):
+        yield (
+            f"metadata.annotations[{', '.join(asked)}]: this service does not read objects of the kind {item.kind}, so "
+            f'that only pods with the annotation {INHERIT}: "true" take these. Write it into their template.'
+        )
+
+
+def unknown_owner(owner: Owner) -> str:
+    """A warning about an unknown owner."""
+    where = "neither among the objects nor in the cluster"
+    return f"its owner {owner.kind} {owner.name} is {where}: what it asks for is not known."
+
+
+def _message(sets: Sequence[PodSet], group: WorkloadGroup | None, verdict: Verdict) -> str:
+    """The message of the gang and of the pods that determine the verdict; of other pods only if there are none."""
+    several = len({one.outcome.message for one in sets}) > 1
+    alone = [
+        f"{one.name}: {one.outcome.message}" if several else one.outcome.message
+        for one in sets
+        if not one.in_group and (one.outcome.verdict is verdict and one.outcome.managed)
+    ]
+    if group is not None and group.judgement.verdict is verdict:
+        return group.judgement.message
+    return alone[0] if alone else sets[0].outcome.message
+
+
+def _still_to_run(item: Item, body: Raw) -> Raw:
+    """For an existing Job, pods that have succeeded are not created again."""
+    spec, status = body.get("spec"), body.get("status")
+    if (item.group, item.kind) != ("batch", "Job") or not isinstance(spec, Mapping) or not isinstance(status, Mapping):
+        return body
+    completions, succeeded = spec.get("completions"), status.get("succeeded")
+    if not isinstance(completions, int) or not isinstance(succeeded, int):
+        return body
+    return {**body, "spec": {**spec, "completions": max(0, completions - succeeded)}}

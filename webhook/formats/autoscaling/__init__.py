@@ -1,0 +1,1 @@
+"""How cluster autoscalers are asked for nodes."""

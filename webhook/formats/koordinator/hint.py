@@ -1,0 +1,180 @@
+"""The NUMA nodes of a pod: our own hint, and the status that Koordinator's node agent obeys.
+
+    topology-webhook.dev/numa                  {"node":"n1","numaNodeResources":[{"node":0,"resources":{"cpu":"8"}}]}
+    scheduling.koordinator.sh/resource-status  {"numaNodeResources":[{"node":0,"resources":{"cpu":"8"}}]}
+
+An assignment adds `"reviewed":false` to its hint, and the Binding of a reviewed pod writes the hint without that. So a
+bound pod that still has it was bound without a review, and its kubelet may have chosen other NUMA nodes. Hints of
+releases that did not write it say nothing of this.
+
+A pod that has a node but cannot be bound keeps the node without its resources: `{"node":"n1","reserved":false}`.
+A bound pod whose NUMA nodes are uncertain has `{"node":"n1","certain":false}` until that is removed.
+
+Source: koordinator apis/extension/numa_aware.go (ResourceStatus).
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from webhook.codec import loads
+from webhook.formats.koordinator.cpu_topology import read_cpu_list
+from webhook.model.counted import counted
+from webhook.model.errors import UserError
+from webhook.model.names import NUMA_HINT, RESOURCE_STATUS
+from webhook.model.quoted import quoted
+from webhook.model.resources import format_amount, parse_list
+
+NUMANodeAmounts = tuple[tuple[int, Mapping[str, int]], ...]
+"""(NUMA id, {resource: amount in engine units}) for each NUMA node used."""
+
+# The length of a hint with 64 NUMA nodes, each with 16 resources of 64 characters. We write no longer hints. Parsing a
+# longer one would block all other requests for milliseconds.
+_LONGEST: Final = 64 * 16 * 64
+_NO_CPUS: Final[frozenset[int]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class NUMAHint:
+    """The NUMA nodes that a pod has on one node, and the amounts on each."""
+
+    node: str
+    numa_nodes: NUMANodeAmounts
+    reserved: bool = True
+    """Whether the pod's resources are reserved on the node. False after the scheduler could not bind the pod there."""
+    certain: bool = True
+    """Whether the NUMA nodes are known."""
+    reviewed: bool = True
+    """False in the hint of an assignment, which says what the pod is to get before its binding is reviewed."""
+
+    @classmethod
+    def parse(cls, text: str) -> "NUMAHint":
+        """Read the annotation `topology-webhook.dev/numa`; raises UserError."""
+        return _remembered_hint(text) if len(text) <= _REMEMBERED_CHARACTERS else _hint(text)
+
+    @classmethod
+    def without_reservation(cls, node: str) -> "NUMAHint":
+        """The hint of a pod that is still pinned to the node, after its reservation has ended."""
+        return cls(node, (), reserved=False)
+
+    @classmethod
+    def without_numa_nodes(cls, node: str) -> "NUMAHint":
+        """The hint that a Binding writes if the pod's NUMA nodes are uncertain."""
+        return cls(node, (), certain=False)
+
+    def to_json(self) -> str:
+        """The annotation's value."""
+        if not self.certain:
+            return _compact({"node": self.node, "certain": False})
+        if not self.reserved:
+            return _compact({"node": self.node, "reserved": False})
+        hint = {"node": self.node, "numaNodeResources": _to_objects(self.numa_nodes)}
+        # Without NUMA nodes a review changes nothing, and the Binding writes no hint.
+        return _compact(hint if self.reviewed or not self.numa_nodes else {**hint, "reviewed": False})
+
+
+def parse_resource_status(text: str) -> NUMANodeAmounts:
+    """The NUMA nodes in the annotation `scheduling.koordinator.sh/resource-status`; raises UserError."""
+    path = f"metadata.annotations[{RESOURCE_STATUS}]"
+    return _numa_nodes(_object(text, path), path)
+
+
+def parse_cpuset(text: str) -> frozenset[int]:
+    """The CPUs that Koordinator's scheduler gave to a pod, by the same annotation; none if they are unreadable."""
+    if '"cpuset"' not in text:
+        return _NO_CPUS
+    try:
+        return read_cpu_list(_object(text, RESOURCE_STATUS).get("cpuset") or "") or _NO_CPUS
+    except UserError:
+        return _NO_CPUS
+
+
+def resource_status_to_json(numa_nodes: NUMANodeAmounts) -> str:
+    """The value of `scheduling.koordinator.sh/resource-status` that keeps a pod in these NUMA nodes' shared pools."""
+    return _compact({"numaNodeResources": _to_objects(numa_nodes)})
+
+
+def names_numa_nodes_only(text: str) -> bool:
+    """Whether a resource status is one that we write (NUMA nodes and nothing else), or unreadable."""
+    try:
+        return _object(text, RESOURCE_STATUS).keys() <= {"numaNodeResources"}
+    except UserError:
+        return True
+
+
+def up_to(numa_nodes: NUMANodeAmounts, requests: Mapping[str, int]) -> NUMANodeAmounts:
+    """The hint limited to the pod's requests, which may have shrunk since the hint was written.
+
+    NUMA nodes are filled in the hint's order. Those with nothing left are dropped.
+    """
+    left = dict(requests)
+    believed: list[tuple[int, Mapping[str, int]]] = []
+    for numa_id, amounts in numa_nodes:
+        part = {name: min(amount, left.get(name, 0)) for name, amount in amounts.items()}
+        for name, amount in part.items():
+            left[name] = left.get(name, 0) - amount
+        if part == amounts:
+            believed.append((numa_id, amounts))  # as a rule; equal pods share their mappings
+        elif part := {name: amount for name, amount in part.items() if amount}:
+            believed.append((numa_id, part))
+    return tuple(believed)
+
+
+def _hint(text: str) -> NUMAHint:
+    path = f"metadata.annotations[{NUMA_HINT}]"
+    raw = _object(text, path)
+    node = raw.get("node")
+    if not isinstance(node, str):
+        raise UserError(path, f"The hint names no node: {quoted(text)}. It is written by this webhook; remove it.")
+    if raw.get("reserved") is False:
+        return NUMAHint.without_reservation(node)
+    if raw.get("certain") is False:
+        return NUMAHint.without_numa_nodes(node)
+    return NUMAHint(node, _numa_nodes(raw, path), reviewed=raw.get("reviewed") is not False)
+
+
+# A hint is read at each event of its pod and by each check of its binding. Each takes up to 2 KiB.
+_REMEMBERED_CHARACTERS: Final = 512
+_remembered_hint = lru_cache(maxsize=4096)(_hint)
+
+
+def _object(text: str, path: str) -> Mapping[str, Any]:
+    if len(text) > _LONGEST:
+        raise UserError(
+            path, f"The value has {counted(len(text), 'character')}; at most {_LONGEST} are read. Remove it."
+        )
+    try:
+        raw = loads(text.encode())
+    except ValueError:
+        raw = None
+    if not isinstance(raw, dict):
+        raise UserError(
+            path,
+            f"The value is not a JSON object: {quoted(text)}. It is written by schedulers and webhooks; remove it.",
+        )
+    return raw
+
+
+def _numa_nodes(raw: Mapping[str, Any], path: str) -> NUMANodeAmounts:
+    numa_nodes = []
+    entries = raw.get("numaNodeResources") or []
+    for index, entry in enumerate(entries if isinstance(entries, list) else [entries]):
+        place = f"{path}.numaNodeResources[{index}]"
+        numa_id = entry.get("node", 0) if isinstance(entry, dict) else None
+        if type(numa_id) is not int or numa_id < 0:
+            raise UserError(place, f"{quoted(entry)} is not a NUMA node.")
+        numa_nodes.append((numa_id, parse_list(entry.get("resources"), f"{place}.resources")))
+    return tuple(numa_nodes)
+
+
+def _to_objects(numa_nodes: NUMANodeAmounts) -> list[dict[str, Any]]:
+    return [
+        {"node": numa_id, "resources": {name: format_amount(name, amount) for name, amount in amounts.items()}}
+        for numa_id, amounts in numa_nodes
+    ]
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,1 @@
+"""JSON patches, and what we write into pods and recognise there later."""

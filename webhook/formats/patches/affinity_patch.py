@@ -1,0 +1,176 @@
+"""Node affinity that limits a pod to a set of nodes, ANDed with what the user wrote.
+
+1. The set becomes requirements. A node is named by its hostname label if that label is unique, else by its name in
+   matchFields. Terms are ORed and a matchFields requirement takes one value, so every node named in matchFields is a
+   separate alternative. Nodes to avoid need no alternatives: their requirements are ANDed.
+2. The requirements are appended to every required term of the pod: the first alternative to the term itself, each
+   further one to a copy of it. A term without requirements matches no node. It stays empty, or it would match some.
+3. Preferences are appended.
+
+Nothing of the user's is changed or removed: the patch consists of `add` operations only. The pod's types were checked
+when it was decoded (by the API server, or by `review`).
+Source: k8s.io/api core/v1 NodeSelector; kubernetes pkg/apis/core/validation (ValidateNodeSelectorTerm and
+ValidateNodeFieldSelectorRequirement).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from webhook.formats.patches.json_patch import END, Patch, PatchError
+from webhook.model.limits import MAX_ADDED
+from webhook.model.names import HOSTNAME_LABEL
+
+AFFINITY_PATH = ("spec", "affinity")
+NODE_AFFINITY_PATH = (*AFFINITY_PATH, "nodeAffinity")
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+TERMS_PATH = (*NODE_AFFINITY_PATH, REQUIRED, "nodeSelectorTerms")
+PREFERRED_PATH = (*NODE_AFFINITY_PATH, PREFERRED)
+
+# The two lists of requirements that a term can have.
+EXPRESSIONS = "matchExpressions"
+FIELDS = "matchFields"
+
+# As in the object: {"key", "operator", "values"}, and {"matchExpressions": [..], "matchFields": [..]}.
+Requirement = dict[str, Any]
+Term = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRef:
+    """A node as affinity can name it. hostname: its hostname label; None if missing or shared with another node."""
+
+    name: str
+    hostname: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """What is added to a pod's node affinity.
+
+    alternatives: terms of which one must match; () = any node. preferred: preferred scheduling terms.
+    """
+
+    alternatives: tuple[Term, ...] = ()
+    preferred: tuple[Term, ...] = ()
+
+
+def one_of(nodes: Sequence[NodeRef]) -> tuple[Term, ...]:
+    """Alternatives that match exactly these nodes (at least one)."""
+    if len(nodes) == 1:
+        # The scheduler then checks only this node.
+        return ({FIELDS: [_is_named(nodes[0])]},)
+    hostnames = sorted(node.hostname for node in nodes if node.hostname is not None)
+    by_label = [{EXPRESSIONS: [_requirement(HOSTNAME_LABEL, "In", hostnames)]}] if hostnames else []
+    by_name = [{FIELDS: [_is_named(node)]} for node in nodes if node.hostname is None]
+    return (*by_label, *by_name)
+
+
+def none_of(nodes: Sequence[NodeRef]) -> tuple[Term, ...]:
+    """The one alternative that matches every node except these; () if there is none to avoid."""
+    hostnames = sorted(node.hostname for node in nodes if node.hostname is not None)
+    unlabelled = [node for node in nodes if node.hostname is None]
+    term: Term = {}
+    if hostnames:
+        term[EXPRESSIONS] = [_requirement(HOSTNAME_LABEL, "NotIn", hostnames)]
+    if unlabelled:
+        term[FIELDS] = [_requirement("metadata.name", "NotIn", [node.name]) for node in unlabelled]
+    return (term,) if term else ()
+
+
+def preference(node: NodeRef, score: int) -> Term:
+    """A preferred scheduling term for one node. Scores run from 0 to 100, weights from 1."""
+    if node.hostname is None:
+        term = {FIELDS: [_is_named(node)]}
+    else:
+        term = {EXPRESSIONS: [_requirement(HOSTNAME_LABEL, "In", [node.hostname])]}
+    return {"weight": min(max(score, 1), 100), "preference": term}
+
+
+def _is_named(node: NodeRef) -> Requirement:
+    return _requirement("metadata.name", "In", [node.name])
+
+
+def _requirement(key: str, operator: str, values: list[str]) -> Requirement:
+    return {"key": key, "operator": operator, "values": values}
+
+
+def constrain(patch: Patch, constraint: Constraint) -> None:
+    """Append the constraint to the pod of the patch."""
+    if constraint.alternatives:
+        _require(patch, constraint.alternatives)
+    if constraint.preferred and not node_affinity(patch.document).get(PREFERRED):
+        patch.put(PREFERRED_PATH, list(constraint.preferred))
+        return
+    for term in constraint.preferred:
+        patch.put((*PREFERRED_PATH, END), term)
+
+
+def _require(patch: Patch, alternatives: Sequence[Term]) -> None:
+    terms = required_terms(patch.document)
+    if terms is None:
+        patch.put(TERMS_PATH, list(alternatives))
+        return
+    first, *others = alternatives
+    filled = [(position, term) for position, term in enumerate(terms) if not is_empty(term)]
+    for position, _ in filled:
+        for where, requirements in first.items():
+            for requirement in requirements:
+                patch.put((*TERMS_PATH, position, where, END), requirement)
+    for alternative in others:
+        for _, term in filled:
+            patch.put((*TERMS_PATH, END), _anded(term, alternative))
+
+
+def within_bounds(constraint: Constraint, terms: Sequence[Mapping[str, Any] | None] | None) -> Constraint:
+    """The constraint with as many alternatives as can be added to each of these terms within the limits.
+
+    Fewer alternatives allow fewer nodes. Nodes that are no longer excluded are checked at the binding.
+    """
+    if not terms:
+        return constraint
+    size = sum(1 + len(term.get(EXPRESSIONS) or ()) + len(term.get(FIELDS) or ()) for term in terms if term)
+    kept = constraint.alternatives[: max(1, MAX_ADDED // max(size, 1))]
+    most = max(1, MAX_ADDED // len(terms))
+    cut = tuple({where: requirements[:most] for where, requirements in term.items()} for term in kept)
+    return Constraint(cut, constraint.preferred)
+
+
+def _anded(term: Mapping[str, Any], more: Mapping[str, Any]) -> Term:
+    """A copy of the term with these requirements added, and without empty lists."""
+    held = {where: requirements for where, requirements in term.items() if requirements}
+    return held | {where: [*held.get(where, ()), *requirements] for where, requirements in more.items()}
+
+
+def is_empty(term: Mapping[str, Any] | None) -> bool:
+    """Whether a term has no requirement, and so matches no node."""
+    return not term or not (term.get(EXPRESSIONS) or term.get(FIELDS))
+
+
+def required_terms(pod: Mapping[str, Any]) -> list[Any] | None:
+    """The pod's required terms; None if it requires nothing. An empty list matches no node, like an empty term."""
+    required = node_affinity(pod).get(REQUIRED)
+    return None if required is None else list(required.get("nodeSelectorTerms") or ())
+
+
+def node_affinity(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The pod's `spec.affinity.nodeAffinity`; {} if absent or null."""
+    spec: Mapping[str, Any] = pod.get("spec") or {}
+    return (spec.get("affinity") or {}).get("nodeAffinity") or {}
+
+
+def check_only_appended(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    """Raise PatchError unless the node affinity still has everything that it had before, in the same place."""
+    terms_before, terms_after = required_terms(before) or [], required_terms(after) or []
+    preferred_before, preferred_after = (node_affinity(pod).get(PREFERRED) or [] for pod in (before, after))
+    kept = preferred_after[: len(preferred_before)] == preferred_before and len(terms_after) >= len(terms_before)
+    for old, new in zip(terms_before, terms_after, strict=False):
+        if is_empty(old):
+            kept = kept and is_empty(new)
+            continue
+        for where in (EXPRESSIONS, FIELDS):
+            requirements = old.get(where) or []
+            kept = kept and (new.get(where) or [])[: len(requirements)] == requirements
+    if not kept:
+        raise PatchError("the patch would change what the user wrote in the pod's node affinity")

@@ -1,0 +1,135 @@
+"""A workload as gangs of pods: which pods belong together, their number and order, and the topology they request.
+
+Read from the specs of the kinds that KAI-Scheduler's pod grouper knows, with its minimum per kind. Each family of
+kinds has a module in this package.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, overload
+
+from webhook.formats.workload.topology_request import NO_REQUEST, SegmentRequest, TopologyRequest
+
+_REMEMBERED: Final = 128
+
+Annotations = tuple[Mapping[str, str], str]
+"""Annotations and their path in the object."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadPodSet:
+    """Pods of one template, in order of rank: the launcher, the workers, a replicated job."""
+
+    name: str
+    pods: Sequence[str]
+    """Names by rank, as the controller creates them, without a random suffix."""
+    minimum: int
+    """None of the pods starts with fewer than this."""
+    template: Mapping[str, Any]
+    """The pod template."""
+    path: str
+    """The template's path in the object, for messages."""
+    segments: SegmentRequest | None = None
+    between: tuple[Annotations, ...] = ()
+    """Annotations between the template and the workload: those on a CronJob's Job template."""
+    late: int = 0
+    """The number of pods that are created only after others run; no pod can wait for them."""
+    at_once_by: str = ""
+    """The setting in the object that would create them at once, for messages."""
+    order: int = 0
+    """Its position among the pod sets of the gang: ranks continue from pod set to pod set."""
+    cut: bool = False
+    """Whether the kind defines the segments; a pod's annotations do so only in part."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadGang:
+    """Pods that start together, or a subgroup of them with its own request."""
+
+    name: str
+    request: TopologyRequest = NO_REQUEST
+    pod_sets: tuple[WorkloadPodSet, ...] = ()
+    gangs: tuple["WorkloadGang", ...] = ()
+    """Subgroups with their own request."""
+    segment: bool = False
+    """Whether it is one segment of several pod sets."""
+
+    @property
+    def size(self) -> int:
+        """Pods in the gang and its subgroups."""
+        return sum(len(pod_set.pods) for pod_set in self.pod_sets) + sum(gang.size for gang in self.gangs)
+
+    @property
+    def minimum(self) -> int:
+        """The minimum number of pods: with fewer, none starts."""
+        return sum(pod_set.minimum for pod_set in self.pod_sets) + sum(gang.minimum for gang in self.gangs)
+
+    @property
+    def at_once(self) -> int:
+        """Pods that are created before any of them runs."""
+        return sum(len(pod_set.pods) - pod_set.late for pod_set in self.all_pod_sets())
+
+    def all_pod_sets(self) -> tuple[WorkloadPodSet, ...]:
+        """The pod sets of the gang and its subgroups."""
+        return self.pod_sets + tuple(pod_set for gang in self.gangs for pod_set in gang.all_pod_sets())
+
+    def by_rank(self) -> Iterator[tuple[range, WorkloadPodSet]]:
+        """The pod sets in order, each with its pods' ranks in the gang."""
+        start = 0
+        for pod_set in sorted(self.all_pod_sets(), key=lambda pod_set: pod_set.order):
+            yield range(start, start + len(pod_set.pods)), pod_set
+            start += len(pod_set.pods)
+
+
+class Replicas(Sequence[WorkloadGang]):
+    """Gangs that differ only in their names, each created on demand."""
+
+    __slots__ = ("_count", "_gang", "_made")
+
+    def __init__(self, count: int, gang: Callable[[int], WorkloadGang]) -> None:
+        """gang: creates the gang with an index."""
+        self._count = count
+        self._gang = gang
+        self._made: dict[int, WorkloadGang] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> WorkloadGang: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[WorkloadGang]: ...
+    def __getitem__(self, index: int | slice) -> WorkloadGang | Sequence[WorkloadGang]:
+        chosen = range(self._count)[index]
+        return self._one(chosen) if isinstance(chosen, int) else tuple(map(self._gang, chosen))
+
+    def _one(self, index: int) -> WorkloadGang:
+        gang = self._made.get(index)
+        if gang is None:
+            if len(self._made) >= _REMEMBERED:
+                self._made.clear()
+            gang = self._made[index] = self._gang(index)
+        return gang
+
+    def each(self, change: Callable[[WorkloadGang], WorkloadGang]) -> "Replicas":
+        """The same gangs, each changed by a function."""
+        return Replicas(self._count, lambda index: change(self._gang(index)))
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One object that creates pods."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    gangs: Sequence[WorkloadGang]
+    """Gangs that start independently of each other: each replica of a LeaderWorkerSet is one."""
+    annotations: Mapping[str, str]
+    """The object's own annotations; those of a pod template override them."""
+
+    @property
+    def distinct(self) -> Sequence[WorkloadGang]:
+        """One gang of each kind: gangs that differ from the first only in their names are left out."""
+        return self.gangs[:1] if isinstance(self.gangs, Replicas) else self.gangs

@@ -1,0 +1,1 @@
+"""What a cluster autoscaler is asked, and for whom."""

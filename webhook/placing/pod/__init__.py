@@ -1,0 +1,1 @@
+"""One pod: where it fits, what is written into it, in which words."""

@@ -1,0 +1,235 @@
+"""The assignment of one pod: its node and NUMA nodes, or why there is none.
+
+Some pods have constraints that only the scheduler can evaluate. Such a pod is delegated: it is only kept off the nodes
+that can never fit. The nodes that fit now are preferred, not required: the scheduler may use none of them, and we
+cannot add others after ungating. The binding guard checks its node and chooses its NUMA nodes at binding. The best node
+is reserved tentatively: for as long as the scheduler usually takes, the next assignments do not count on the same
+resources. The pod may never arrive, so otherwise the reservation keeps no other pod off the node.
+
+A kubelet chooses NUMA nodes in the order in which pods reach it, and two pods assigned to one node may be bound in
+either order. So while an assigned pod is not bound yet, only equal pods are assigned to its node: among those the order
+makes no difference. This lasts as long as the scheduler takes. If every node that fits has such a pod, this pod is
+assigned after that one is bound. A delegated pod does not wait for this, because we do not control its order.
+"""
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+
+from webhook.engine.decide import Candidate, Decision, decide
+from webhook.engine.enforcement import obeys_no_hint
+from webhook.engine.koordinator import is_ours_to_place
+from webhook.engine.snapshot.ledger import Reservation
+from webhook.engine.snapshot.node_arrays import NodeArrays
+from webhook.engine.snapshot.node_sums import amounts_key
+from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.formats.koordinator.hint import NUMAHint
+from webhook.formats.patches.affinity_patch import Constraint
+from webhook.formats.patches.json_patch import Operation
+from webhook.formats.patches.reapply import kept_by_a_merge, terms_are_fixed
+from webhook.model.counted import counted
+from webhook.model.names import NUMA_SIGNATURE
+from webhook.placing.pod import placement_text
+from webhook.placing.pod.controller_patches import assignment_patch, ungate_patch
+from webhook.placing.pod.decision import NOT_ALIGNABLE
+from webhook.placing.pod.gated_pods import GatedPod
+from webhook.placing.pod.node_names import NodeNames, keep_off_others
+from webhook.placing.pod.not_aligned import NotAligned, not_aligned, not_aligned_on
+from webhook.placing.pod.schedulability import awaits_node, look_ahead
+from webhook.placing.pod.wait_reason import WaitReason, closest
+from webhook.state.assumed.assumed_pod import AssumedPod
+from webhook.state.delegated_pods import delegation_text
+from webhook.state.rules import Rules
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a pod gets: its node and NUMA nodes, and what is written into it."""
+
+    hint: NUMAHint
+    text: str
+    """The placement annotation, in one line."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """The annotations that it takes from its owners, and those of its gang."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """The labels of its gang."""
+    nodes: Constraint | None = None
+    """The nodes among which the scheduler chooses; None: the pod is pinned to the hint's node."""
+    hostname: str | None = None
+    """The hostname label of the hint's node; None if it is missing or not unique."""
+    not_aligned: bool = False
+    """Whether the pod requests a policy and its node's kubelet aligns nothing of it."""
+    chosen: bool = False
+    """Whether we choose the NUMA nodes; otherwise the kubelet does."""
+
+    def arrival(self, gated: GatedPod) -> Hashable:
+        """Equal for pods that may reach the kubelet of the node in any order; None: with any others."""
+        if self.nodes is not None or self.chosen or not self.hint.numa_nodes:
+            return None
+        return gated.signature, amounts_key(dict(self.hint.numa_nodes))
+
+    def signed(self, signature: str) -> "Assignment":
+        """The same with the signature that proves that we wrote the hint; a delegated pod gets no hint."""
+        if self.nodes is not None:
+            return self
+        return replace(self, annotations={**self.annotations, NUMA_SIGNATURE: signature})
+
+    def patch(self, raw: Mapping[str, Any]) -> tuple[Operation, ...]:
+        """The JSON patch that writes the assignment into the pod and ungates it."""
+        if self.nodes is not None:
+            return ungate_patch(raw, self.nodes, self.text, self.annotations)
+        return assignment_patch(raw, self.hint, self.text, self.annotations, self.labels, self.hostname)
+
+    def assume(self, gated: GatedPod, expires: float) -> AssumedPod:
+        """The assumed pod of this assignment; expires: seconds of `time.monotonic`."""
+        pod = gated.pod
+        return AssumedPod(
+            pod.key,
+            pod.uid,
+            self.hint.node,
+            dict(self.hint.numa_nodes),
+            pod.requests,
+            gated.intent.policy,
+            expires,
+            tentative=self.nodes is not None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NoAssignment:
+    """Why a pod waits."""
+
+    kind: frozenset[Hashable]
+    """The kinds of reasons. While they stay the same, there is nothing new to report."""
+    text: str
+    """The placement annotation, in one line."""
+    reason: str
+    """A `WaitReason`, or the code of an exclusion reason."""
+    of_one: bool = False
+    """Whether this is about a single pod: the text from its creation says the same."""
+    awaits_node: bool = False
+    """Whether no existing node could take the pod even if it were empty: it is delegated to the scheduler."""
+    reserved_nodes: frozenset[str] = frozenset()
+    """The nodes that are reserved for its gang meanwhile."""
+    fits_on: str = ""
+    """The node that it fits on, if other pods must be bound there first; else empty."""
+
+
+# Usually one of the first is free; to name all of 5,000 nodes that fit takes some milliseconds.
+_LOOKED_AT: Final = 16
+
+AssignedNode = Callable[[str], Iterable[Reservation]]
+"""Node -> the reservations there of pods that are assigned and not bound yet."""
+
+
+def find_assignment(
+    snapshot: Snapshot, gated: GatedPod, rules: Rules, assigned: AssignedNode
+) -> Assignment | Decision | NoAssignment:
+    """The best node for the pod now; the decision if no node fits; or what must happen first."""
+    decision = decide(snapshot, gated.pod, gated.intent, rules.engine)
+    if not decision.fit_count:
+        # Asked for a new node behind the gate, it does not leave it because all present nodes are excluded.
+        if (gated.is_narrowed and rules.autoscaler != "None") or not awaits_node(decision):
+            return decision
+        return why_refused(snapshot, gated, rules) or replace(
+            why_unassigned(decision, gated, rules, 0), awaits_node=True
+        )
+    first = decision.best(_LOOKED_AT)
+    best = first[: placement_text.BEST]
+    why = gated.delegated_why
+    node = _first_without_others(decision, first, gated, assigned)
+    if node is None and why is None:
+        return _others_first(best[0].node, assigned)
+    node = node or best[0].node
+    at = snapshot.node_arrays.index[node]
+    hint = NUMAHint(node, decision.allocation(at), reviewed=False)
+    # For a delegated pod this is about all nodes.
+    unaligned = not_aligned_on(decision, at, gated.intent) if why is None else _not_aligned(snapshot, gated, rules)
+    if unaligned and (refusal := why_refused(snapshot, gated, rules)):
+        return refusal
+    note = unaligned.clause if unaligned else ""
+    if node != best[0].node and (weak := placement_text.enforcement(decision, node)):
+        note = f"{note}; {weak}" if note else weak
+    text = placement_text.fitting(gated.pod, gated.intent, decision, best, note)
+    warns = unaligned is not None and unaligned.warns
+    if why is None:
+        # This reads all nodes, for the few pods that need it.
+        hostname = NodeNames(snapshot.node_arrays).named(node).hostname if terms_are_fixed(gated.raw) else None
+        chosen = is_ours_to_place(snapshot.node_arrays, at)
+        placed = assigned_node(hint, snapshot.node_arrays)
+        return Assignment(hint, f"{placed}; {text}", hostname=hostname, not_aligned=warns, chosen=chosen)
+    unschedulable = look_ahead(snapshot.node_arrays, gated.pod, gated.intent, rules.engine)
+    preferred = decision.best(rules.preferred_nodes)
+    nodes = keep_off_others(snapshot.node_arrays, unschedulable, rules.max_affinity_values, preferred)
+    alone = "" if kept_by_a_merge(gated.raw, nodes) == nodes else " and by its own node affinity alone"
+    return Assignment(hint, f"{delegation_text(why)}{alone}; {text}", nodes=nodes, not_aligned=warns)
+
+
+def why_refused(snapshot: Snapshot, gated: GatedPod, rules: Rules) -> NoAssignment | None:
+    """Why a pod that takes its policy from its owners waits: with this policy it would have been denied at creation."""
+    if rules.not_alignable != "Deny" or not gated.takes_policy:
+        return None
+    unaligned = _not_aligned(snapshot, gated, rules)
+    if unaligned is None or not unaligned.everywhere:
+        return None
+    return NoAssignment(
+        frozenset({NOT_ALIGNABLE}), placement_text.waiting(unaligned.sentence()), WaitReason.NOT_ALIGNABLE
+    )
+
+
+def _not_aligned(snapshot: Snapshot, gated: GatedPod, rules: Rules) -> NotAligned | None:
+    return not_aligned(snapshot, gated.pod, gated.intent, rules.engine)
+
+
+def _first_without_others(
+    decision: Decision, first: Sequence[Candidate], gated: GatedPod, assigned: AssignedNode
+) -> str | None:
+    """The best node on which only equal pods wait to be bound; None if there is none. first: the best nodes."""
+    equal = Reservation.of("", "", {}, gated.pod.requests).requests, gated.intent.policy
+
+    def is_free(candidate: Candidate) -> bool:
+        return all((other.requests, other.policy) == equal for other in assigned(candidate.node))
+
+    if found := next(filter(is_free, first), None):
+        return found.node
+    others = decision.best(decision.fit_count)[len(first) :] if len(first) < decision.fit_count else ()
+    return next((candidate.node for candidate in others if is_free(candidate)), None)
+
+
+def _others_first(node: str, assigned: AssignedNode) -> NoAssignment:
+    """Why the pod waits for a binding. This usually lasts too short a time to be reported."""
+    others = counted(len(tuple(assigned(node))), "other pod")
+    text = f"it fits on {node}, but {others} must be bound there first: the kubelet admits pods in order of arrival"
+    kind = frozenset({"others first"})
+    return NoAssignment(kind, placement_text.waiting(text), WaitReason.OTHERS_FIRST, fits_on=node)
+
+
+def why_unassigned(decision: Decision, gated: GatedPod, rules: Rules, reserved_nodes: int) -> NoAssignment:
+    """The decision in words; reserved_nodes: how many nodes are reserved for gangs."""
+    unschedulable = look_ahead(decision.snapshot.node_arrays, gated.pod, gated.intent, rules.engine)
+    unaligned = _not_aligned(decision.snapshot, gated, rules)
+    note = unaligned.clause if unaligned else ""
+    text = placement_text.nowhere(gated.pod, gated.intent, decision, unschedulable.message, note)
+    if reserved_nodes:
+        text += f"; {counted(reserved_nodes, 'node is', 'nodes are')} kept for groups that have waited long"
+    return NoAssignment(
+        frozenset(decision.excluded), placement_text.waiting(text), closest(decision.excluded), of_one=True
+    )
+
+
+def without(snapshot: Snapshot, names: Collection[str]) -> Snapshot:
+    """The snapshot with no free resources on these nodes."""
+    if not names:
+        return snapshot
+    node_arrays = snapshot.node_arrays
+    closed = np.zeros(node_arrays.n, dtype=np.bool_)
+    closed[[node_arrays.index[name] for name in names if name in node_arrays.index]] = True
+    return snapshot.closed(closed)
+
+
+def assigned_node(hint: NUMAHint, node_arrays: NodeArrays) -> str:
+    """`placed on n1, NUMA 0`. Where nothing obeys a hint, the NUMA nodes are not known before the pod runs."""
+    numa_nodes = () if obeys_no_hint(node_arrays, node_arrays.index[hint.node]) else hint.numa_nodes
+    return f"placed on {hint.node}{placement_text.where(numa_id for numa_id, _ in numa_nodes)}"

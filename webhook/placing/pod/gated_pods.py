@@ -1,0 +1,288 @@
+"""Gated pods, each parsed once, with their order and the signature that makes two of them equal."""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from time import time
+from typing import Any, Final
+
+from webhook.admission.kueue_requests import owner_is_kueues
+from webhook.formats.koordinator.intent import NUMAIntent, parse_numa_intent
+from webhook.formats.kubernetes.avoided_node import Avoided, AvoidedNode, avoided_by, learned_in
+from webhook.formats.kubernetes.membership import Membership, may_be_in_group, membership_of
+from webhook.formats.kubernetes.owner_chain import OwnerChain, owner_above, ranked, taken_from_owners
+from webhook.formats.kubernetes.pod import Owner, Pod
+from webhook.formats.kubernetes.pod_signature import pod_signature
+from webhook.formats.kubernetes.timestamps import epoch_seconds
+from webhook.formats.kueue import asks_kueue, left_to_kueue
+from webhook.formats.patches.managed_fields import without_our_preferences
+from webhook.internal_errors import Where, internal_error
+from webhook.model.errors import UserError
+from webhook.model.limits import check_annotations
+from webhook.model.names import MANAGED, MANAGED_FIELDS, NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME, RESOURCE_SPEC
+from webhook.placing.pod.native_request import GroupBasis, marked_group
+from webhook.placing.retry_delays import RetryDelays
+from webhook.state.delegated_pods import why_delegated
+from webhook.state.rules import Rules
+from webhook.state.unmanaged import why_unmanaged
+from webhook.steps import Steps
+
+ASKS_FOR_NOTHING: Final = "neither it nor its owners ask for a placement"
+"""Why a pod is ungated that has our gate and no request."""
+
+_NUMA: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC)
+
+
+@dataclass(frozen=True)
+class GatedPod:
+    """One version of a pod object that only our gate holds back."""
+
+    raw: Mapping[str, Any]
+    pod: Pod
+    """With the annotations that it takes from its owners, without the preferences that we added."""
+    intent: NUMAIntent
+    membership: Membership | None
+    """Its gang and its rank there; None if it is in no gang."""
+    taken: Mapping[str, str]
+    """The annotations that it takes from its owners."""
+    owner_chain: OwnerChain | None
+    reads_kueue: bool = False
+    """Whether Kueue's annotations are read as ours at a pod's creation."""
+    scheduling_group: str = ""
+    """The name of the PodGroup of Kubernetes itself that its creation marked it as a member of; else empty."""
+    basis: GroupBasis | None = None
+    """That PodGroup; None until it is looked up."""
+    group_fault: str = ""
+    """Why it cannot be placed by that PodGroup; empty if it can."""
+
+    @classmethod
+    def from_object(
+        cls,
+        raw: Mapping[str, Any],
+        owner_chain: OwnerChain | None = None,
+        basis: GroupBasis | None = None,
+        *,
+        reads_kueue: bool = False,
+    ) -> "GatedPod":
+        """Parse the pod; raises UserError. reads_kueue: whether Kueue's annotations are read as ours at creation.
+
+        basis: its PodGroup of Kubernetes itself, for a pod that is marked as a member of one.
+        """
+        own = raw["metadata"].get("annotations") or {}
+        if reads_kueue and owner_chain is not None and owner_chain.why_kueues and asks_kueue(own):
+            own = left_to_kueue(own)
+        asking = {**raw, "metadata": {**raw["metadata"], "annotations": own}}
+        taken = taken_from_owners(asking, owner_chain) if owner_chain else {}
+        annotations, fault = {**taken, **own}, ""
+        if basis is not None:
+            request = basis.request(annotations)
+            annotations, taken, fault = dict(request.annotations), {**taken, **request.taken}, request.fault
+        whole = {**raw, "metadata": {**raw["metadata"], "annotations": annotations}}
+        check_annotations(whole["metadata"]["annotations"], with_ours=True)
+        pod = Pod.from_object(without_our_preferences(whole))
+        membership = membership_of(whole)
+        if owner_chain:
+            membership = ranked(membership, whole, owner_chain)
+        intent, marked = parse_numa_intent(pod.annotations)[0], marked_group(raw)
+        return cls(raw, pod, intent, membership, taken, owner_chain, reads_kueue, marked, basis, fault)
+
+    def avoiding(self, avoided: Avoided) -> "GatedPod":
+        """The same with the nodes that it avoids after a rejection."""
+        controller, membership = self.pod.controller, self.membership
+        uid, group = "" if controller is None else controller.uid, "" if membership is None else membership.group
+        namespace = self.pod.namespace
+        return self.avoiding_these(avoided_by(avoided, namespace, uid, group), learned_in(avoided, namespace))
+
+    def avoiding_these(self, nodes: tuple[AvoidedNode, ...], learned: tuple[AvoidedNode, ...]) -> "GatedPod":
+        """The same with these avoided nodes, and what its namespace has learned of nodes."""
+        if (nodes, learned) == (self.pod.avoided, self.pod.learned):
+            return self
+        return replace(self, pod=replace(self.pod, avoided=nodes, learned=learned))
+
+    @cached_property
+    def owner(self) -> Owner | None:
+        """The owner whose annotations it may take; None if it takes none."""
+        # Its own annotations may be left to Kueue, as long as its owner is Kueue's.
+        own = self.raw["metadata"].get("annotations") or {}
+        return owner_above(self.raw) if may_be_in_group(own) or may_be_in_group(self.pod.annotations) else None
+
+    @property
+    def is_done_once_written(self) -> bool:
+        """Whether no other pod waits for it, and no place is held for it, while its assignment is being written."""
+        return self.membership is None and not self.nominated
+
+    @property
+    def nominated(self) -> str:
+        """The node on which a place is held for it; empty if there is none."""
+        return str((self.raw.get("status") or {}).get("nominatedNodeName") or "")
+
+    @property
+    def in_group_of_its_top(self) -> bool:
+        """Whether its gang is the one that its owners define, not one by a name of its own."""
+        return self.owner_chain is not None and self.pod.annotations.get(POD_GROUP_NAME) == self.owner_chain.group_name(
+            self.pod.labels
+        )
+
+    @property
+    def reports_on_owner(self) -> bool:
+        """Whether an Event on its top owner reports on its gang, so that the pod needs none of its own."""
+        try:
+            return self.membership is not None and self.in_group_of_its_top
+        except UserError:
+            return False  # the top owner's spec cannot be read
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether it was kept off some nodes while it waits for a new one: nothing else is added to a gated pod."""
+        return self.pod.required_terms is not None and MANAGED_FIELDS in self.pod.annotations
+
+    @property
+    def takes_policy(self) -> bool:
+        """Whether its NUMA request comes from its owners."""
+        return not self.taken.keys().isdisjoint(_NUMA)
+
+    @property
+    def asks(self) -> bool:
+        """Whether it is managed: it or its owners request something, or its mode covers it."""
+        return self.membership is not None or not self.pod.annotations.keys().isdisjoint({*_NUMA, MANAGED})
+
+    @property
+    def why_unasked(self) -> str:
+        """Why it is ungated without a place, if it asks for nothing."""
+        kueues = self.owner_chain.why_kueues if self.owner_chain and asks_kueue(self.pod.annotations) else None
+        return owner_is_kueues(kueues) if kueues else ASKS_FOR_NOTHING
+
+    @property
+    def key(self) -> str:
+        """namespace/name."""
+        return self.pod.key
+
+    @property
+    def order(self) -> tuple[int, str, str]:
+        """Sort key: priority (that of its PodGroup, if it has one), then age, then name."""
+        group = None if self.basis is None else self.basis.group
+        priority = self.pod.priority if group is None or group.priority is None else group.priority
+        return -priority, self.pod.created, self.pod.key
+
+    @cached_property
+    def delegated_why(self) -> str | None:
+        """Which of its constraints only the scheduler can evaluate, in words; None if there is none."""
+        return why_delegated(self.raw)
+
+    @property
+    def request_signature(self) -> Hashable:
+        """Equal for pods with the same result. A delegated pod differs, because it does not wait for bindings."""
+        return self.delegated_why is not None, self.signature
+
+    @cached_property
+    def preferred(self) -> str:
+        """Equal for pods of one signature that prefer the same nodes."""
+        return repr(self.pod.preferred_terms) if self.pod.preferred_terms else ""
+
+    @cached_property
+    def signature(self) -> Hashable:
+        """Equal for pods that fit on the same nodes."""
+        return pod_signature(self.pod, self.intent)
+
+
+class GatedPods:
+    """The gated pods of the cluster, each parsed once per version of it and of its owners.
+
+    A pod that cannot be parsed is left out of the order and reported in `faults`. If the fault is ours, parsing is
+    retried by `delays`.
+    """
+
+    def __init__(self, rules: Rules, delays: RetryDelays) -> None:
+        self._rules = rules
+        self._delays = delays
+        self._read: dict[str, tuple[Mapping[str, Any], GatedPod | None]] = {}
+        self._broken: set[str] = set()
+        self.faults: dict[str, tuple[Mapping[str, Any], str]] = {}
+        """Pods that cannot be parsed, and why."""
+        self.unmanaged: dict[str, tuple[Mapping[str, Any], str]] = {}
+        """Unmanaged pods that have the gate from another client, and why they are unmanaged."""
+
+    def update(self, raws: Mapping[str, Mapping[str, Any]]) -> Steps[None]:
+        """Take in the current pods, by namespace/name, and forget all others. A step parses one pod."""
+        for key in self._read.keys() - raws.keys():
+            del self._read[key]
+            self._clear(key)
+        for key, raw in raws.items():
+            known = self._read.get(key)
+            if known is None or known[0] is not raw or self._is_due_again(key, raw):
+                self._clear(key)
+                self._read[key] = raw, self._contained(key, raw, partial(self._of, key, raw))
+                yield
+
+    def owners(self) -> list[tuple[str, Owner]]:
+        """(namespace, owner) of the pods that may take annotations from their owners."""
+        return [(pod.pod.namespace, owner) for _, pod in self._read.values() if pod and (owner := pod.owner)]
+
+    def take(
+        self, owner_chain: Callable[[str, Owner], OwnerChain | None], basis: Callable[[str, str], GroupBasis]
+    ) -> None:
+        """Parse again the pods whose owners or PodGroups have changed. basis: of a namespace and a group's name."""
+        for key, (raw, pod) in self._read.items():
+            if pod is None:
+                continue
+            owner, name = pod.owner, pod.scheduling_group
+            known = owner_chain(pod.pod.namespace, owner) if owner else pod.owner_chain
+            # Its owners may request something, so they are read first.
+            group = basis(pod.pod.namespace, name) if name and (known is not None or owner is None) else None
+            same = known is pod.owner_chain and (group is None or group.is_same(pod.basis))
+            if not same or (owner and key in self.faults):
+                self.faults.pop(key, None)
+                kueue = self._rules.kueue_annotations
+                again = partial(GatedPod.from_object, raw, known, group, reads_kueue=kueue)
+                self._read[key] = raw, self._contained(key, raw, again) or pod
+
+    def in_order(self, on_way: AbstractSet[str] = frozenset()) -> Iterable[GatedPod]:
+        """The pods to assign, sorted. on_way: pods by namespace/name whose assignment is being written.
+
+        Single pods among these are left out: in a burst they are most of all. The members of a gang know each other.
+        """
+        pods = (
+            pod
+            for key, (_, pod) in self._read.items()
+            if pod is not None and not (key in on_way and pod.is_done_once_written) and key not in self.faults
+        )
+        return sorted(pods, key=lambda pod: pod.order)
+
+    def _of(self, key: str, raw: Mapping[str, Any]) -> GatedPod | None:
+        if "deletionTimestamp" in raw["metadata"]:
+            return None
+        if why := why_unmanaged(raw, self._rules):
+            self.unmanaged[key] = raw, why
+            return None
+        pod = GatedPod.from_object(raw)
+        # These are computed here because a fault here affects only this pod; later, it would affect the cycle.
+        _ = pod.owner, pod.order
+        return pod
+
+    def _contained(self, key: str, raw: Mapping[str, Any], read: Callable[[], GatedPod | None]) -> GatedPod | None:
+        try:
+            pod = read()
+        except UserError as error:
+            self.faults[key] = raw, " ".join(map(str, error.faults))
+            return None
+        except Exception as error:  # noqa: BLE001 # a fault with one pod affects only that pod
+            self.faults[key] = raw, internal_error(Where.POD, error, pod=key)
+            self._broken.add(key)
+            self._delays.failed(raw["metadata"].get("uid", ""))
+            return None
+        return pod
+
+    def _is_due_again(self, key: str, raw: Mapping[str, Any]) -> bool:
+        return key in self._broken and not self._delays.is_put_off(raw["metadata"].get("uid", ""))
+
+    def _clear(self, key: str) -> None:
+        self._broken.discard(key)
+        self.faults.pop(key, None)
+        self.unmanaged.pop(key, None)
+
+
+def seconds_waited(raw: Mapping[str, Any]) -> float:
+    """Seconds since the pod's creation, which the API server records in whole seconds of its own clock."""
+    created = epoch_seconds(raw["metadata"].get("creationTimestamp") or "")
+    return 0.0 if created is None else max(0.0, time() - created)

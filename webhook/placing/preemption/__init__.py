@@ -1,0 +1,1 @@
+"""Which pods are ended for which, and what the room that they leave is kept for."""

@@ -1,0 +1,249 @@
+"""Places that are being freed for preemptors, held until they have them.
+
+Life cycle of a hold:
+1. Chosen: the victims are known, and the preemptor's nodes are held. Evictions begin.
+2. Ending: the victims are being deleted. Each has until the end of its graceful period, and a margin. If somebody
+   deletes one with a longer period than victims may have, the hold does not wait for that.
+   If the API server refused to end some of them, the place is still held, and others are searched for on its nodes.
+3. Freed: all victims are gone. The exporters show that later, so the hold lasts for as long as that may take.
+4. It ends: a member of the preemptor is placed or gone, its time is over, or a preemptor of higher priority needs one
+   of its nodes, or needs a place when there are too many.
+
+While a node is held, no unit of lower or equal priority is placed there: the node as a whole is closed to it.
+A preemptor of higher priority does not see the hold, unless it has one of its own: it would take the place of another,
+and what was freed for it would be freed in vain.
+
+Pure: times are given, in seconds of one clock for ages, and in seconds since the epoch for pods' deletions.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import inf
+from typing import Final, NamedTuple
+
+from webhook.formats.kubernetes.bound_pod import BoundPod
+from webhook.model.counted import counted
+from webhook.placing.preemption.preemption_candidates import LONGEST_GRACE_SECONDS, STUCK_SECONDS
+
+# Evictions are answered within seconds, and the watch shows them at once. Calls time out after 10 s.
+EVICTION_SECONDS: Final = 30.0
+# No victim needs longer: longer graceful periods are not chosen.
+_LONGEST_ENDING_SECONDS: Final = LONGEST_GRACE_SECONDS + STUCK_SECONDS
+# Places that are freed at a time. Each closes its nodes to others, and costs a decision per cycle.
+MOST_HOLDS: Final = 64
+# One tenant gets half of them, so that it cannot keep others of its priority from preempting.
+MOST_OF_NAMESPACE: Final = 32
+_NONE: Final[frozenset[str]] = frozenset()
+
+
+class Phase(StrEnum):
+    """The phase of a hold."""
+
+    CHOSEN = "Chosen"
+    ENDING = "Ending"
+    FREED = "Freed"
+
+
+class RoomBeside(NamedTuple):
+    """Where a single pod will have room beside the members of another preemptor."""
+
+    name: str
+    """The pod's, as a preemptor."""
+    node: str
+
+
+@dataclass(slots=True)
+class Hold:
+    """The place of one preemptor."""
+
+    name: str
+    """The preemptor's."""
+    priority: int
+    nodes: frozenset[str]
+    members: Mapping[str, str]
+    """namespace/name -> uid of its waiting pods."""
+    victims: Mapping[str, str]
+    """namespace/name -> uid of the pods that end for it."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """namespace/name -> node of its members, where they are nominated."""
+    phase: Phase = Phase.CHOSEN
+    earlier: Mapping[str, str] = field(default_factory=dict)
+    """The same of those that already end: an earlier choice for this place was refused in part, or they end, or have
+    ended, for another preemptor."""
+    is_partial: bool = False
+    """Whether the API server refused to end some of the victims, so that others must be searched for on these nodes."""
+    taken_over: bool = False
+    """Whether the last leader chose it: it may not have evicted all victims."""
+    since: float = 0.0
+    """When the phase began."""
+    moves: bool = False
+    """Whether the victims were evicted by `defrag`, so that they may have the same priority."""
+    is_taken: bool = False
+    """Whether a preemptor of higher priority was placed on its nodes since."""
+    beside: dict[str, RoomBeside] = field(default_factory=dict)
+    """The single pods, by namespace/name, that will have room beside its members."""
+    asks: Hashable = None
+    """What the preemptor asked for then; None if another leader chose the place."""
+
+    @property
+    def text(self) -> str:
+        """What the preemptor waits for."""
+        where = _nodes(self.nodes)
+        if self.phase is Phase.FREED:
+            return f"the room on {where} is held for it, until the node's NUMA nodes are reported as free"
+        pods = counted(len({**self.earlier, **self.victims}), "pod")
+        return f"waits for {pods}{'' if self.moves else ' of lower priority'} on {where} to end"
+
+    @property
+    def namespace(self) -> str:
+        """The preemptor's."""
+        return next(iter(self.members), "").partition("/")[0]
+
+    def update(self, now: float, bound: Mapping[str, BoundPod]) -> None:
+        """Enter the next phase if that is due. bound: the bound pods by namespace/name."""
+        if self.phase is Phase.ENDING and not self._left(bound):
+            self.enter(Phase.FREED, now)
+
+    def keep_only(self, victims: Mapping[str, str], now: float) -> None:
+        """Only these end; the others are still to be searched for."""
+        self.victims, self.earlier, self.is_partial = victims, {}, True
+        self.enter(Phase.ENDING, now)
+
+    def may_be_completed(self, bound: Mapping[str, BoundPod]) -> bool:
+        """Whether others can be searched for now: not when some are gone whose room may not be reported yet."""
+        return self.is_partial and self.phase is Phase.ENDING and len(self._left(bound)) == len(self.victims)
+
+    def enter(self, phase: Phase, now: float) -> None:
+        """Enter a phase."""
+        self.phase, self.since = phase, now
+
+    def has_expired(self, now: float, wall_clock: float, settle: float, bound: Mapping[str, BoundPod]) -> bool:
+        """Whether its time is over. settle: seconds after which every exporter shows the freed room."""
+        match self.phase:
+            case Phase.CHOSEN:
+                return False  # its task ends it
+            case Phase.FREED:
+                return now - self.since > settle
+            case _:
+                left = self._left(bound)
+                undeleted = any(not pod.deleting for pod in left)
+                hanging = any(pod.gone_by is not None and wall_clock > pod.gone_by + STUCK_SECONDS for pod in left)
+                age = now - self.since
+                return hanging or (undeleted and age > EVICTION_SECONDS) or age > _LONGEST_ENDING_SECONDS
+
+    def _left(self, bound: Mapping[str, BoundPod]) -> list[BoundPod]:
+        victims = {**self.earlier, **self.victims}
+        return [pod for key, uid in victims.items() if (pod := bound.get(key)) is not None and pod.uid == uid]
+
+
+class Holds:
+    """The holds of the leader. changed: called after each change of what is held."""
+
+    def __init__(self) -> None:
+        self.changed: Callable[[], None] = _ignore
+        self._by_name: dict[str, Hold] = {}
+        self._by_member: dict[str, Hold] = {}
+        self._closed: dict[tuple[str, int], frozenset[str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def __iter__(self) -> Iterator[Hold]:
+        return iter(tuple(self._by_name.values()))
+
+    def get(self, name: str) -> Hold | None:
+        """The hold of a preemptor."""
+        return self._by_name.get(name)
+
+    def of_member(self, key: str) -> Hold | None:
+        """The hold of the preemptor of which the pod namespace/name is a member."""
+        return self._by_member.get(key)
+
+    def beside(self, key: str) -> RoomBeside | None:
+        """Where the pod namespace/name will have room when the victims of another preemptor are gone."""
+        return next((room for hold in self._by_name.values() if (room := hold.beside.get(key)) is not None), None)
+
+    def closed_to(self, name: str, priority: int) -> frozenset[str]:
+        """The nodes that are held for others of the same or a higher priority; of any, if it has a place of its own."""
+        if not self._by_name:
+            return _NONE
+        has_own = name in self._by_name
+        key = name if has_own else "", priority
+        if key not in self._closed:
+            others = (
+                hold for hold in self._by_name.values() if hold.name != name and (has_own or hold.priority >= priority)
+            )
+            self._closed[key] = frozenset().union(*(hold.nodes for hold in others))
+        return self._closed[key]
+
+    def must_exceed(self, namespace: str) -> float:
+        """The priority above which one more may be added for this namespace; -inf while there are few."""
+        lowest = _in_the_way(list(self), namespace)
+        return -inf if lowest is None else lowest.priority
+
+    def add(self, hold: Hold) -> list[Hold]:
+        """Hold a place; returns the holds of lower priority that end for it.
+
+        They need the same nodes, or there are too many.
+        """
+        ended = [
+            other
+            for other in self
+            if other.name == hold.name or (other.priority < hold.priority and not other.nodes.isdisjoint(hold.nodes))
+        ]
+        for other in ended:
+            self._drop(other)
+        if (lowest := _in_the_way(list(self), hold.namespace)) is not None and lowest.priority < hold.priority:
+            self._drop(lowest)
+            ended.append(lowest)
+        self._by_name[hold.name] = hold
+        self._by_member |= dict.fromkeys(hold.members, hold)
+        self._changed()
+        return [other for other in ended if other.name != hold.name]
+
+    def end(self, hold: Hold) -> None:
+        """Release the place."""
+        if self._by_name.get(hold.name) is hold:
+            self._drop(hold)
+            self._changed()
+
+    def taken(self, name: str, priority: int, nodes: Iterable[str]) -> None:
+        """Note that a unit was placed on these nodes: a place of lower priority there may be gone."""
+        placed = set(nodes)
+        for hold in self._by_name.values():
+            if hold.name != name and hold.priority < priority and not hold.nodes.isdisjoint(placed):
+                hold.is_taken = True
+
+    def clear(self) -> None:
+        """Release all places: another replica leads."""
+        self._by_name.clear()
+        self._by_member.clear()
+        self._closed.clear()
+
+    def _drop(self, hold: Hold) -> None:
+        del self._by_name[hold.name]
+        for key in hold.members:
+            if self._by_member.get(key) is hold:
+                del self._by_member[key]
+
+    def _changed(self) -> None:
+        self._closed.clear()
+        self.changed()
+
+
+def _in_the_way(holds: Sequence[Hold], namespace: str) -> Hold | None:
+    """The hold that would have to end for one more of this namespace: that of the lowest priority, the latest first."""
+    own = [hold for hold in holds if hold.namespace == namespace]
+    among = own if len(own) >= MOST_OF_NAMESPACE else holds if len(holds) >= MOST_HOLDS else ()
+    return min(among, key=lambda hold: (hold.priority, -hold.since), default=None)
+
+
+def _nodes(names: frozenset[str]) -> str:
+    if len(names) == 1:
+        return f"node {next(iter(names))}"
+    return f"{counted(len(names), 'node')} ({', '.join(sorted(names)[:3])}{', ...' if len(names) > 3 else ''})"
+
+
+def _ignore() -> None:
+    """No leader listens yet."""

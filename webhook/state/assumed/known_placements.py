@@ -1,0 +1,297 @@
+"""The NUMA nodes of bound pods as far as they are known, and whether the pods' hints agree: node agents obey hints.
+
+    REPLAYED   the kubelet's choice was replayed at the binding, and nothing has happened that could change it
+    UNCERTAIN   something may have changed it: another pod ended or came first, or the NRT left open what was free
+    CONFIRMED  the NodeResourceTopology reports the pod there
+    CHOSEN     the service chooses the NUMA nodes, and koordlet obeys the hint
+
+    assumed ──> REPLAYED ─────────> UNCERTAIN
+                    │                  │        located: the NRT leaves only one possible placement
+                    └──> CONFIRMED <───┘
+
+A pod has a hint unless it is UNCERTAIN. The leader writes hints that are missing or wrong, and removes those that are
+uncertain (`changes`). Followers only read what the pods show.
+
+The placements of the pods that a NodeResourceTopology reports, from its numbers and from what was known before.
+
+1. A pod whose placement is known has that one. An uncertain pod has one of its alternatives, a pod without a hint any
+   placement that its kubelet could give it. If only one remains possible (see `placement_search`), the pod has it.
+2. If no combination is possible, some pod is not where it was replayed. Then each pod that no NRT has confirmed may be
+   anywhere. A pod with one remaining placement has it; the others are uncertain.
+3. What ended pods held is certainly free only if this follows without any hint that the NRT does not confirm.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from webhook.engine.snapshot.node_sums import NumaAmounts, added
+from webhook.formats.koordinator.hint import NUMANodeAmounts
+from webhook.formats.kubernetes.resident import ResidentPod
+from webhook.formats.nrt import NodeTopology
+from webhook.records import record
+from webhook.state.assumed.alternatives import Alternatives
+from webhook.state.assumed.assumed_pod import AssumedPod
+from webhook.state.assumed.placement_search import Candidate, Located, given_to, locate, most_given_to, placements_of
+
+
+class Certainty(Enum):
+    """How certain the NUMA nodes of a pod are."""
+
+    REPLAYED = "replayed"
+    UNCERTAIN = "uncertain"
+    CONFIRMED = "confirmed"
+    CHOSEN = "chosen"
+
+
+@record
+class Known:
+    """The NUMA nodes and the hint of one pod, as far as this replica knows them."""
+
+    uid: str
+    numa: NumaAmounts
+    """What it holds; the best guess while that is uncertain."""
+    certainty: Certainty
+    shown: NUMANodeAmounts | None
+    """The hint in the pod, as last seen; None if it has none."""
+    ours: bool
+    """Whether this replica decided it. If not, the hint in the pod is newer than what is known here."""
+    bound: bool = False
+    """Whether a watch or list has shown the pod bound."""
+    managed: bool = True
+    """Whether it gets hints. Unmanaged pods get none; their NUMA nodes matter to the pods that come after them."""
+    outdated: bool = False
+    """Whether its hint has to be replaced even if it names the right NUMA nodes: it is that of an assignment, or the
+    binding may have replaced it by one that names none."""
+
+    @property
+    def wanted(self) -> NUMANodeAmounts | None:
+        """The hint that the pod should have; None if it should have none."""
+        return None if self.certainty is Certainty.UNCERTAIN else tuple(sorted(self.numa.items())) or None
+
+    @property
+    def differs(self) -> bool:
+        """Whether its hint has to be written or removed."""
+        return self.managed and self.bound and (self.outdated or dict(self.shown or ()) != dict(self.wanted or ()))
+
+
+@dataclass(frozen=True, slots=True)
+class HintChange:
+    """A hint to write to a bound pod, or to remove from it."""
+
+    pod: str
+    """namespace/name."""
+    uid: str
+    node: str
+    hint: NUMANodeAmounts | None
+    """None: remove the hint."""
+
+
+def _certainty(uncertain: bool) -> Certainty:
+    return Certainty.UNCERTAIN if uncertain else Certainty.REPLAYED
+
+
+class KnownHints:
+    """What is known of each pod (namespace/name)."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Known] = {}
+        self._open: set[str] = set()
+        self._uncertain: set[str] = set()
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether some hints have to be written or removed."""
+        return bool(self._open)
+
+    @property
+    def uncertain(self) -> Sequence[str]:
+        """The pods whose NUMA nodes are uncertain."""
+        return tuple(self._uncertain)
+
+    def assume(self, assumed_pod: AssumedPod) -> None:
+        """Record the assumed NUMA nodes of a pod that is on its way to its kubelet."""
+        certainty = Certainty.REPLAYED if assumed_pod.sure else Certainty.UNCERTAIN
+        if assumed_pod.chosen and assumed_pod.sure:
+            certainty = Certainty.CHOSEN
+        self._put(assumed_pod.pod, Known(assumed_pod.uid, assumed_pod.numa, certainty, None, ours=True))
+
+    def replayed(self, pod: ResidentPod, numa: NumaAmounts, *, sure: bool) -> None:
+        """Record the replay result of an unmanaged pod that was just bound. It gets no hint."""
+        certainty = Certainty.REPLAYED if sure else Certainty.UNCERTAIN
+        self._put(pod.key, Known(pod.uid, numa, certainty, None, ours=True, bound=True, managed=False))
+
+    def forget_assumed(self, pod: str) -> None:
+        """Forget the pod, unless it is bound: its binding will not be written."""
+        known = self._known.get(pod)
+        if known is not None and not known.bound:
+            self.forget(pod)
+
+    def seen(self, pod: ResidentPod, *, unreviewed: bool) -> None:
+        """Record a bound pod. unreviewed: its hint is that of its assignment, and its kubelet may choose another."""
+        known = self._known.get(pod.key)
+        if known is not None and known.uid != pod.uid:
+            known = None
+        if known is None:
+            if not pod.hint:
+                self.forget(pod.key)
+                return
+            known = Known(pod.uid, dict(pod.hint), _certainty(unreviewed), pod.hint, ours=False, bound=True)
+            self._put(pod.key, replace(known, outdated=unreviewed))
+            return
+        if not known.ours and (pod.hint != known.shown or unreviewed != known.outdated):
+            known = replace(known, certainty=_certainty(unreviewed or not pod.hint), outdated=False)
+            if pod.hint:
+                known = replace(known, numa=dict(pod.hint))
+        blank = known.ours and not known.bound and bool(known.numa) and known.wanted is None
+        outdated = known.outdated or blank or unreviewed
+        self._put(pod.key, replace(known, shown=pod.hint, bound=True, outdated=outdated))
+
+    def trust(self, pod: str) -> None:
+        """Take the hint of an assignment for what the pod has: the service chooses the NUMA nodes there."""
+        known = self._known.get(pod)
+        if known is not None and not known.ours and known.outdated:
+            self._put(pod, replace(known, certainty=Certainty.REPLAYED, outdated=False))
+
+    def applied(self, pod: ResidentPod) -> ResidentPod:
+        """The pod with the known NUMA nodes in place of its hint; the pod as it is if none are known."""
+        known = self._known.get(pod.key)
+        if known is None or known.uid != pod.uid or not known.numa:
+            return pod
+        hint = tuple(known.numa.items())
+        return pod if pod.hint == hint and not pod.unhinted else replace(pod, hint=hint, unhinted=False)
+
+    def is_located(self, pod: ResidentPod) -> bool:
+        """Whether the pod has a hint, or its NUMA nodes are known without one."""
+        known = self._known.get(pod.key)
+        return bool(pod.hint or (known is not None and known.uid == pod.uid and known.numa))
+
+    def make_uncertain(self, pod: str) -> None:
+        """Make a replayed pod uncertain: its kubelet may have chosen other NUMA nodes."""
+        known = self._known.get(pod)
+        if known is not None and known.certainty is Certainty.REPLAYED:
+            self._put(pod, replace(known, certainty=Certainty.UNCERTAIN))
+
+    def locate(self, pod: str, numa: NumaAmounts | None, certainty: Certainty) -> None:
+        """Record what the NRT says about a pod. numa: what it holds; None: several placements are possible."""
+        known = self._known.get(pod)
+        if known is None or known.certainty is Certainty.CONFIRMED:
+            return
+        if numa is None:
+            self._put(pod, replace(known, certainty=Certainty.UNCERTAIN))
+        else:
+            self._put(pod, replace(known, numa=numa, certainty=certainty))
+
+    def forget(self, pod: str, uid: str | None = None) -> None:
+        """Remove the pod. uid: only if the known pod has this one; None: any."""
+        if uid is not None and (known := self._known.get(pod)) is not None and known.uid != uid:
+            return
+        self._known.pop(pod, None)
+        self._open.discard(pod)
+        self._uncertain.discard(pod)
+
+    def get(self, pod: str) -> Known | None:
+        """What is known of the pod; None if nothing is."""
+        return self._known.get(pod)
+
+    def certainty(self, pod: str) -> Certainty | None:
+        """How certain the pod's NUMA nodes are; None if nothing is known."""
+        known = self._known.get(pod)
+        return None if known is None else known.certainty
+
+    def changes(self, pods: Mapping[str, ResidentPod]) -> Iterator[HintChange]:
+        """The hints to write or remove. pods: the current ones, by key. Only bound pods have changes."""
+        return filter(None, (self.change(key, pods) for key in tuple(self._open)))
+
+    def change(self, key: str, pods: Mapping[str, ResidentPod]) -> HintChange | None:
+        """The hint of one pod to write or remove; None if it is as it should be."""
+        known, pod = self._known.get(key), pods.get(key)
+        if key not in self._open or known is None or pod is None or pod.uid != known.uid or not pod.node:
+            return None
+        return HintChange(key, known.uid, pod.node, known.wanted)
+
+    def written(self, change: HintChange) -> None:
+        """Record that this change was written to the pod."""
+        known = self._known.get(change.pod)
+        if known is not None and known.uid == change.uid:
+            self._put(change.pod, replace(known, shown=change.hint, ours=True, outdated=False))
+
+    def _put(self, pod: str, known: Known) -> None:
+        self._known[pod] = known
+        for pods, belongs in ((self._open, known.differs), (self._uncertain, known.certainty is Certainty.UNCERTAIN)):
+            if belongs:
+                pods.add(pod)
+            else:
+                pods.discard(pod)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedPlacements:
+    """What one NRT proves about the pods that it reports, by pod key."""
+
+    placements: Mapping[str, NumaAmounts | None] = field(default_factory=dict)
+    """The placements of the pods that the NRT says something about; None: several are possible."""
+    certain: Mapping[str, NumaAmounts] = field(default_factory=dict)
+    """The placements that follow from the NRT without an unconfirmed hint."""
+
+
+def reported_placements(
+    topology: NodeTopology, pods: Sequence[ResidentPod], hints: KnownHints, alternatives: Alternatives
+) -> ReportedPlacements:
+    """Compare the NRT with the known placements.
+
+    pods: all that the NRT reports and that hold exclusive resources, also those that have ended.
+    """
+    confirmed = {pod.key for pod in pods if hints.certainty(pod.key) is Certainty.CONFIRMED}
+    unknown = [pod for pod in pods if not pod.hint or hints.certainty(pod.key) is Certainty.UNCERTAIN]
+    uncertain = {pod.key for pod in unknown}
+    found = locate(topology, [_candidate(pod, topology, alternatives, fixed=pod.key not in uncertain) for pod in pods])
+    if found is None:
+        return ReportedPlacements()
+    if _agrees(found):
+        placements = _single(found)
+        if not uncertain:
+            return ReportedPlacements(placements, {key: numa for key, numa in placements.items() if numa is not None})
+        alone = _of_the_nrt_alone(topology, pods, confirmed)
+        return ReportedPlacements(placements, {} if alone is None else _known(alone))
+    alone = _of_the_nrt_alone(topology, pods, confirmed)
+    if alone is None or not _agrees(alone):
+        return ReportedPlacements({pod.key: None for pod in pods if pod.key not in confirmed})
+    return ReportedPlacements(_single(alone), _known(alone))
+
+
+def _of_the_nrt_alone(topology: NodeTopology, pods: Iterable[ResidentPod], confirmed: Iterable[str]) -> Located | None:
+    """The placements that remain possible if only hints that an NRT has confirmed are trusted."""
+    fixed = set(confirmed)
+    return locate(topology, [_candidate(pod, topology, None, fixed=pod.key in fixed) for pod in pods])
+
+
+def _candidate(
+    pod: ResidentPod, topology: NodeTopology, alternatives: Alternatives | None, *, fixed: bool
+) -> Candidate:
+    hint = dict(pod.hint or ())
+    # A pod on several NUMA nodes could have any shares: there would soon be too many combinations.
+    if fixed or (len(hint) > 1 and alternatives is None):
+        return Candidate(pod.key, added(hint.values()), [hint])
+    shares = given_to(pod, topology)
+    if shares is None:
+        # Later containers reuse what init containers held: only the hint has the resulting amounts.
+        amounts = added(hint.values()) if hint else most_given_to(pod, topology)
+        return Candidate(pod.key, amounts, placements_of([amounts], topology) if len(hint) == 1 else None)
+    placements = placements_of(shares, topology)
+    if placements is not None and hint and alternatives is not None and pod.key in alternatives:
+        allowed = alternatives.ids(pod.key) | hint.keys()
+        placements = [numa for numa in placements if numa.keys() <= allowed]
+    return Candidate(pod.key, added(shares), placements)
+
+
+def _agrees(found: Located) -> bool:
+    return all(found.values())
+
+
+def _single(found: Located) -> dict[str, NumaAmounts | None]:
+    return {pod: placements[0] if len(placements) == 1 else None for pod, placements in found.items()}
+
+
+def _known(found: Located) -> dict[str, NumaAmounts]:
+    return {pod: placements[0] for pod, placements in found.items() if len(placements) == 1}

@@ -1,0 +1,30 @@
+"""The snapshot of the cluster for one decision."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.formats.kai.kai_pod_group import KAIPodGroup
+from webhook.formats.kubernetes.avoided_node import Avoided
+from webhook.formats.kubernetes.namespace import Namespace
+from webhook.formats.kubernetes.native_pod_group import NativePodGroup
+from webhook.formats.topology import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSnapshot:
+    """Immutable while a decision is made."""
+
+    nodes: Snapshot
+    """Nodes, NUMA nodes and their free resources."""
+    topologies: Mapping[str, Topology] = field(default_factory=lambda: MappingProxyType({}))
+    """Topologies by name."""
+    namespaces: Mapping[str, Namespace] = field(default_factory=lambda: MappingProxyType({}))
+    """Namespaces by name. A missing namespace is unknown."""
+    native_groups: Mapping[str, NativePodGroup] | None = None
+    """Kubernetes' own PodGroups by namespace/name; None where the API server does not serve them."""
+    kai_groups: Mapping[str, KAIPodGroup] = field(default_factory=lambda: MappingProxyType({}))
+    """The PodGroups that users wrote for KAI-Scheduler, by namespace/name."""
+    avoided: Avoided = field(default_factory=lambda: MappingProxyType({}))
+    """The nodes that pods avoid after a rejection, by key of their controller's pods or of their gang."""
