@@ -1,6 +1,7 @@
 """Where a worst case runs: the functions that the service calls, from the bytes that arrive."""
 
 from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 from tests.bench.worst_cluster import NODES, ZONES, Raw, cluster
@@ -62,7 +63,7 @@ class Site:
     def gated(self, body: bytes) -> None:
         """Handle a gated pod in a cycle of the leader: read, compare, decide, report."""
         raw = loads(body)
-        pods = GatedPods(self.rules, RetryDelays(lambda _: None))
+        pods = GatedPods(self.rules, RetryDelays(lambda _: None, monotonic))
         result_of(pods.update({_key(raw): raw}))
         for gated in pods.in_order():
             hash(gated.signature)
@@ -115,7 +116,7 @@ class Site:
 
 def gang_of(body: bytes) -> GatedGang:
     """The gang of these gated pods, which the service has read before."""
-    pods = GatedPods(Rules(), RetryDelays(lambda _: None))
+    pods = GatedPods(Rules(), RetryDelays(lambda _: None, monotonic))
     result_of(pods.update({_key(raw): raw for raw in loads(body)["items"]}))
     (gang,) = units_of(pods.in_order())
     assert isinstance(gang, GatedGang)

@@ -10,6 +10,7 @@ import json
 import random
 import re
 from collections import Counter
+from time import monotonic, time
 from typing import Any
 
 import jsonpatch
@@ -62,8 +63,10 @@ class Cluster:
             self.put_node(name, *where)
         no_writes: Any = None
         writer = AssignmentWriter(self.cache, no_writes, lambda: True, 60.0)
-        self.placer = GangAssigner(self.cache, writer, Rules(), KeptDomains(self.cache, 0.0, float))
-        self.gated = GatedPods(Rules(), RetryDelays(lambda seconds: None))
+        self.placer = GangAssigner(
+            self.cache, writer.assume, Rules(), KeptDomains(self.cache, 0.0, float, monotonic, time)
+        )
+        self.gated = GatedPods(Rules(), RetryDelays(lambda seconds: None, monotonic))
         self._version = 0
 
     def put_node(self, name: str, row: str, rack: str | None) -> None:

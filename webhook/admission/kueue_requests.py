@@ -12,7 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from webhook.admission.workload.templates import Template, annotations_on, templates_in
-from webhook.formats.kueue import KUEUE_ANNOTATIONS, AsOurs, as_ours, asks_kueue, kueues_names, why_kueues
+from webhook.formats.kueue import (
+    KUEUE_ANNOTATIONS,
+    AsOurs,
+    as_ours,
+    asks_kueue,
+    kueues_names,
+    owner_is_kueues,
+    why_kueues,
+)
 from webhook.formats.patches.json_patch import Patch
 from webhook.formats.topology import Topology
 from webhook.model.errors import UserError, UserErrors
@@ -75,11 +83,6 @@ def left_to_kueue_text(raw: Raw, rules: Rules, kueues_owner: str = "") -> str:
     if kueues := why_kueues(raw):
         return f"its topology annotations are left to Kueue, which manages it ({kueues})"
     return owner_is_kueues(kueues_owner) if kueues_owner else ""
-
-
-def owner_is_kueues(kueues: str) -> str:
-    """A clause for a pod whose owner is Kueue's. kueues: what shows it."""
-    return f"its topology annotations are left to Kueue, which manages its owner ({kueues})"
 
 
 def asked_workload(raw: Raw, topologies: Mapping[str, Topology], rules: Rules) -> KueueRequest:

@@ -15,7 +15,7 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from time import monotonic
+from time import monotonic, time
 from typing import Any, Final, Literal, NoReturn
 
 from webhook.formats.kubernetes.pod import Owner
@@ -115,7 +115,7 @@ class GangEvents:
             return  # its assignments are being written
         if now - gang.changed < _SETTLE_SECONDS and now - gang.first < _LONGEST_SETTLE_SECONDS:
             return
-        warns = 0 < self._warn_after <= seconds_waited(gang.oldest)
+        warns = 0 < self._warn_after <= seconds_waited(gang.oldest, time())
         state = _State("WaitingForPlacement", "Warning" if warns else "Normal", _gist(gang.why))
         self._tell(gang, state, gang.why, now)
 

@@ -7,6 +7,7 @@ that is removed. After writes that failed the pauses grow. The pod's placement t
 
 import asyncio
 from collections.abc import Callable, Mapping
+from time import time
 from typing import Any, Final, NoReturn
 
 import structlog
@@ -77,6 +78,6 @@ class GateRemoval:
                 return True
             if outcome is Outcome.WRITTEN:
                 log.info("pod.ungated", pod=key, why=self._note)
-                self._metrics.ungated(Ungated.MODE, seconds_waited(raw))
+                self._metrics.ungated(Ungated.MODE, seconds_waited(raw, time()))
                 self._events.tell(PodEvent(key, raw["metadata"].get("uid", ""), "Ungated", self._note, "Ungate"))
             return outcome not in {Outcome.WRITTEN, Outcome.STALE, Outcome.GONE}

@@ -16,6 +16,7 @@ It also reports the end of the wait, in an Event and in metrics.
 import asyncio
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
+from time import time
 from typing import Any, Final, NoReturn
 
 from webhook.controllers.metric_recorder import ControllerMetrics, Ungated
@@ -94,7 +95,7 @@ class StatusReporter:
         how, reason = (
             (Ungated.ASSIGNED, "Assigned") if assignment.nodes is None else (Ungated.DELEGATED, "DelegatedToScheduler")
         )
-        self.metrics.ungated(how, seconds_waited(gated.raw))
+        self.metrics.ungated(how, seconds_waited(gated.raw, time()))
         if assignment.not_aligned and gated.takes_policy:  # else it was reported at creation
             self.metrics.not_aligned()
         if not gated.reports_on_owner:
@@ -103,7 +104,7 @@ class StatusReporter:
     def ungated(self, key: str, raw: Mapping[str, Any], note: str) -> None:
         """Report that the pod is ungated without an assignment; raw: the pod as it was, note: why."""
         self._forget(key)
-        self.metrics.ungated(Ungated.TIMEOUT, seconds_waited(raw))
+        self.metrics.ungated(Ungated.TIMEOUT, seconds_waited(raw, time()))
         self._events.tell(PodEvent(key, raw["metadata"].get("uid", ""), "Ungated", note, "Ungate"))
 
     def reason_of(self, key: str) -> str:

@@ -210,6 +210,11 @@ def why_kueues(raw: Mapping[str, Any]) -> str | None:
     return next((f"gate {gate}" for gate in _gates(raw.get("spec")) if gate.startswith(KUEUE_DOMAIN)), None)
 
 
+def owner_is_kueues(kueues: str) -> str:
+    """A clause for a pod whose owner is Kueue's. kueues: what shows it."""
+    return f"its topology annotations are left to Kueue, which manages its owner ({kueues})"
+
+
 def _gates(spec: object) -> Iterator[str]:
     """The names of the gates, if the object is a pod: the spec of a workload may be anything."""
     gates = spec.get("schedulingGates") if isinstance(spec, Mapping) else None

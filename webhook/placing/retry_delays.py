@@ -6,7 +6,6 @@ it no longer exists.
 
 from collections.abc import Callable, Hashable
 from collections.abc import Set as AbstractSet
-from time import monotonic
 from typing import Final
 
 # A fault of ours is likely to repeat: delays of 1 s, 2, 4 … 60. A hundred faulty pods then cause two attempts a second.
@@ -15,9 +14,9 @@ _LONGEST_SECONDS: Final = 60.0
 
 
 class RetryDelays:
-    """The delays; `wake_in` is called with the seconds after which a unit may be retried."""
+    """The delays; `wake_in` is called with the seconds after which a unit may be retried. clock: seconds, monotonic."""
 
-    def __init__(self, wake_in: Callable[[float], None], clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, wake_in: Callable[[float], None], clock: Callable[[], float]) -> None:
         self._wake_in = wake_in
         self._clock = clock
         self._not_before: dict[Hashable, float] = {}

@@ -2,6 +2,7 @@
 
 import asyncio
 from functools import partial
+from time import monotonic, time
 from typing import Any
 
 from tests.builders.pods import gated
@@ -63,7 +64,10 @@ async def test_a_small_member_leaves_the_numa_node_that_only_suits_another() -> 
     assert isinstance(gang, GatedGang)
     cluster: Any = Cluster()
     placer = GangAssigner(
-        cluster, AssignmentWriter(cluster, cluster, lambda: True, 60.0), Rules(), KeptDomains(cluster, 0, float)
+        cluster,
+        AssignmentWriter(cluster, cluster, lambda: True, 60.0).assume,
+        Rules(),
+        KeptDomains(cluster, 0, float, monotonic, time),
     )
     found = await placer.assign(gang, 2, {}, (), partial(asyncio.sleep, 0))
     assert isinstance(found, list), found

@@ -2,6 +2,7 @@
 
 import asyncio
 from functools import partial
+from time import monotonic, time
 from typing import Any
 
 from tests.builders.clusters import cluster_snapshot
@@ -82,7 +83,10 @@ async def placed_together(rules: Rules, *, inherits: bool) -> Any:
     (gang,) = units_of(members)
     assert isinstance(gang, GatedGang)
     placer = GangAssigner(
-        cluster, AssignmentWriter(cluster, cluster, lambda: True, 60.0), rules, KeptDomains(cluster, 0, float)
+        cluster,
+        AssignmentWriter(cluster, cluster, lambda: True, 60.0).assume,
+        rules,
+        KeptDomains(cluster, 0, float, monotonic, time),
     )
     return await placer.assign(gang, 2, {}, (), partial(asyncio.sleep, 0))
 

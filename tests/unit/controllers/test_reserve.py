@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
+from time import time
 from typing import Any
 
 import pytest
@@ -97,7 +98,9 @@ async def waits(
     assert isinstance(gang, GatedGang)
     cluster = cluster or Cluster()
     writer = AssignmentWriter(cluster, cluster, lambda: True, 60.0)
-    placer = GangAssigner(cluster, writer, Rules(), KeptDomains(cluster, reserve_after, wake_in, lambda: 1000.0))
+    placer = GangAssigner(
+        cluster, writer.assume, Rules(), KeptDomains(cluster, reserve_after, wake_in, lambda: 1000.0, time)
+    )
     found = await placer.assign(gang, minimum, {}, (), partial(asyncio.sleep, 0), may_reserve=may_reserve)
     assert isinstance(found, NoAssignment)
     return found

@@ -1,6 +1,7 @@
 """Gated pods: read, told apart, put in order, put together."""
 
 from functools import partial
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ from webhook.steps import result_of
 
 
 def all_pods() -> GatedPods:
-    return GatedPods(Rules(), RetryDelays(lambda _: None))
+    return GatedPods(Rules(), RetryDelays(lambda _: None, monotonic))
 
 
 def no_group(namespace: str, name: str) -> GroupBasis:

@@ -25,7 +25,7 @@ error" and is retried with a growing delay (see `retry_delays`), and the cycle c
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from time import monotonic
+from time import monotonic, time
 from typing import Any, Final, NoReturn
 
 from webhook.controllers.owner_chains import OwnerChains
@@ -84,7 +84,7 @@ class PlacementController:
         """Seconds; measures the work of a cycle, which is bounded."""
         self.gang_examined = Signal[[GatedGang, str]]()
         """Emitted for each gang that was examined, with the reason why its members wait; empty if they do not."""
-        self.preemptors = WaitingPreemptors(cache, is_enabled=limits.preempts)
+        self.preemptors = WaitingPreemptors(cache, monotonic, is_enabled=limits.preempts)
         """The pods and gangs that may preempt, and the places that are held for some of them."""
         self.preemptors.holds.changed = self._changed
         self.lacking_room = LackingRoom(self.preemptors, asks=limits.asks_autoscaler)
@@ -103,7 +103,7 @@ class PlacementController:
         """Whether the last cycle left no gated pod."""
         self._changes = 0
         self._owner_chains = OwnerChains(read_owner, self._changed)
-        self._delays = RetryDelays(self._wake_in)
+        self._delays = RetryDelays(self._wake_in, monotonic)
         self._failed = FailedAttempts()
         self._writer = AssignmentWriter(cache, writes, self._may_write, limits.assume_ttl)
         self._pending = PendingPods(
@@ -124,7 +124,12 @@ class PlacementController:
         self._pods = PodAttempts(cache, self._writer, self._pending, self._failed, failures, status_reporter, rules)
         self._gangs = GangAttempts(
             cache,
-            GangAssigner(cache, self._writer, rules, KeptDomains(cache, limits.reserve_after, self._wake_in)),
+            GangAssigner(
+                cache,
+                self._writer.assume,
+                rules,
+                KeptDomains(cache, limits.reserve_after, self._wake_in, monotonic, time),
+            ),
             self._pending,
             self._failed,
             failures,

@@ -10,6 +10,7 @@ Source: kubernetes pkg/scheduler/schedule_one.go (handleSchedulingFailure).
 
 from collections.abc import Hashable, Mapping
 from functools import partial
+from time import time
 from typing import Any
 
 from webhook.controllers.placement.cycle import Cycle
@@ -151,4 +152,4 @@ class FailureHandler:
         self._delays.succeeded(gang.membership.group)
 
     def _has_waited(self, raw: Mapping[str, Any]) -> bool:
-        return 0 < self._ungate_after <= seconds_waited(raw)
+        return 0 < self._ungate_after <= seconds_waited(raw, time())

@@ -30,7 +30,6 @@ from typing import Final
 
 import numpy as np
 
-from webhook.controllers.placement.assignment_writer import AssignmentWriter
 from webhook.engine.decide import decide
 from webhook.engine.enforcement import not_enforced
 from webhook.engine.gang.gang_spec import Gang
@@ -167,16 +166,17 @@ def units_of(pods: Iterable[GatedPod]) -> list[GatedPod | GatedGang]:
 
 
 Assumed = tuple[GatedPod, Assignment, AssumedPod]
+Assume = Callable[[GatedPod, Assignment], AssumedPod]
 Pause = Callable[[], Awaitable[None]]
 
 
 class GangAssigner:
-    """Finds the assignments of gangs and assumes their pods."""
+    """Finds the assignments of gangs and assumes their pods. assume: reserves what a member is assigned."""
 
-    def __init__(self, cache: ClusterCache, writer: AssignmentWriter, rules: Rules, kept: KeptDomains) -> None:
+    def __init__(self, cache: ClusterCache, assume: Assume, rules: Rules, kept: KeptDomains) -> None:
         self._cache = cache
         self._kept = kept
-        self._writer = writer
+        self._assume_pod = assume
         self._rules = rules
         self._trees = TopologyTrees()
         self._schedulability = GangSchedulability(rules.engine.gang_strategy)
@@ -286,7 +286,7 @@ class GangAssigner:
             hostname = names.named(pod.node).hostname
             chosen = is_ours_to_place(node_arrays, node_arrays.index[pod.node])
             assignment = Assignment(hint, text, outputs, labels, hostname=hostname, not_aligned=warns, chosen=chosen)
-            assumed.append((gated, assignment, self._writer.assume(gated, assignment)))
+            assumed.append((gated, assignment, self._assume_pod(gated, assignment)))
             if turn % _TURN == 0:
                 await pause()
         return None

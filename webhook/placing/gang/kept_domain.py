@@ -9,7 +9,6 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil
-from time import monotonic
 
 from webhook.engine.freeing.holdings import HeldPod
 from webhook.engine.gang.backfill_reservation import earliest_domain, usable_nodes
@@ -38,7 +37,7 @@ NOTHING = Kept()
 class KeptDomains:
     """Chooses the domains to keep. reserve_after: seconds that a gang waits before; 0: none is ever kept.
 
-    wake_in: requests another cycle after that many seconds.
+    wake_in: requests another cycle after that many seconds; clock: seconds, monotonic; now: seconds since the epoch.
     """
 
     def __init__(
@@ -46,12 +45,14 @@ class KeptDomains:
         cache: ClusterCache,
         reserve_after: float,
         wake_in: Callable[[float], object],
-        clock: Callable[[], float] = monotonic,
+        clock: Callable[[], float],
+        now: Callable[[], float],
     ) -> None:
         self._cache = cache
         self._reserve_after = reserve_after
         self._wake_in = wake_in
         self._clock = clock
+        self._now = now
         self._wakes: set[int] = set()
         """The whole seconds for which another cycle is requested: one for all gangs of that second."""
 
@@ -59,7 +60,8 @@ class KeptDomains:
         """The domain for a gang that does not fit now. may_reserve: whether its namespace has none yet."""
         if not self._reserve_after or found.assembled.gang.constraint.bound == ROOT:
             return NOTHING
-        waited = max(seconds_waited(gated.raw) for gated in gang.members)
+        now = self._now()
+        waited = max(seconds_waited(gated.raw, now) for gated in gang.members)
         if waited < self._reserve_after:
             self._wake_at(self._clock() + self._reserve_after - waited)
             return NOTHING

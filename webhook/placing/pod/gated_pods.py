@@ -4,10 +4,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from time import time
 from typing import Any, Final
 
-from webhook.admission.kueue_requests import owner_is_kueues
 from webhook.formats.koordinator.intent import NUMAIntent, parse_numa_intent
 from webhook.formats.kubernetes.avoided_node import Avoided, AvoidedNode, avoided_by, learned_in
 from webhook.formats.kubernetes.membership import Membership, may_be_in_group, membership_of
@@ -15,7 +13,7 @@ from webhook.formats.kubernetes.owner_chain import OwnerChain, owner_above, rank
 from webhook.formats.kubernetes.pod import Owner, Pod
 from webhook.formats.kubernetes.pod_signature import pod_signature
 from webhook.formats.kubernetes.timestamps import epoch_seconds
-from webhook.formats.kueue import asks_kueue, left_to_kueue
+from webhook.formats.kueue import asks_kueue, left_to_kueue, owner_is_kueues
 from webhook.formats.patches.managed_fields import without_our_preferences
 from webhook.internal_errors import Where, internal_error
 from webhook.model.errors import UserError
@@ -282,7 +280,10 @@ class GatedPods:
         self.unmanaged.pop(key, None)
 
 
-def seconds_waited(raw: Mapping[str, Any]) -> float:
-    """Seconds since the pod's creation, which the API server records in whole seconds of its own clock."""
+def seconds_waited(raw: Mapping[str, Any], now: float) -> float:
+    """Seconds from the pod's creation, which the API server records in whole seconds of its own clock, to `now`.
+
+    now: seconds since the epoch.
+    """
     created = epoch_seconds(raw["metadata"].get("creationTimestamp") or "")
-    return 0.0 if created is None else max(0.0, time() - created)
+    return 0.0 if created is None else max(0.0, now - created)

@@ -10,7 +10,7 @@ While a preemptor has a hold, it has no turn: it waits for its victims, unless s
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
 from itertools import count
 from typing import Final
@@ -36,9 +36,9 @@ _MOST_DOUBLINGS: Final = 6
 
 
 class WaitingPreemptors:
-    """The preemptors of the leader. is_enabled: whether any pod may be ended."""
+    """The preemptors of the leader. clock: seconds, monotonic; is_enabled: whether any pod may be ended."""
 
-    def __init__(self, cache: ClusterCache, *, is_enabled: bool = False) -> None:
+    def __init__(self, cache: ClusterCache, clock: Callable[[], float], *, is_enabled: bool = False) -> None:
         self.holds: Final = Holds()
         self.unshown: Final = UnshownRoom(cache)
         """The room of their victims that no exporter has shown."""
@@ -49,7 +49,7 @@ class WaitingPreemptors:
         """A number for each kind: a pod's signature is large."""
         self._kind_of: dict[str, int] = {}
         self._tried: dict[int, int] = {}
-        self._delays = RetryDelays(_ignore)
+        self._delays = RetryDelays(_ignore, clock)
         self._changes = 0
         self.in_vain: Final = HoldsInVain(partial(_written_at, cache))
         self._failures: dict[Hashable, int] = {}

@@ -1,5 +1,6 @@
 """A place that `defrag` frees is held for what waits: it nominates, then evicts pods of any lower or equal priority."""
 
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ def preemptors(metadata: dict[str, Any], **how: Any) -> WaitingPreemptors:
     """A term has begun, and one pod runs on n0."""
     cache = ClusterCache(clock=lambda: WRITTEN_AT, preempts=True)
     put(cache, node(name="n0", cpus=8), bound(name="a", node="n0", cpu=8, metadata=metadata, **how))
-    found = WaitingPreemptors(cache, is_enabled=True)
+    found = WaitingPreemptors(cache, monotonic, is_enabled=True)
     found.collected([RIVAL], 0.0)
     return found
 

@@ -1,6 +1,7 @@
 """Whose turn it is to preempt, if many wait."""
 
 from collections.abc import Iterator
+from time import monotonic
 
 from tests.builders.clusters import cluster_cache
 from tests.builders.pods import gated
@@ -25,7 +26,7 @@ def hopeless_turns(preemptors: WaitingPreemptors, count: int) -> Iterator[str]:
 
 def crowd(count: int, *, alike: bool = False) -> WaitingPreemptors:
     """A tenant with so many pods of high priority, and one pod of low priority of another."""
-    preemptors = WaitingPreemptors(cluster_cache(), is_enabled=True)
+    preemptors = WaitingPreemptors(cluster_cache(), monotonic, is_enabled=True)
     for number in range(count):
         preemptors.unfit(waiting(f"p{number:03}", "greedy", 100, 1 if alike else number + 1))
     preemptors.unfit(waiting("small", "modest", 10, 1))
@@ -62,13 +63,13 @@ def test_those_that_no_longer_wait_are_forgotten() -> None:
 
 
 def test_where_preemption_is_off_no_pod_has_a_turn() -> None:
-    preemptors = WaitingPreemptors(cluster_cache())
+    preemptors = WaitingPreemptors(cluster_cache(), monotonic)
     preemptors.unfit(waiting("p", "default", 10, 1))
     assert preemptors.next() is None
 
 
 def test_when_all_places_are_held_only_a_higher_priority_has_a_turn() -> None:
-    preemptors = WaitingPreemptors(cluster_cache(), is_enabled=True)
+    preemptors = WaitingPreemptors(cluster_cache(), monotonic, is_enabled=True)
     for number in range(MOST_HOLDS):
         key = f"{'ab'[number % 2]}/p{number}"
         preemptors.holds.add(Hold(key, 50, frozenset({f"n{number}"}), {key: key}, {}))
