@@ -17,8 +17,8 @@ from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.formats.kubernetes.owner_chain import owner_above, owner_chain_of
 from webhook.formats.topology import TopologySource
 from webhook.model.errors import UserError
-from webhook.placing.gang.gang_search import GangSearch, search_gang
-from webhook.placing.gang.gated_gang import GatedGang, units_of
+from webhook.placing.gang.gang_search import GangSearch, GatedGang, search_gang
+from webhook.placing.gang.gated_gang import units_of
 from webhook.placing.pod.assignment import Assignment, find_assignment, why_unassigned
 from webhook.placing.pod.binding_pod import BindingPod
 from webhook.placing.pod.gated_pods import GatedPod, GatedPods

@@ -29,7 +29,8 @@ from webhook.model.names import (
     MIN_MEMBER,
 )
 from webhook.placing.gang.gang_agreement import agree
-from webhook.placing.gang.gated_gang import GangAssigner, GatedGang, units_of
+from webhook.placing.gang.gang_search import GatedGang
+from webhook.placing.gang.gated_gang import GangAssigner, units_of
 from webhook.placing.gang.kept_domain import KeptDomains
 from webhook.placing.pod.assignment import NoAssignment
 from webhook.placing.pod.gated_pods import GatedPods

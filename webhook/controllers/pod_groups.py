@@ -31,7 +31,7 @@ from webhook.kube.owners import ReadOwner
 from webhook.kube.pod_group_client import PodGroups
 from webhook.model.errors import UserError
 from webhook.model.names import KAI_BATCH_MIN_MEMBER, PLACEMENT, POD_GROUP_NAME
-from webhook.placing.gang.gated_gang import GatedGang
+from webhook.placing.gang.gang_search import GatedGang
 from webhook.placing.gang.placed_gang_text import placed_gang_text
 from webhook.placing.pod.placement_text import annotated
 from webhook.state.cluster_cache import ClusterCache

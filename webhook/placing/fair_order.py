@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final
 
-from webhook.placing.gang.gated_gang import GatedGang
+from webhook.placing.gang.gang_search import GatedGang
 from webhook.placing.pod.gated_pods import GatedPod
 
 Unit = GatedPod | GatedGang

@@ -14,7 +14,8 @@ from webhook.controllers.gang_events import GangEvents
 from webhook.formats.kubernetes.owner_chain import owner_above, owner_chain_of
 from webhook.kube.events import ObjectEvent
 from webhook.model.names import DOMAIN, KAI_TOPOLOGY, POD_GROUP_NAME
-from webhook.placing.gang.gated_gang import GatedGang, units_of
+from webhook.placing.gang.gang_search import GatedGang
+from webhook.placing.gang.gated_gang import units_of
 from webhook.placing.pod.gated_pods import GatedPod
 
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "w", "uid": "uid-Job", "controller": True}

@@ -20,7 +20,8 @@ from webhook.model.names import (
     PLACEMENT,
     POD_GROUP_NAME,
 )
-from webhook.placing.gang.gated_gang import GatedGang, units_of
+from webhook.placing.gang.gang_search import GatedGang
+from webhook.placing.gang.gated_gang import units_of
 from webhook.placing.pod.gated_pods import GatedPod
 
 NAME = "default/pg-w-uid-Job"

@@ -23,7 +23,8 @@ from webhook.engine.decide import Decision
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.formats.kubernetes.membership import AssignedMember
 from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, NUMA_HINT
-from webhook.placing.gang.gated_gang import GangAssigner, GatedGang, units_of
+from webhook.placing.gang.gang_search import GatedGang
+from webhook.placing.gang.gated_gang import GangAssigner, units_of
 from webhook.placing.gang.kept_domain import KeptDomains
 from webhook.placing.pod.assignment import Assignment, NoAssignment, find_assignment, why_unassigned, without
 from webhook.placing.pod.gated_pods import GatedPod

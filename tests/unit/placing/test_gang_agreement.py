@@ -20,7 +20,8 @@ from webhook.model.names import (
     STRATEGY,
 )
 from webhook.placing.gang.gang_agreement import Agreement, agree
-from webhook.placing.gang.gated_gang import GatedGang, units_of
+from webhook.placing.gang.gang_search import GatedGang
+from webhook.placing.gang.gated_gang import units_of
 from webhook.placing.pod.gated_pods import GatedPod
 
 RACKS = Topology("racks", TopologySource.KAI, (Level("example.com/row"), Level("example.com/rack")))

@@ -18,7 +18,8 @@ from webhook.model.names import (
     KAI_TOPOLOGY,
 )
 from webhook.placing.gang.gang_agreement import minimum_of
-from webhook.placing.gang.gated_gang import GatedGang, units_of
+from webhook.placing.gang.gang_search import GatedGang
+from webhook.placing.gang.gated_gang import units_of
 from webhook.placing.gang.member_ranks import ranks_of
 from webhook.placing.gang.pod_sets import Assembled, Assembly
 from webhook.placing.pod.gated_pods import GatedPod

@@ -20,7 +20,8 @@ from webhook.model.names import (
     NUMA_TOPOLOGY_SPEC,
 )
 from webhook.model.policy import Exclusive, NUMAPolicy
-from webhook.placing.gang.gated_gang import GatedGang, units_of
+from webhook.placing.gang.gang_search import GatedGang
+from webhook.placing.gang.gated_gang import units_of
 from webhook.placing.pod.gated_pods import GatedPod, GatedPods
 from webhook.placing.pod.native_request import GroupBasis
 from webhook.placing.retry_delays import RetryDelays

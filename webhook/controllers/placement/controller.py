@@ -48,7 +48,8 @@ from webhook.kube.owners import ReadOwner
 from webhook.kube.pod_writes import PodWrites
 from webhook.placing.autoscaling.lacking_room import LackingRoom
 from webhook.placing.fair_order import PART_SECONDS, FailedAttempts, Unit
-from webhook.placing.gang.gated_gang import GangAssigner, GatedGang, units_of
+from webhook.placing.gang.gang_search import GatedGang
+from webhook.placing.gang.gated_gang import GangAssigner, units_of
 from webhook.placing.gang.kept_domain import KeptDomains
 from webhook.placing.pod.gated_pods import GatedPods
 from webhook.placing.preemption.waiting_preemptors import WaitingPreemptors

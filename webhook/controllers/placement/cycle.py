@@ -7,7 +7,7 @@ from webhook.controllers.placement.work_clock import WorkClock
 from webhook.engine.decide import Decision
 from webhook.kube.election import Term
 from webhook.placing.fair_order import Unit
-from webhook.placing.gang.gated_gang import GatedGang
+from webhook.placing.gang.gang_search import GatedGang
 from webhook.placing.pod.assignment import NoAssignment
 
 

@@ -22,7 +22,7 @@ from webhook.internal_errors import INTERNAL, Where, contained, internal_error
 from webhook.model.names import POD_GROUP_NAME
 from webhook.placing.autoscaling.lacking_room import LackingRoom
 from webhook.placing.fair_order import Unit
-from webhook.placing.gang.gated_gang import GatedGang
+from webhook.placing.gang.gang_search import GatedGang
 from webhook.placing.pod.assignment import NoAssignment, why_unassigned
 from webhook.placing.pod.gated_pods import GatedPod, seconds_waited
 from webhook.placing.pod.placement_text import waiting as waits

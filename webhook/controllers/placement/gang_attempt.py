@@ -20,7 +20,8 @@ from webhook.formats.kubernetes.membership import AssignedMember, controllers_gr
 from webhook.model.names import KAI_SUBGROUP, POD_GROUP_NAME
 from webhook.placing.fair_order import FailedAttempts
 from webhook.placing.gang.gang_agreement import agree
-from webhook.placing.gang.gated_gang import GangAssigner, GatedGang
+from webhook.placing.gang.gang_search import GatedGang
+from webhook.placing.gang.gated_gang import GangAssigner
 from webhook.placing.pod.assignment import NoAssignment
 from webhook.placing.pod.wait_reason import WaitReason
 from webhook.placing.preemption.preemptor import Preemptor, name_of

@@ -37,7 +37,7 @@ from webhook.model.counted import counted
 from webhook.model.errors import UserError
 from webhook.model.json_text import shortened
 from webhook.model.names import KAI_BATCH_MIN_MEMBER, KAI_SUBGROUP, KAI_TOPOLOGY, MIN_MEMBER, POD_GROUP_NAME
-from webhook.placing.gang.gated_gang import GatedGang
+from webhook.placing.gang.gang_search import GatedGang
 from webhook.placing.gang.pod_group_members import faults_of
 from webhook.placing.gang.pod_sets import topology_of
 from webhook.placing.gang.segments import WorkloadPodSets

@@ -144,8 +144,6 @@ class ExactHints:
         return NUMAHint(pod.node, decision.allocation(0), reviewed=False), not_aligned_on(decision, 0, gated.intent)
 
 
-__all__ = ["Assumed", "GangAssigner", "GatedGang", "units_of"]
-
 # The exact amounts of a member take a millisecond or two; after this many members, reviews may run.
 _TURN: Final = 8
 
