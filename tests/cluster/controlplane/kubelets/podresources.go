@@ -84,13 +84,24 @@ func (k *kubelet) writeCheckpoints() {
 	} {
 		text, err := content.MarshalCheckpoint()
 		if err == nil && k.files[name] != string(text) { // exporters are told of a change
-			err = os.WriteFile(filepath.Join(k.state, name), text, 0o644)
+			err = replaceFile(filepath.Join(k.state, name), text)
 			k.files[name] = string(text)
 		}
 		if err != nil {
 			k.journal.Write("error", object{"node": k.admission.machine.Name, "message": err.Error()})
 		}
 	}
+}
+
+// replaceFile writes a file that readers see as it was or as it is now, never in part.
+//
+// Source: pkg/kubelet/util/store/filestore.go, writeFile; without its fsync, as no machine here loses power.
+func replaceFile(path string, text []byte) error {
+	temporary := path + ".new"
+	if err := os.WriteFile(temporary, text, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(temporary, path)
 }
 
 func (a *Admission) cpuCheckpoint() *cpustate.CPUManagerCheckpointV2 {
