@@ -38,7 +38,9 @@ PLAIN_ROOMS = (
     "webhook/engine/topology",
     "webhook/kube",
     "webhook/metrics",
+    "webhook/formats",
     "webhook/model",
+    "webhook/placing/pod",
     "webhook/server",
 )
 NOT_PLAIN = {
