@@ -35,7 +35,7 @@ CONTAINED_OTHERWISE = {
     "kube/discovery.py: self.informer.run()": "its exception is that of DiscoveredInformer.run, which is supervised",
     "app/service.py: self._elector.hand_over(settings.drain_seconds)": "the process is ending",
     "app/service.py: drain(self._health, reviews, settings.drain_seconds)": "the process is ending",
-    "cli/input/live_owners.py: read_owner(self._client, namespace, owner)": "awaited by those who ask; `found` leaves it out",
+    "cli/input/live_owners.py: read_owner(self._client, namespace, owner)": "those who ask await it; `found` omits it",
     "cli/commands/waiting.py: cluster.synced()": "raises nothing; cancelled at the end",
     "cli/commands/waiting.py: stop_event().wait()": "an event's own",
     "cli/input/live_cluster.py: call": "awaited at once; its error ends the command",
