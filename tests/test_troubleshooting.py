@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md quotes what the service says, and names tests that exist."""
+"""docs/troubleshooting.md quotes what the service says, and a test reproduces each of its symptoms."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text()
 QUOTES = [
     line for block in re.findall(r"^```text\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE) for line in block.splitlines()
 ]
+TESTS: dict[str, list[str]] = yaml.safe_load((ROOT / "tests" / "symptoms.yaml").read_text())
 # A shorter piece of a quotation stands in any text.
 TELLING = 10
 
@@ -61,11 +63,13 @@ def test_the_service_says_what_is_quoted(quote: str) -> None:
     assert [part for part in parts if part not in said()] == []
 
 
-@pytest.mark.parametrize("heading", sections())
-def test_a_symptom_names_tests_that_exist(heading: str) -> None:
-    *_, last = sections()[heading].strip().splitlines()
-    assert last.startswith("Test: ")
-    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", last)
-    assert named
-    for file, test in named:
+def test_each_symptom_has_tests_and_no_other() -> None:
+    assert list(TESTS) == [heading.lstrip("# ") for heading in sections()]
+
+
+@pytest.mark.parametrize("heading", TESTS)
+def test_the_tests_of_a_symptom_exist(heading: str) -> None:
+    assert TESTS[heading]
+    for named in TESTS[heading]:
+        file, _, test = named.partition("::")
         assert f"def {test}" in (ROOT / file).read_text()
