@@ -107,6 +107,14 @@ def test_the_manifest_is_what_krews_index_asks_for(tmp_path: Path) -> None:
     assert spec["platforms"][0]["sha256"] == hashlib.sha256(b"amd64").hexdigest()
 
 
+def test_the_description_names_the_commands_that_write() -> None:
+    cli = ROOT / "webhook" / "cli"
+    # A third module that writes pods needs a place in the description. The service's own are not among them.
+    assert len([path for path in cli.rglob("*.py") if "PodWrites(" in path.read_text()]) == 2  # defrag, ungate
+    description = yaml.safe_load((SOURCE / "topology.yaml").read_text())["spec"]["description"]
+    assert "Only defrag --apply, ungate and serve write to the cluster." in description
+
+
 def test_the_plugin_supports_the_versions_of_python_that_the_service_does() -> None:
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text())
     oldest = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
