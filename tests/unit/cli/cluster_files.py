@@ -14,8 +14,8 @@ def written(folder: Path, *objects: dict[str, Any]) -> Path:
     return file
 
 
-def fields_of(record: str) -> set[str]:
-    """The fields that docs/cli.md lists for a record."""
-    _, _, section = DOCS.read_text().partition(f"\n### {record}\n")
-    rows = re.findall(r"^\| (`[^|]*`) \|", section.partition("\n#")[0], re.MULTILINE)
-    return {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+def fields_of(record: str, page: Path = DOCS) -> set[str]:
+    """The fields that a page, docs/cli.md by default, lists for a record."""
+    _, _, section = page.read_text().partition(f"\n### {record}\n")
+    lines = re.findall(r"^- (`[^:]*`):", section.partition("\n#")[0], re.MULTILINE)
+    return {name for line in lines for name in re.findall(r"`(\w+)`", line)}

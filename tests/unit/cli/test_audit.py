@@ -10,6 +10,7 @@ import yaml
 
 from tests.builders.nodes import node
 from tests.builders.pods import plain
+from tests.unit.cli.cluster_files import fields_of
 from tests.unit.cli.conftest import Outcome, run_command
 from tests.unit.views.audit.faults import cluster, event, rejected
 
@@ -26,18 +27,14 @@ def test_the_table_is_that_of_the_docs(tmp_path: Path) -> None:
     printed = audit(tmp_path)
     assert printed.code == 0
     (shown,) = re.findall(r"```\n(Pods that .*?)```", DOCS.read_text(), re.DOTALL)
-    assert printed.stdout == shown
+    # The docs leave out some of what to do.
+    begin, end = shown.split("…\n")
+    assert printed.stdout.startswith(begin)
+    assert printed.stdout.endswith(end)
 
 
 def test_json_and_yaml_are_the_same_value(tmp_path: Path) -> None:
     assert yaml.safe_load(audit(tmp_path, "-o", "yaml").stdout) == audit(tmp_path, "-o", "json").json
-
-
-def fields_of(record: str) -> set[str]:
-    """The fields that the docs list for a record."""
-    _, _, section = DOCS.read_text().partition(f"\n### {record}\n")
-    rows = re.findall(r"^\| (`[^|]*`) \|", section.partition("\n#")[0], re.MULTILINE)
-    return {name for row in rows for name in re.findall(r"`(\w+)`", row)}
 
 
 def test_the_json_has_the_documented_fields(tmp_path: Path) -> None:
@@ -59,7 +56,7 @@ def test_the_json_has_the_documented_fields(tmp_path: Path) -> None:
         "ManageView": answer["manage"],
     }
     for record, entries in records.items():
-        assert {frozenset(entry) for entry in entries} == {frozenset(fields_of(record))}, record
+        assert {frozenset(entry) for entry in entries} == {frozenset(fields_of(record, DOCS))}, record
     assert answer["rejections"][0] == {
         "workload": {"namespace": "team", "kind": "Deployment", "name": "web"},
         "pods": 3,

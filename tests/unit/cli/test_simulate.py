@@ -17,7 +17,7 @@ from tests.builders.topologies import topology
 from tests.builders.workloads import template, workload
 from tests.cluster.nodes import RACK_LABEL
 from tests.proof.trace import SYNTHETIC
-from tests.unit.cli.cluster_files import written
+from tests.unit.cli.cluster_files import fields_of, written
 from tests.unit.cli.conftest import EXAMPLES, Outcome, run_command
 from webhook.cli.commands.simulate import progress_bar
 from webhook.cli.input.recorded_cluster import workloads_of
@@ -66,19 +66,13 @@ def test_the_table_is_that_of_the_docs() -> None:
     assert printed.stdout == shown
 
 
-def fields_of(record: str) -> set[str]:
-    _, _, section = DOCS.read_text().partition(f"\n### {record}\n")
-    rows = re.findall(r"^\| (`[^|]*`) \|", section.partition("\n#")[0], re.MULTILINE)
-    return {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-
-
 def test_the_json_has_the_documented_fields_and_is_the_yaml(tmp_path: Path, cluster: Path) -> None:
     file = tmp_path / "objects.yaml"
     file.write_text(yaml.safe_dump(replica_set(10, 3)))
     answer = simulate("-f", file, "-o", "json", cluster=cluster).json
-    assert set(answer) == fields_of("SimulationView")
-    assert [set(run) for run in answer["runs"]] == [fields_of("RunView")] * 2
-    assert set(answer["runs"][0]["samples"][0]) == fields_of("Sample")
+    assert set(answer) == fields_of("SimulationView", DOCS)
+    assert [set(run) for run in answer["runs"]] == [fields_of("RunView", DOCS)] * 2
+    assert set(answer["runs"][0]["samples"][0]) == fields_of("Sample", DOCS)
     assert yaml.safe_load(simulate("-f", file, "-o", "yaml", cluster=cluster).stdout) == answer
 
 
