@@ -89,8 +89,8 @@ proof: $(READY) ## Compare NUMA machines with real and with simulated kubelets w
 	@python -m tests.proof $(ARGS)
 
 .PHONY: proof-table
-proof-table: $(READY) ## Run all scenarios of proof and write their table into README.md
-	@python -m tests.proof --into README.md $(ARGS)
+proof-table: $(READY) ## Run all scenarios of proof and write their tables into docs/how-it-works.md
+	@python -m tests.proof --into docs/how-it-works.md $(ARGS)
 
 .PHONY: chaos
 chaos: $(READY) ## Inject faults under a load of pods and gangs (ARGS='--scenario X --seconds N --seed S --json')

@@ -8,12 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer.main
 
 from tests.cluster.cert_manager_build import version as cert_manager_version
 from tests.cluster.versions import module_of, pinned, versions
 from tests.pages import console_lines
-from webhook.cli.app import app
 from webhook.engine.reason import REASONS
 from webhook.model import names
 
@@ -55,23 +53,6 @@ def test_every_reason_code_is_documented_and_no_other() -> None:
     _, _, section = (ROOT / "docs" / "review.md").read_text().partition("## Reason codes")
     table, _, _ = section.partition("\n## ")
     assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == [reason.code for reason in REASONS]
-
-
-def test_every_command_is_shown_in_the_readme() -> None:
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined] # a click group
-    missing = [name for name in commands if name != "serve" and f"topology-webhook {name}" not in README]
-    assert not missing
-
-
-def test_the_readme_switches_the_mode_as_operations_does() -> None:
-    switching = [
-        line
-        for page in (README, (ROOT / "docs" / "operations.md").read_text())
-        for line in console_lines(page)
-        if "settings.mode=Enforce" in line
-    ]
-    assert len(switching) == 2
-    assert len(set(switching)) == 1
 
 
 def test_every_make_target_that_is_named_exists() -> None:

@@ -1,4 +1,4 @@
-"""The examples' cluster with the service, and a snapshot of it by the README's command."""
+"""The examples' cluster with the service, and a snapshot of it by the command of docs/review.md."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ FLEET = [
 
 @pytest.fixture(scope="module")
 def cluster(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The cluster with the service, and a snapshot of it by the README's command."""
+    """The cluster with the service, and a snapshot of it by the command of docs/review.md."""
     (topology, *_) = yaml.safe_load_all((EXAMPLES / "gang.yaml").read_text())
     with contextlib.ExitStack() as stack:
         for each in (served(control_plane), pod_webhook_of_lws(control_plane), topology_of_racks(control_plane)):
@@ -58,12 +58,12 @@ def cluster(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactor
         yield node_arrays(control_plane, tmp_path_factory.mktemp("snapshot"))[0]
 
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+REVIEW = (Path(__file__).parents[2] / "docs" / "review.md").read_text()
 
 
 def node_arrays(plane: ControlPlane, folder: Path) -> tuple[Path, str]:
-    """The snapshot of the README's command, and its stderr."""
-    (command,) = re.findall(r"^\$ (for kind in .*?> cluster\.yaml)$", README, re.MULTILINE | re.DOTALL)
+    """The snapshot of the page's command, and its stderr."""
+    (command,) = re.findall(r"^ *\$ (for kind in .*?> cluster\.yaml)$", REVIEW, re.MULTILINE | re.DOTALL)
     environment = {"PATH": f"{plane.assets['kubectl'].parent}:{os.environ['PATH']}", "HOME": str(folder)}
     done = subprocess.run(
         ["bash", "-c", command],

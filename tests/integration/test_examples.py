@@ -1,4 +1,4 @@
-"""The examples and the README's snapshot on the real control plane, as a reader would type it."""
+"""The examples and the snapshot of docs/review.md on the real control plane, as a reader would type it."""
 
 from __future__ import annotations
 

@@ -133,6 +133,7 @@ def test_a_newcomer_types_the_readme_from_the_demo_to_the_uninstallation(
         single, restricted = machines(2, 2, prefix="newcomer")
         stack.enter_context(present(control_plane.api, [single, replace(restricted, policy="restricted")]))
         jobs = stack.enter_context(job_pods(control_plane, NAMESPACE))
+        pods = Pods(control_plane, "default")
         typing = stack.enter_context(shell(tmp_path, control_plane, helm))
         said: dict[str, str] = {}
 
@@ -143,11 +144,14 @@ def test_a_newcomer_types_the_readme_from_the_demo_to_the_uninstallation(
                 assert webhook.replicas[0].backend == ports
                 control_plane.wait_for("a leader", lambda: webhook.marked and services.endpoints(BIND_SERVICE))
                 assert webhook.wait_until_called()
+            elif line.endswith("examples/pod.yaml"):
+                pods.wait_until_bound("solver")
 
         count = type_all(typing, "README.md", after, fails="examples/mistakes")
-        assert count > 20
+        assert count > 15
         assert [run.code for run in jobs.runs] == [0, 0], jobs.runs  # helm test, and what ungates at the uninstallation
         assert "denied the request" in said["kubectl create -f examples/mistakes/"]
+        assert re.search(rf"{PLACEMENT}:\s+placed on newcomer-\d, NUMA ", said["kubectl describe pod solver"])
         assert "rejected" in said["make demo"]
         assert (typing.checkout / ".venv" / "bin" / "topology-webhook").exists()
 

@@ -4,7 +4,7 @@ The first table is of real kubelets on fake hardware, the second of simulated on
 says why, and there is no first table.
 
 Progress goes to stderr. stdout has only the tables, or with --json one object a line when its run ends. With --into,
-each row replaces the one of its run in the tables of a page, such as README.md (`make proof-table`).
+each row replaces the one of its run in the tables of a page, such as docs/how-it-works.md (`make proof-table`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`topology-webhook simulate` on the scenarios of the proof: what it tells beforehand is what real components do.
 
-The numbers of the real components are those in the README's table of simulated machines.
+The numbers of the real components are those in the table of simulated machines of docs/how-it-works.md.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.unit.cli.conftest import run_command
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-it-works.md"
 # The loop of create, schedule, reject and recreate on the test-bed: 8 pods were recreated about 1,000 times in 20 s.
 ROUND_SECONDS = 0.15
 
@@ -45,8 +45,8 @@ def written(file: Path, objects: Iterable[dict[str, Any]]) -> Path:
 
 
 def measured(name: str, webhook: str) -> tuple[int, int, int | None, float]:
-    """Pods run, rejected, in their rack, and utilisation of a row in the README."""
-    _, _, table = README.read_text().partition("<!-- proof-simulated: begin -->")
+    """Pods run, rejected, in their rack, and utilisation of a row in the page's table."""
+    _, _, table = PAGE.read_text().partition("<!-- proof-simulated: begin -->")
     (row,) = re.findall(rf"^\| {name} \| {webhook} \| (.*) \|$", table, re.MULTILINE)
     run, rejected, _, in_rack, _, used, *_ = (cell.strip().replace(",", "") for cell in row.split("|"))
     return int(run), int(rejected), int(in_rack) if in_rack else None, float(used.removesuffix("%")) / 100

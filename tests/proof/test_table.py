@@ -7,9 +7,14 @@ from pathlib import Path
 
 from rich.console import Console
 
+from tests.pages import table_rows
 from tests.proof.measure import REAL, SIMULATED, Row
 from tests.proof.run import refused_binds
 from tests.proof.table import COLUMNS, cells, halves, markdown, table, with_tables
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+PAGE = (ROOT / "docs" / "how-it-works.md").read_text()
 
 WITHOUT = Row(
     False, 1200, 64, 1136, 20, 1.25, 30.0, 0.5, 0, scenario="gangs", kubelets=SIMULATED, hints=0, wrong_hints=0
@@ -56,17 +61,31 @@ def test_rows_of_other_runs_stay_in_their_order() -> None:
     assert markdown(rows) in with_tables(made, rows[:1])
 
 
-def test_the_readme_has_a_place_for_each_half_the_real_one_first() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    made = with_tables(readme, [WITH, ON_REAL])
+def test_the_page_has_a_place_for_each_half_the_real_one_first() -> None:
+    made = with_tables(PAGE, [WITH, ON_REAL])
     real, simulated = (made.index(" | ".join(cells(row))) for row in (ON_REAL, WITH))
     assert made.index("Real kubelets, fake hardware") < real < made.index("Simulated kubelets") < simulated
 
 
 def test_a_half_that_did_not_run_is_left_as_it_is() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    both = with_tables(readme, [WITH, ON_REAL])
+    both = with_tables(PAGE, [WITH, ON_REAL])
     assert " | ".join(cells(ON_REAL)) in with_tables(both, [WITHOUT])
+
+
+def test_the_numbers_in_the_readme_are_those_of_real_kubelets_in_the_table() -> None:
+    rows = [dict(zip(COLUMNS, row, strict=True)) for row in table_rows(PAGE, f"proof-{REAL}")]
+
+    def total(column: str, webhook: str) -> int:
+        return sum(int(row[column] or 0) for row in rows if row["webhook"] == webhook)
+
+    members = total("in their rack", "with")  # eight gangs of four: with the webhook all of them are
+    assert members == 32
+    for numbers in (
+        f"{total('rejected by kubelets', 'without')} | {total('rejected by kubelets', 'with')}",
+        f"{total('in their rack', 'without')} of 32 | {members} of 32",
+        f"{total('wrongHints', 'with')} of {total('hints', 'with')}",
+    ):
+        assert f"| {numbers} |" in README
 
 
 def test_the_halves_are_real_and_simulated_kubelets() -> None:
