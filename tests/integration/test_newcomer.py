@@ -151,7 +151,7 @@ def test_a_newcomer_types_the_readme_from_the_demo_to_the_uninstallation(
         assert count > 15
         assert [run.code for run in jobs.runs] == [0, 0], jobs.runs  # helm test, and what ungates at the uninstallation
         assert "denied the request" in said["kubectl create -f examples/mistakes/"]
-        assert re.search(rf"{PLACEMENT}:\s+placed on newcomer-\d, NUMA ", said["kubectl describe pod solver"])
+        assert re.search(rf"{PLACEMENT}:\s+placed on newcomer-\d+, NUMA ", said["kubectl describe pod solver"])
         assert "rejected" in said["make demo"]
         assert (typing.checkout / ".venv" / "bin" / "topology-webhook").exists()
 
