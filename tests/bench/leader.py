@@ -36,7 +36,7 @@ from webhook.controllers.status_reporter import StatusReporter
 from webhook.formats.kubernetes.admission_review import AdmissionRequest, Operation, User
 from webhook.formats.kubernetes.gates import is_gated
 from webhook.formats.patches.json_patch import apply
-from webhook.kube.pod_writes import Outcome
+from webhook.kube.write import Outcome, Write
 from webhook.model.names import MIN_MEMBER, POD_GROUP_NAME
 from webhook.state.rules import Rules
 
@@ -128,7 +128,7 @@ class Site:
         with self.timed("watching"):
             self.cache.pods.upsert(key, loads(text)["object"])
 
-    async def patch(self, key: str, operations: Any) -> Outcome:
+    async def patch(self, key: str, operations: Any) -> Write:
         """The API server writes a patch."""
         await asyncio.sleep(0.002)
         with self.timed("simulated"):
@@ -140,7 +140,7 @@ class Site:
             task = asyncio.create_task(self._bind(raw))
             self._bindings.add(task)
             task.add_done_callback(self._bindings.discard)
-        return Outcome.WRITTEN
+        return Write(Outcome.WRITTEN)
 
     async def _bind(self, raw: dict[str, Any]) -> None:
         metadata = raw["metadata"]
@@ -201,7 +201,6 @@ class _Nothing:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self.error = ""
 
     def is_leader(self) -> bool:
         return True
@@ -209,7 +208,7 @@ class _Nothing:
     def seconds_until_settled(self) -> float:
         return 0.0
 
-    async def patch(self, key: str, operations: Any) -> Outcome:
+    async def patch(self, key: str, operations: Any) -> Write:
         return await self._site.patch(key, operations)
 
     def __getattr__(self, name: str) -> Any:

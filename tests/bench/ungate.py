@@ -28,7 +28,7 @@ from tests.cluster.webhook_process import NAMESPACE, RELEASE, local_webhook
 from webhook.app.clients import placement_pace
 from webhook.app.settings import Settings
 from webhook.kube.client import Client
-from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.kube.pod_writes import PodWrites
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -104,8 +104,8 @@ async def _patch(plane: ControlPlane, namespace: str, names: Iterable[str]) -> f
 
         async def patch(name: str) -> None:
             async with slots:
-                outcome = await writes.annotate(f"{namespace}/{name}", "example.com/any", name)
-                assert outcome is Outcome.WRITTEN, writes.error
+                write = await writes.annotate(f"{namespace}/{name}", "example.com/any", name)
+                assert write.is_written, write.error
 
         began = time.monotonic()
         await asyncio.gather(*map(patch, names))

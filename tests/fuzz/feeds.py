@@ -24,7 +24,8 @@ from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.formats.topology import TopologySource
 from webhook.kube.election import Term
 from webhook.kube.events import EventRecorder, ObjectEvent
-from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.kube.pod_writes import PodWrites
+from webhook.kube.write import Outcome, Write
 from webhook.metrics.controller_metrics import PlacementMetrics
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.rules import Rules
@@ -157,12 +158,11 @@ class Leads:
 class Written(PodWrites):
     """Every patch succeeds."""
 
-    def __init__(self) -> None:
-        self.error = ""
+    def __init__(self) -> None: ...
 
-    async def patch(self, key: str, operations: Sequence[Mapping[str, Any]]) -> Outcome:
+    async def patch(self, key: str, operations: Sequence[Mapping[str, Any]]) -> Write:
         del key, operations
-        return Outcome.WRITTEN
+        return Write(Outcome.WRITTEN)
 
     async def read(self, key: str) -> None:
         del key

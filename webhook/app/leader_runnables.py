@@ -42,7 +42,6 @@ from webhook.controllers.unbindable_pods import UnbindablePods
 from webhook.controllers.unbound_pods import DelegatedPods
 from webhook.controllers.waiting_pods import waiting_pods
 from webhook.formats.kubernetes.pod import Owner
-from webhook.kube.client import Client
 from webhook.kube.events import EventRecorder
 from webhook.kube.leadership import Leadership
 from webhook.kube.lease import clock
@@ -59,7 +58,8 @@ from webhook.state.rules import Rules
 
 def scale_up_marks(
     settings: Settings,
-    client: Client,
+    writes: PodWrites,
+    requests: ProvisioningWrites,
     cache: ClusterCache,
     lacking_room: LackingRoom,
     events: EventRecorder,
@@ -67,14 +67,12 @@ def scale_up_marks(
 ) -> ScaleUpMarks:
     """Shows the autoscaler the pods that wait for room, and asks it for gangs as a whole where a class is set."""
     rules, asking = rules_of(settings), asking_of(settings)
-    narrowing = Narrowing(
-        cache, PodWrites(client), events, rules, asking.narrow_after, asking.new_node_seconds, is_leader
-    )
+    narrowing = Narrowing(cache, writes, events, rules, asking.narrow_after, asking.new_node_seconds, is_leader)
     exporters = MissingExporterReports(events, asking.new_node_seconds)
     answers = ScaleUpAnswers(cache, rules, asking, cache.current_time)
-    marks = ScaleUpMarks(cache, PodWrites(client), lacking_room, answers, narrowing, exporters, is_leader)
+    marks = ScaleUpMarks(cache, writes, lacking_room, answers, narrowing, exporters, is_leader)
     if asking.provisioning_class:
-        writer = ProvisioningWriter(cache, ProvisioningWrites(client), is_leader)
+        writer = ProvisioningWriter(cache, requests, is_leader)
         marks.ask_for_gangs_by(Provisioning(cache, writer, asking.provisioning_class))
     return marks
 
@@ -110,10 +108,12 @@ class LeaderRunnables:
         limits = Limits(answer_lifetime(settings), slots, release, reserve, settings.preempts, asks)
         controller = PlacementController(cache, writes, status_reporter, rules, limits, leadership, reading)
         settle = settings.nrt_age_seconds + settings.nrt_settle_seconds
-        waves = Waves(PodWrites(client), events, metrics, is_leader, slots)
+        waves = Waves(writes, events, metrics, is_leader, slots)
         self._preemption = PreemptionController(cache, controller.preemptors, waves, metrics, rules, is_leader, settle)
         self._preempts, self._autoscaler = settings.preempts, settings.autoscaler
-        self.marks = scale_up_marks(settings, client, cache, controller.lacking_room, events, is_leader)
+        self.marks = scale_up_marks(
+            settings, writes, ProvisioningWrites(client), cache, controller.lacking_room, events, is_leader
+        )
         """Shows a cluster autoscaler the pods that wait for room."""
         self.controller = controller
         self._cache, self._status_reporter = cache, status_reporter
@@ -129,23 +129,23 @@ class LeaderRunnables:
         controller.gang_examined.subscribe(self._native_groups.saw)
         self._gang_events = GangEvents(cache, events, is_leader, settings.warn_after_seconds)
         controller.gang_examined.subscribe(self._gang_events.saw)
-        self._conditions = PlacedConditions(cache, PodWrites(client), status_reporter.reported_reason, is_leader)
+        self._conditions = PlacedConditions(cache, writes, status_reporter.reported_reason, is_leader)
         # The scheduler binds the pods of a burst for some seconds after the last one was ungated.
         events.is_busy = lambda: controller.is_in_burst() or self._conditions.is_delayed()
-        self.nominator = Nominator(cache, PodWrites(client), rules, is_leader)
-        self._hint_backfiller = HintBackfiller(cache, PodWrites(client), events, may_give_out, metrics, slots)
-        self._hint_corrections = HintCorrections(cache, PodWrites(client), events, may_give_out, metrics, slots)
-        self._gate_removal = GateRemoval(cache, PodWrites(client), events, settings.mode, is_leader, metrics, slots)
-        self._delegated = DelegatedPods(cache, PodWrites(client), events, rules, is_leader)
-        self._unbindable = UnbindablePods(cache, PodWrites(client), events, rules, is_leader, slots)
+        self.nominator = Nominator(cache, writes, rules, is_leader)
+        self._hint_backfiller = HintBackfiller(cache, writes, events, may_give_out, metrics, slots)
+        self._hint_corrections = HintCorrections(cache, writes, events, may_give_out, metrics, slots)
+        self._gate_removal = GateRemoval(cache, writes, events, settings.mode, is_leader, metrics, slots)
+        self._delegated = DelegatedPods(cache, writes, events, rules, is_leader)
+        self._unbindable = UnbindablePods(cache, writes, events, rules, is_leader, slots)
         self._gang_repair: GangRepair | None = None
         if settings.repair == "Gang":
-            self._gang_repair = GangRepair(cache, PodWrites(client), events, rules, is_leader, metrics)
+            self._gang_repair = GangRepair(cache, writes, events, rules, is_leader, metrics)
             controller.gang_examined.subscribe(self._gang_repair.saw)
         after = settings.delete_rejected_after_seconds
-        self._rejected = RejectedPodDeletion(cache, PodWrites(client), after, is_leader, metrics) if after else None
+        self._rejected = RejectedPodDeletion(cache, writes, after, is_leader, metrics) if after else None
         patience = stuck_pods.Limits(settings.stuck_after_seconds, settings.evict_stuck)
-        self.stuck = stuck_pods.StuckPods(cache, PodWrites(client), events, rules, patience, is_leader, metrics)
+        self.stuck = stuck_pods.StuckPods(cache, writes, events, rules, patience, is_leader, metrics)
 
     def waiting_pods(self) -> Mapping[tuple[str, str], int]:
         """How many pods wait, by namespace and reason, as far as a leader has tried them."""

@@ -18,7 +18,7 @@ from typing import Final
 from webhook.app.settings import Settings
 from webhook.cli.input.live_cluster import connect
 from webhook.kube.client import Client
-from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.kube.pod_writes import PodWrites
 
 # A write takes the API server 10 to 20 ms. The leader removes nominations for which no pod ends, but not while others
 # are added in the namespace (see `controllers.preemption.nominations`): so a gang may be of any size.
@@ -80,10 +80,9 @@ async def _nominate(writes: PodWrites, one: MovesOfOne, done: Evictions) -> bool
 
     async def nominate(pod: PodOnNode) -> str:
         async with slots:
-            outcome = await writes.nominate(pod.key, pod.uid, pod.node)
-            # Nothing was awaited since the answer: the error is its own.
-            why = f"pod {pod.key} cannot be nominated on {pod.node}: {outcome.value}: {writes.error}"
-            return "" if outcome is Outcome.WRITTEN else why
+            write = await writes.nominate(pod.key, pod.uid, pod.node)
+            why = f"pod {pod.key} cannot be nominated on {pod.node}: {write.outcome.value}: {write.error}"
+            return "" if write.is_written else why
 
     refused = [why for why in await asyncio.gather(*map(nominate, one.starts)) if why]
     done.refused = next(iter(refused), "")
@@ -92,9 +91,9 @@ async def _nominate(writes: PodWrites, one: MovesOfOne, done: Evictions) -> bool
 
 async def _evict(writes: PodWrites, one: MovesOfOne, done: Evictions, *, dry_run: bool) -> bool:
     for key, uid in one.evicts.items():
-        outcome = await writes.evict(key, uid, dry_run=dry_run)
-        if outcome is not Outcome.WRITTEN:
-            done.refused = f"pod {key} cannot be evicted: {outcome.value}: {writes.error}"
+        write = await writes.evict(key, uid, dry_run=dry_run)
+        if not write.is_written:
+            done.refused = f"pod {key} cannot be evicted: {write.outcome.value}: {write.error}"
             return False
         if not dry_run:
             done.evicted.append(key)

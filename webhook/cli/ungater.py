@@ -27,8 +27,9 @@ from webhook.formats.patches.json_patch import Operation, pointer
 from webhook.kube.api_errors import APIError, ClusterError, UnreachableError, mapping_or_empty
 from webhook.kube.backoff import Backoff
 from webhook.kube.client import Client
-from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.kube.pod_writes import PodWrites
 from webhook.kube.resource import Raw, Resource, items_of, key_of
+from webhook.kube.write import Outcome
 from webhook.model.names import PLACEMENT, PLACEMENT_GATE
 
 TEXT: Final = "ungated by `topology-webhook ungate`\nthe scheduler picks the node, no NUMA nodes are reserved"
@@ -145,10 +146,9 @@ class Ungater:
     async def _try(self, raw: Raw, left: set[str]) -> None:
         key, uid = key_of(raw), raw["metadata"]["uid"]
         async with self._slots:
-            outcome = await self._writes.patch(key, ungating(raw, "" if self._rejections[uid] else TEXT))
-            error = shortened(self._writes.error, _LONGEST_ERROR)  # of this write: nothing was awaited since
+            write = await self._writes.patch(key, ungating(raw, "" if self._rejections[uid] else TEXT))
         self.tally.failed.pop(key, None)
-        match outcome:
+        match write.outcome:
             case Outcome.WRITTEN:
                 self.tally.ungated[raw["metadata"]["namespace"]] += 1
                 return
@@ -159,7 +159,7 @@ class Ungater:
                 self._rejections[uid] += 1
             case _:
                 pass
-        self.tally.failed[key] = error
+        self.tally.failed[key] = error = shortened(write.error, _LONGEST_ERROR)
         if self._rejections[uid] < _ATTEMPTS:
             left.add(uid)
         else:

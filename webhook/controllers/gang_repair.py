@@ -45,7 +45,8 @@ from webhook.formats.patches.managed_fields import ManagedFields, without_ours
 from webhook.internal_errors import Where, contained
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.events import EventRecorder, ObjectEvent, PodEvent
-from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.kube.pod_writes import PodWrites
+from webhook.kube.write import Outcome
 from webhook.model.counted import counted
 from webhook.model.errors import UserError
 from webhook.model.names import LOST_NODES, MANAGED_FIELDS
@@ -141,9 +142,9 @@ class LostNodeRecords:
                     await self._annotate(key, None)
 
     async def _annotate(self, key: str, value: str | None) -> None:
-        outcome = await self._writes.annotate(key, LOST_NODES, value)
-        if outcome not in {Outcome.WRITTEN, Outcome.GONE}:
-            log.info("gang.loss_not_recorded", pod=key, error=self._writes.error)
+        write = await self._writes.annotate(key, LOST_NODES, value)
+        if write.outcome not in {Outcome.WRITTEN, Outcome.GONE}:
+            log.info("gang.loss_not_recorded", pod=key, error=write.error)
 
     def _first(self, group: str) -> Sequence[str]:
         return sorted(self._cache.gangs.assigned(group))[:_MEMBERS]
@@ -283,9 +284,9 @@ class GangRepair:
             return None
         uids = {key: str(raw["metadata"]["uid"]) for key, raw in raws.items()}
         for key, uid in uids.items():
-            outcome = await self._writes.evict(key, uid, dry_run=True)
-            if outcome not in {Outcome.WRITTEN, Outcome.GONE}:
-                log.info("gang.not_moved", gang=group, pod=key, error=self._writes.error)
+            tried = await self._writes.evict(key, uid, dry_run=True)
+            if tried.outcome not in {Outcome.WRITTEN, Outcome.GONE}:
+                log.info("gang.not_moved", gang=group, pod=key, error=tried.error)
                 self._tell(gang, "GangNotMoved", f"{text}; it stays, because {key} may not be evicted now", "Warning")
                 return None
         return _Move(gang, uids, text) if self._is_same(gang, running) and self._is_leader() else None
@@ -364,11 +365,11 @@ class GangRepair:
         for key, uid in list(left.items()):
             if not self._is_leader() or self._moving.get(group) is not left:
                 return
-            outcome = await self._writes.evict(key, uid)
-            if outcome in {Outcome.WRITTEN, Outcome.GONE, Outcome.STALE}:
+            eviction = await self._writes.evict(key, uid)
+            if eviction.is_settled:
                 del left[key]
             else:
-                log.warning("gang.eviction_failed", pod=key, error=self._writes.error)
+                log.warning("gang.eviction_failed", pod=key, error=eviction.error)
         if not left:
             self._moving.pop(group, None)
 

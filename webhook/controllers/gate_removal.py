@@ -17,7 +17,7 @@ from webhook.formats.patches.affinity_patch import Constraint
 from webhook.internal_errors import Where, internal_error
 from webhook.kube.backoff import Backoff
 from webhook.kube.events import EventRecorder, PodEvent
-from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.kube.pod_writes import PodWrites
 from webhook.placing.pod.controller_patches import ungate_patch
 from webhook.placing.pod.gated_pods import seconds_waited
 from webhook.state.cluster_cache import ClusterCache
@@ -56,28 +56,28 @@ class GateRemoval:
         while True:
             failed = await self.sweep()
             if failed:
-                log.warning("pods.not_ungated", pods=failed, error=self._writes.error)
+                log.warning("pods.not_ungated", pods=len(failed), error=failed[-1])
                 await asyncio.sleep(backoff.next(0.2))
             else:
                 backoff.reset()
                 await asyncio.sleep(_PERIOD_SECONDS)
 
-    async def sweep(self) -> int:
-        """Try each pod once; returns how many writes failed."""
+    async def sweep(self) -> list[str]:
+        """Try each pod once; returns the errors of the writes that failed."""
         gated = tuple(self._cache.gated_pods().items())
-        return sum(await asyncio.gather(*(self._fails(key, raw) for key, raw in gated)))
+        return [error for error in await asyncio.gather(*(self._error(key, raw) for key, raw in gated)) if error]
 
-    async def _fails(self, key: str, raw: Mapping[str, Any]) -> bool:
+    async def _error(self, key: str, raw: Mapping[str, Any]) -> str:
+        """Ungate a pod; returns why that failed, and an empty text if it did not."""
         async with self._slots:
             if not self._is_leader():
-                return False
+                return ""
             try:
-                outcome = await self._writes.patch(key, ungate_patch(raw, Constraint(), self._note))
+                write = await self._writes.patch(key, ungate_patch(raw, Constraint(), self._note))
             except Exception as error:  # noqa: BLE001 # only this pod stays gated until the next sweep
-                internal_error(Where.POD, error, pod=key)
-                return True
-            if outcome is Outcome.WRITTEN:
+                return internal_error(Where.POD, error, pod=key)
+            if write.is_written:
                 log.info("pod.ungated", pod=key, why=self._note)
                 self._metrics.ungated(Ungated.MODE, seconds_waited(raw, time()))
                 self._events.tell(PodEvent(key, raw["metadata"].get("uid", ""), "Ungated", self._note, "Ungate"))
-            return outcome not in {Outcome.WRITTEN, Outcome.STALE, Outcome.GONE}
+            return "" if write.is_settled else write.error or write.outcome.value

@@ -19,7 +19,7 @@ from webhook.formats.koordinator.hint import NUMAHint
 from webhook.internal_errors import Where, contained
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.events import EventRecorder, PodEvent
-from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.kube.pod_writes import PodWrites
 from webhook.placing.pod.controller_patches import hint_patch
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.missing_hint import HintBackfill
@@ -79,13 +79,14 @@ class HintBackfiller:
         patch = () if raw is None or not _is_the_same(raw, backfill, hint) else hint_patch(raw, hint)
         if not patch or not self._may_write():
             return
-        if await self._writes.patch(backfill.pod, patch) is Outcome.WRITTEN:
+        write = await self._writes.patch(backfill.pod, patch)
+        if write.is_written:
             self._metrics.hint_backfilled()
             log.info(
                 "pod.hint_backfilled", pod=backfill.pod, node=hint.node, numa=[zone for zone, _ in hint.numa_nodes]
             )
         else:
-            log.warning("hint.retry", pod=backfill.pod, error=self._writes.error)
+            log.warning("hint.retry", pod=backfill.pod, error=write.error)
 
 
 def _is_the_same(raw: Mapping[str, Any], backfill: HintBackfill, hint: NUMAHint) -> bool:

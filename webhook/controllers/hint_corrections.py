@@ -19,7 +19,8 @@ from webhook.controllers.metric_recorder import ControllerMetrics, Correction
 from webhook.controllers.placement.writes_in_flight import WritesInFlight
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.events import EventRecorder, PodEvent
-from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.kube.pod_writes import PodWrites
+from webhook.kube.write import Outcome
 from webhook.placing.pod.binding_pod import assigned_node
 from webhook.placing.pod.controller_patches import correcting
 from webhook.placing.pod.placement_text import where
@@ -96,13 +97,13 @@ class HintCorrections:
             return True
         if not self._may_write():
             return False
-        outcome = await self._writes.patch(change.pod, patch)
-        if outcome is Outcome.WRITTEN:
+        write = await self._writes.patch(change.pod, patch)
+        if write.is_written:
             self._cache.hint_written(change)
             self._tell(raw, change)
-        elif outcome is not Outcome.GONE:
-            log.warning("hint.retry", pod=change.pod, error=self._writes.error)
-        return outcome is Outcome.WRITTEN
+        elif write.outcome is not Outcome.GONE:
+            log.warning("hint.retry", pod=change.pod, error=write.error)
+        return write.is_written
 
     def _tell(self, raw: Mapping[str, Any], change: HintChange) -> None:
         before, after = _numa_ids(raw), None if change.hint is None else [numa_id for numa_id, _ in change.hint]

@@ -104,11 +104,11 @@ class NativeGroupConditions:
         if (before.get("status"), before.get("reason"), before.get("message")) == said:
             self._said[identity] = said
         elif type_ and not (before.get("status") == "True" and said[0] == "False"):
-            written = await self._work.wait_for(
+            write = await self._work.wait_for(
                 self._writes.set_condition(group.key, version, _condition(type_, said, before, group))
             )
-            self._not_before[group.key] = monotonic() + (_WRITTEN_SECONDS if written else _REFUSED_SECONDS)
-            if written:
+            self._not_before[group.key] = monotonic() + (_WRITTEN_SECONDS if write.is_written else _REFUSED_SECONDS)
+            if write.is_written:
                 self._said[identity] = said
                 log.info("native_podgroup.written", podgroup=group.key, status=said[0], message=said[2])
 

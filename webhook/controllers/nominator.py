@@ -29,7 +29,7 @@ from webhook.formats.koordinator.intent import parse_numa_intent
 from webhook.formats.kubernetes.pod import Pod
 from webhook.formats.patches.managed_fields import without_our_preferences
 from webhook.internal_errors import Where, contained
-from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.kube.pod_writes import PodWrites
 from webhook.model.errors import UserError
 from webhook.placing.pod.assignment import without
 from webhook.placing.pod.binding_pod import assigned_node
@@ -123,11 +123,11 @@ class Nominator:
             return
         named[node] += 1
         self._tried.setdefault((key, uid), {})[node] = now
-        outcome = await self._writes.nominate(key, uid, node)
-        if outcome is Outcome.WRITTEN:
+        write = await self._writes.nominate(key, uid, node)
+        if write.is_written:
             log.info("pod.nominated", pod=key, node=node)
-        elif outcome not in {Outcome.STALE, Outcome.GONE}:
-            log.warning("pod.nomination_failed", pod=key, error=self._writes.error)
+        elif not write.is_settled:
+            log.warning("pod.nomination_failed", pod=key, error=write.error)
 
     def _node_for(self, key: str, uid: str, named: Counter[str]) -> str | None:
         raw = self._cache.waiting_pod(key, uid)

@@ -21,7 +21,7 @@ from webhook.controllers.placement.work_clock import WorkClock
 from webhook.formats.kubernetes.placed_condition import PlacedCondition, placed_condition
 from webhook.internal_errors import Where, contained
 from webhook.kube.fair_queue import FairQueue
-from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.kube.pod_writes import PodWrites
 from webhook.kube.rate_limiter import RateLimiter
 from webhook.model.names import PLACEMENT
 from webhook.state.cluster_cache import ClusterCache
@@ -160,9 +160,9 @@ class PlacedConditions:
             return
         since = lacking.since or datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         self._written[one] = lacking.condition, now
-        outcome = await self._work.wait_for(self._writes.set_condition(*one, lacking.condition.to_object(since)))
-        if outcome not in {Outcome.WRITTEN, Outcome.GONE, Outcome.STALE}:
-            log.debug("condition.failed", pod=one[0], error=self._writes.error)
+        write = await self._work.wait_for(self._writes.set_condition(*one, lacking.condition.to_object(since)))
+        if not write.is_settled:
+            log.debug("condition.failed", pod=one[0], error=write.error)
 
 
 def _incarnation(pod: tuple[str, Mapping[str, Any]]) -> _Incarnation:

@@ -157,9 +157,9 @@ class PodGroupKeeper:
         if self._said.get(key) == body and is_said(body, self._pod_groups.known.get(key)):
             return key
         if self._is_leader() and self._not_before.get(key, 0.0) <= monotonic():
-            written = await self._work.wait_for(self._pod_groups.apply(body))
-            self._not_before[key] = monotonic() + (_WRITTEN_SECONDS if written else _REFUSED_SECONDS)
-            if written:
+            write = await self._work.wait_for(self._pod_groups.apply(body))
+            self._not_before[key] = monotonic() + (_WRITTEN_SECONDS if write.is_written else _REFUSED_SECONDS)
+            if write.is_written:
                 self._said[key] = body
                 log.info("podgroup.written", podgroup=key, status=metadata["annotations"][PLACEMENT])
         return key

@@ -18,7 +18,8 @@ import structlog
 from webhook.controllers.metric_recorder import ControllerMetrics
 from webhook.formats.kubernetes.rejected_pod import RejectedPod
 from webhook.internal_errors import Where, contained
-from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.kube.pod_writes import PodWrites
+from webhook.kube.write import Outcome
 from webhook.state.cluster_cache import ClusterCache
 
 log = structlog.get_logger(__name__)
@@ -76,11 +77,11 @@ class RejectedPodDeletion:
     async def _delete(self, pod: RejectedPod, now: float) -> None:
         # Also after a success: the watch shows it soon, or a finalizer keeps the pod for a while.
         self._not_before[pod.uid] = now + _AGAIN_SECONDS
-        outcome = await self._writes.delete_version(pod.key, pod.uid, pod.resource_version)
-        if outcome is Outcome.WRITTEN:
+        write = await self._writes.delete_version(pod.key, pod.uid, pod.resource_version)
+        if write.is_written:
             log.info("pod.rejected_deleted", pod=pod.key, node=pod.node, reason=pod.rejection.reason)
             self._metrics.rejected_deleted()
-        elif outcome is Outcome.STALE:
+        elif write.outcome is Outcome.STALE:
             del self._not_before[pod.uid]  # it has changed, and the watch shows it soon
-        elif outcome is not Outcome.GONE:
-            log.warning("pod.rejected_not_deleted", pod=pod.key, error=self._writes.error)
+        elif not write.is_settled:
+            log.warning("pod.rejected_not_deleted", pod=pod.key, error=write.error)

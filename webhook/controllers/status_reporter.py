@@ -23,8 +23,9 @@ from webhook.controllers.metric_recorder import ControllerMetrics, Ungated
 from webhook.internal_errors import Where, contained
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.fair_queue import FairQueue
-from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.kube.pod_writes import PodWrites
 from webhook.kube.rate_limiter import RateLimiter
+from webhook.kube.write import Outcome
 from webhook.model.names import PLACEMENT
 from webhook.placing.pod.assignment import Assignment, NoAssignment
 from webhook.placing.pod.controller_patches import status_patch
@@ -157,8 +158,8 @@ class StatusReporter:
             return  # the annotation from its creation says the same
         if patch := status_patch(raw, why.text, report.group):
             # A condition may be written at the same moment.
-            outcome = await self._writes.patch(key, patch)
-            if outcome is Outcome.STALE and report.tries < _MOST_TRIES:
+            write = await self._writes.patch(key, patch)
+            if write.outcome is Outcome.STALE and report.tries < _MOST_TRIES:
                 self._stale[key] = report
 
     def _forget(self, key: str) -> None:

@@ -27,7 +27,8 @@ from webhook.formats.kubernetes.pod import Pod
 from webhook.formats.patches.managed_fields import ManagedFields, without_ours
 from webhook.internal_errors import Where, contained
 from webhook.kube.events import EventRecorder, PodEvent
-from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.kube.pod_writes import PodWrites
+from webhook.kube.write import Outcome
 from webhook.model.errors import UserError
 from webhook.model.names import MANAGED_FIELDS
 from webhook.placing.pod.binding_pod import assigned_node
@@ -123,13 +124,13 @@ class StuckPods:
                 PodEvent(key, uid, "Stuck", f"{why}; delete it to get a new placement", "Assign", "Warning")
             )
             return
-        outcome = await self._writes.evict(key, uid)
-        if outcome is Outcome.WRITTEN:
+        eviction = await self._writes.evict(key, uid)
+        if eviction.is_written:
             log.info("pod.evicted", pod=key, why=why)
             self._metrics.evicted()
             self._events.tell(PodEvent(key, uid, "EvictedForRescheduling", why, "Evict", "Warning"))
-        elif outcome is not Outcome.GONE:
-            log.warning("pod.eviction_failed", pod=key, error=self._writes.error)
+        elif eviction.outcome is not Outcome.GONE:
+            log.warning("pod.eviction_failed", pod=key, error=eviction.error)
 
 
 def why_stuck(key: str, raw: Mapping[str, Any], cache: ClusterCache, rules: Rules) -> str | None:

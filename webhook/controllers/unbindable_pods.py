@@ -37,7 +37,7 @@ from webhook.controllers.unbound_pods import assigned_not_bound
 from webhook.formats.koordinator.hint import NUMAHint
 from webhook.internal_errors import Where, contained
 from webhook.kube.events import EventRecorder, PodEvent
-from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.kube.pod_writes import PodWrites
 from webhook.placing.pod.binding_pod import assigned_node
 from webhook.placing.pod.controller_patches import forget_patch
 from webhook.state.cluster_cache import ClusterCache
@@ -116,9 +116,9 @@ class UnbindablePods:
                 return
             empty = NUMAHint.without_reservation(hint.node)
             patch = forget_patch(raw, empty, self._cache.sign(uid, empty.to_json()), text)
-            outcome = await self._writes.patch(key, patch)
-            if outcome is Outcome.WRITTEN:
+            write = await self._writes.patch(key, patch)
+            if write.is_written:
                 log.info("pod.reservation_forgotten", pod=key, node=hint.node)
                 self._events.tell(PodEvent(key, uid, "WaitingForScheduler", text, "Assign"))
-            elif outcome not in {Outcome.STALE, Outcome.GONE}:
-                log.warning("pod.reservation_kept", pod=key, error=self._writes.error)
+            elif not write.is_settled:
+                log.warning("pod.reservation_kept", pod=key, error=write.error)

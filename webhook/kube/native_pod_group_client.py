@@ -5,10 +5,10 @@ from typing import Final
 import structlog
 
 from webhook.formats.kubernetes.native_pod_group import CONDITION_TYPES
-from webhook.kube.api_errors import APIError, ClusterError
 from webhook.kube.client import Client
 from webhook.kube.discovery import Wanted
 from webhook.kube.resource import Raw, Resource
+from webhook.kube.write import Write, write
 
 log = structlog.get_logger(__name__)
 
@@ -21,16 +21,14 @@ class NativePodGroupWrites:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def set_condition(self, key: str, version: str, condition: Raw) -> bool:
-        """Set a condition of the PodGroup namespace/name; False if it was not written. Other conditions stay."""
+    async def set_condition(self, key: str, version: str, condition: Raw) -> Write:
+        """Set a condition of the PodGroup namespace/name. Other conditions stay."""
         namespace, _, name = key.partition("/")
         resource = Resource(NATIVE_POD_GROUPS.group, version, NATIVE_POD_GROUPS.plural, namespace)
-        try:
-            # Conditions of a built-in kind are merged by type.
-            await self._client.merge(f"{resource.path}/{name}/status", {"status": {"conditions": [condition]}})
-        except ClusterError as error:
-            refused = isinstance(error, APIError) and error.status in {404, 409}
-            report = log.debug if refused else log.warning
-            report("native_podgroup.not_written", podgroup=key, error=str(error))
-            return False
-        return True
+        # Conditions of a built-in kind are merged by type.
+        body = {"status": {"conditions": [condition]}}
+        done = await write(self._client.merge(f"{resource.path}/{name}/status", body))
+        if not done.is_written:
+            report = log.debug if done.is_settled else log.warning
+            report("native_podgroup.not_written", podgroup=key, error=done.error)
+        return done

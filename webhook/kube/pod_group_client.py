@@ -8,10 +8,10 @@ from typing import Final
 
 import structlog
 
-from webhook.kube.api_errors import APIError, ClusterError
 from webhook.kube.client import Client
 from webhook.kube.discovery import Wanted
 from webhook.kube.resource import Raw, Resource, key_of
+from webhook.kube.write import Write, write
 
 log = structlog.get_logger(__name__)
 
@@ -34,15 +34,12 @@ class PodGroups:
         """Remove a PodGroup."""
         self.known.pop(key, None)
 
-    async def apply(self, body: Raw) -> bool:
-        """Apply a PodGroup with these fields; False if it was not written."""
+    async def apply(self, body: Raw) -> Write:
+        """Apply a PodGroup with these fields."""
         metadata = body["metadata"]
         resource = Resource(POD_GROUPS.group, POD_GROUPS.versions[0], POD_GROUPS.plural, metadata["namespace"])
-        try:
-            await self._client.apply(f"{resource.path}/{metadata['name']}", body, _MANAGER)
-        except ClusterError as error:
-            refused = isinstance(error, APIError) and error.status in {404, 409}
-            report = log.debug if refused else log.warning
-            report("podgroup.not_written", name=metadata["name"], namespace=metadata["namespace"], error=str(error))
-            return False
-        return True
+        done = await write(self._client.apply(f"{resource.path}/{metadata['name']}", body, _MANAGER))
+        if not done.is_written:
+            report = log.debug if done.is_settled else log.warning
+            report("podgroup.not_written", name=metadata["name"], namespace=metadata["namespace"], error=done.error)
+        return done

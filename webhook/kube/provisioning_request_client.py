@@ -3,56 +3,41 @@
 Both are created by POST, never applied: an object that exists already is not changed. Both are deleted by their uid.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from webhook.formats.autoscaling.provisioning_request import GROUP, PLURAL, VERSIONS
-from webhook.kube.api_errors import APIError, ClusterError
+from webhook.kube.api_errors import ClusterError
 from webhook.kube.client import Client
 from webhook.kube.discovery import Wanted
 from webhook.kube.resource import Raw, Resource
+from webhook.kube.write import LONGEST_REASON, WRITTEN, Write, write
 
 PROVISIONING_REQUESTS: Final = Wanted(GROUP, PLURAL, VERSIONS)
-# As in a pod's writes (`pod_writes`): a webhook that denies a request may give any reason.
-_LONGEST_REASON: Final = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why an object was not created or deleted."""
-
-    why: str
-    """One clause, without the API server's message: that may quote other tenants' objects."""
-    status: int = 0
-    """The HTTP status; 0 without an answer. 409 at a creation: an object of this name is there."""
-    error: str = ""
-    """The whole error, for the log."""
 
 
 class ProvisioningWrites:
-    """Creates and deletes; None means that it was done."""
+    """Creates and deletes. What was to be deleted and is gone, or another object by now, counts as written."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def create(self, version: str, body: Raw) -> Refusal | None:
+    async def create(self, version: str, body: Raw) -> Write:
         """Create a request. version: the one that is served."""
-        return await self._tried(self._client.create(_requests(version, body["metadata"]["namespace"]), body))
+        return await _tried(self._client.create(_requests(version, body["metadata"]["namespace"]), body))
 
-    async def create_template(self, body: Raw) -> Refusal | None:
+    async def create_template(self, body: Raw) -> Write:
         """Create a PodTemplate."""
-        return await self._tried(self._client.create(_templates(body["metadata"]["namespace"]), body))
+        return await _tried(self._client.create(_templates(body["metadata"]["namespace"]), body))
 
-    async def delete(self, version: str, namespace: str, name: str, uid: str) -> Refusal | None:
+    async def delete(self, version: str, namespace: str, name: str, uid: str) -> Write:
         """Delete a request with this uid."""
-        return _unless_gone(
-            await self._tried(self._client.delete(f"{_requests(version, namespace)}/{name}", _only(uid)))
-        )
+        return await _gone(self._client.delete(f"{_requests(version, namespace)}/{name}", _only(uid)))
 
-    async def delete_template(self, namespace: str, name: str, uid: str) -> Refusal | None:
+    async def delete_template(self, namespace: str, name: str, uid: str) -> Write:
         """Delete a PodTemplate with this uid."""
-        return _unless_gone(await self._tried(self._client.delete(f"{_templates(namespace)}/{name}", _only(uid))))
+        return await _gone(self._client.delete(f"{_templates(namespace)}/{name}", _only(uid)))
 
     async def read_template(self, namespace: str, name: str) -> Mapping[str, Any] | None:
         """A PodTemplate; None if there is none, or it cannot be read now."""
@@ -61,21 +46,21 @@ class ProvisioningWrites:
         except ClusterError:
             return None
 
-    async def _tried(self, call: Any) -> Refusal | None:
-        try:
-            await call
-        except APIError as error:
-            quota = error.status == 403 and "exceeded quota" in str(error)
-            why = "a ResourceQuota of the namespace is used up" if quota else f"{error.status} {error.reason}"
-            return Refusal(why[:_LONGEST_REASON], error.status, str(error))
-        except ClusterError as error:
-            return Refusal("no answer of the API server", error=str(error))
-        return None
+
+async def _tried(call: Awaitable[object]) -> Write:
+    """The result, with a reason that the texts of pods can quote as a clause."""
+    done = await write(call)
+    if done.is_written:
+        return done
+    reason = done.reason if done.status else "no answer of the API server"
+    if done.status == 403 and "exceeded quota" in done.error:
+        reason = "a ResourceQuota of the namespace is used up"
+    return replace(done, reason=reason[:LONGEST_REASON])
 
 
-def _unless_gone(refusal: Refusal | None) -> Refusal | None:
-    """What was to be deleted is gone if there is none, or another one."""
-    return None if refusal is not None and refusal.status in {404, 409} else refusal
+async def _gone(call: Awaitable[object]) -> Write:
+    done = await _tried(call)
+    return WRITTEN if done.is_settled else done
 
 
 def _requests(version: str, namespace: str) -> str:

@@ -14,7 +14,8 @@ from webhook.controllers.status_reporter import StatusReporter
 from webhook.formats.autoscaling.node_group import Autoscaler
 from webhook.formats.kubernetes.pod import Owner
 from webhook.kube.events import ObjectEvent
-from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.kube.pod_writes import PodWrites
+from webhook.kube.write import Outcome, Write
 from webhook.model.names import NUMA_HINT
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.rules import Rules
@@ -24,7 +25,6 @@ class ApiServer(PodWrites):
     """The pods as the API server has them. `shows`: whether its watch is up to date."""
 
     def __init__(self, cache: ClusterCache) -> None:
-        self.error = ""
         self.outcome = Outcome.WRITTEN
         self.shows = True
         self.pods: dict[str, dict[str, Any]] = {}
@@ -34,6 +34,8 @@ class ApiServer(PodWrites):
         self.deleted: list[str] = []
         self.refusals: dict[str, Outcome] = {}
         """The outcomes of evictions other than `outcome`."""
+        self.reason, self.error, self.retry_after = "", "", 0.0
+        """What is said of an eviction that fails."""
         self.ends_gracefully = False
         """Whether an evicted pod is shown as being deleted."""
         self.conditions: list[tuple[str, str, str]] = []
@@ -55,13 +57,13 @@ class ApiServer(PodWrites):
         del self.pods[key]
         self._cache.pods.delete(key)
 
-    async def patch(self, key: str, operations: Sequence[dict[str, Any]]) -> Outcome:
+    async def patch(self, key: str, operations: Sequence[dict[str, Any]]) -> Write:
         self.patched.append(key)
         if self.outcome is Outcome.WRITTEN:
             self.has(jsonpatch.apply_patch(self.pods[key], list(operations)))
-        return self.outcome
+        return Write(self.outcome)
 
-    async def annotate(self, key: str, name: str, value: str | None) -> Outcome:
+    async def annotate(self, key: str, name: str, value: str | None) -> Write:
         self.annotated.append(key)
         raw = self.pods[key]
         others = {each: text for each, text in raw["metadata"]["annotations"].items() if each != name}
@@ -69,41 +71,41 @@ class ApiServer(PodWrites):
         self.pods[key] = {**raw, "metadata": metadata}
         if self.shows:
             put(self._cache, self.pods[key])
-        return Outcome.WRITTEN
+        return Write(Outcome.WRITTEN)
 
-    async def set_condition(self, key: str, uid: str, condition: Mapping[str, str], version: str = "") -> Outcome:
+    async def set_condition(self, key: str, uid: str, condition: Mapping[str, str], version: str = "") -> Write:
         raw = self.pods[key]
         if version not in {"", raw["metadata"].get("resourceVersion", "")}:
-            return Outcome.STALE
+            return Write(Outcome.STALE)
         assert raw["metadata"]["uid"] == uid
         status = raw.get("status") or {}
         others = [one for one in status.get("conditions") or () if one["type"] != condition["type"]]
         self.conditions.append((key, condition["status"], condition["reason"]))
         if self.outcome is Outcome.WRITTEN:
             self.has({**raw, "status": {**status, "conditions": [*others, dict(condition)]}})
-        return self.outcome
+        return Write(self.outcome)
 
-    async def nominate(self, key: str, uid: str, node: str | None) -> Outcome:
+    async def nominate(self, key: str, uid: str, node: str | None) -> Write:
         raw = self.pods.get(key)
         if raw is None or raw["metadata"]["uid"] != uid:
-            return Outcome.GONE
+            return Write(Outcome.GONE)
         self.has({**raw, "status": {**(raw.get("status") or {}), "nominatedNodeName": node}})
-        return Outcome.WRITTEN
+        return Write(Outcome.WRITTEN)
 
-    async def clear_nomination(self, key: str, uid: str, version: str) -> Outcome:
+    async def clear_nomination(self, key: str, uid: str, version: str) -> Write:
         if version != self.pods[key]["metadata"].get("resourceVersion", ""):
-            return Outcome.STALE
+            return Write(Outcome.STALE)
         return await self.nominate(key, uid, None)
 
-    async def evict(self, key: str, uid: str, *, dry_run: bool = False) -> Outcome:
+    async def evict(self, key: str, uid: str, *, dry_run: bool = False) -> Write:
         return self._remove(self.evicted, key, uid, dry_run=dry_run)
 
-    async def delete_pod(self, key: str, uid: str, *, dry_run: bool = False) -> Outcome:
+    async def delete_pod(self, key: str, uid: str, *, dry_run: bool = False) -> Write:
         return self._remove(self.deleted, key, uid, dry_run=dry_run)
 
-    def _remove(self, removed: list[str], key: str, uid: str, *, dry_run: bool) -> Outcome:
+    def _remove(self, removed: list[str], key: str, uid: str, *, dry_run: bool) -> Write:
         if key not in self.pods:
-            return Outcome.GONE
+            return Write(Outcome.GONE)
         assert self.pods[key]["metadata"]["uid"] == uid
         outcome = self.refusals.get(key, self.outcome)
         if not dry_run:
@@ -112,7 +114,7 @@ class ApiServer(PodWrites):
             raw = self.pods[key]
             deleted = {"deletionTimestamp": "2030-01-01T03:07:10Z", "deletionGracePeriodSeconds": 30}
             self.has({**raw, "metadata": {**raw["metadata"], **deleted}})
-        return outcome
+        return Write(outcome, self.reason, self.error, self.retry_after)
 
     def tell(self, event: ObjectEvent) -> None:
         self.events.append(event)

@@ -5,22 +5,22 @@ from typing import Any
 
 from tests.builders.pods import gated
 from webhook.kube.events import EventRecorder, ObjectEvent
-from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.kube.pod_writes import PodWrites
+from webhook.kube.write import Outcome, Write
 
 
 class Server(PodWrites):
     """Patches meet with these outcomes in turn; reads give `now`."""
 
     def __init__(self, *outcomes: Outcome, now: dict[str, Any] | None = None) -> None:
-        self.error = ""
         self.sent: list[Sequence[dict[str, Any]]] = []
         self._outcomes = list(outcomes)
         self._now = now
 
-    async def patch(self, key: str, operations: Sequence[dict[str, Any]]) -> Outcome:
+    async def patch(self, key: str, operations: Sequence[dict[str, Any]]) -> Write:
         assert key == "default/p"
         self.sent.append(operations)
-        return self._outcomes.pop(0)
+        return Write(self._outcomes.pop(0))
 
     async def read(self, key: str) -> dict[str, Any] | None:
         assert key == "default/p"

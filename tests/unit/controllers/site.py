@@ -14,7 +14,7 @@ from webhook.controllers.status_reporter import StatusReporter
 from webhook.formats.kubernetes.pod import Owner
 from webhook.kube.election import Term
 from webhook.kube.events import ObjectEvent
-from webhook.kube.pod_writes import Outcome
+from webhook.kube.write import Outcome, Write
 from webhook.metrics.controller_metrics import PlacementMetrics
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.rules import Rules
@@ -40,7 +40,6 @@ class Site:
         self.patched: list[str] = []
         self.answers = asyncio.Event()
         self.refused: frozenset[str] = frozenset()
-        self.error = ""
         events: Any = self
         writes: Any = self
         leadership: Any = self
@@ -70,14 +69,14 @@ class Site:
     def tell(self, event: ObjectEvent) -> None:
         self.events.append(event)
 
-    async def patch(self, key: str, operations: Sequence[dict[str, Any]]) -> Outcome:
+    async def patch(self, key: str, operations: Sequence[dict[str, Any]]) -> Write:
         del operations
         self.patched.append(key)
         await self.answers.wait()
         if key in self.refused:
-            self.error = "422 Invalid: metadata.annotations: Too long" + "x" * 10_000
-            return Outcome.REFUSED
-        return Outcome.WRITTEN
+            error = "422 Invalid: metadata.annotations: Too long" + "x" * 10_000
+            return Write(Outcome.REFUSED, error=error)
+        return Write(Outcome.WRITTEN)
 
     def waiting_because(self) -> dict[str, str]:
         to_tell = self.status_reporter._to_report._namespaces.get("default", {})

@@ -19,7 +19,7 @@ from webhook.controllers.placement import fence, pod_attempt
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.internal_errors import Where, internal_error_counts
 from webhook.kube.backoff import Backoff
-from webhook.kube.pod_writes import Outcome
+from webhook.kube.write import Outcome, Write
 from webhook.model.names import MIN_MEMBER
 from webhook.placing.gang import gated_gang as exact_hints
 from webhook.placing.pod.gated_pods import GatedPod
@@ -178,8 +178,8 @@ async def test_a_pod_that_cannot_be_fenced_holds_up_the_others_no_longer_than_it
     monkeypatch.setattr(site, "seconds_until_settled", lambda: float(next(left, 0)))
     monkeypatch.setattr(fence, "Backoff", partial(Backoff, base=0.0))
 
-    async def annotate(key: str, *_: str) -> Outcome:
-        return Outcome.REFUSED if key == "default/refused" else Outcome.WRITTEN
+    async def annotate(key: str, *_: str) -> Write:
+        return Write(Outcome.REFUSED if key == "default/refused" else Outcome.WRITTEN)
 
     monkeypatch.setattr(site, "annotate", annotate, raising=False)
     async with asyncio.timeout(60):

@@ -16,7 +16,7 @@ from tests.unit.controllers.site import metrics
 from webhook.controllers.gang_repair import GangRepair
 from webhook.formats.kubernetes.pod import Owner
 from webhook.internal_errors import internal_error_counts
-from webhook.kube.pod_writes import Outcome
+from webhook.kube.write import Outcome, Write
 from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, LOST_NODES, MIN_MEMBER
 from webhook.state.rules import Rules
 
@@ -39,10 +39,10 @@ class Server(ApiServer):
         super().__init__(*args)
         self.asked: list[str] = []
 
-    async def evict(self, key: str, uid: str, *, dry_run: bool = False) -> Outcome:
+    async def evict(self, key: str, uid: str, *, dry_run: bool = False) -> Write:
         if dry_run:
             self.asked.append(key)
-            return Outcome.NOT_NOW if key == self.kept else Outcome.WRITTEN
+            return Write(Outcome.NOT_NOW if key == self.kept else Outcome.WRITTEN)
         return await super().evict(key, uid)
 
     async def read(self, key: str) -> dict[str, Any] | None:

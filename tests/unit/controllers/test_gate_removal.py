@@ -7,7 +7,7 @@ from tests.builders.pods import pod
 from tests.unit.controllers.leader import ApiServer
 from tests.unit.controllers.site import metrics
 from webhook.controllers.gate_removal import GateRemoval
-from webhook.kube.pod_writes import Outcome
+from webhook.kube.write import Outcome
 from webhook.model.names import PLACEMENT, PLACEMENT_GATE
 
 OURS, OTHERS = {"name": PLACEMENT_GATE}, {"name": "kueue.x-k8s.io/admission"}
@@ -32,7 +32,7 @@ class Cluster:
 
 async def test_pods_that_our_gate_alone_holds_back_are_ungated_and_say_why() -> None:
     cluster = Cluster()
-    assert await cluster.removal.sweep() == 0
+    assert await cluster.removal.sweep() == []
     assert [cluster.gates(name) for name in "abc"] == [[], [], [PLACEMENT_GATE, OTHERS["name"]]]
     text = cluster.api.pods["default/a"]["metadata"]["annotations"][PLACEMENT]
     assert text.startswith("ungated: the mode is Observe, so no pod is placed")
@@ -51,15 +51,15 @@ async def test_a_pod_with_another_gate_follows_once_that_is_removed() -> None:
 async def test_a_write_that_fails_is_counted_and_tried_again() -> None:
     cluster = Cluster()
     cluster.api.outcome = Outcome.REFUSED
-    assert await cluster.removal.sweep() == 2
+    assert len(await cluster.removal.sweep()) == 2
     assert cluster.api.told() == []
     cluster.api.outcome = Outcome.WRITTEN
-    assert await cluster.removal.sweep() == 0
+    assert await cluster.removal.sweep() == []
     assert cluster.gates("a") == []
 
 
 async def test_a_follower_ungates_no_pod() -> None:
     cluster = Cluster()
     cluster.leads = False
-    assert await cluster.removal.sweep() == 0
+    assert await cluster.removal.sweep() == []
     assert cluster.api.patched == []

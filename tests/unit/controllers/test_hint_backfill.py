@@ -14,7 +14,7 @@ from webhook.controllers.hint_backfill import HintBackfiller
 from webhook.formats.koordinator.hint import NUMAHint
 from webhook.formats.patches.json_patch import apply
 from webhook.kube.events import ObjectEvent
-from webhook.kube.pod_writes import Outcome
+from webhook.kube.write import Outcome
 from webhook.metrics.controller_metrics import PlacementMetrics
 from webhook.model.names import NUMA_HINT, RESOURCE_STATUS
 from webhook.state.cluster_cache import ClusterCache

@@ -10,7 +10,7 @@ from tests.builders.gangs import TOPOLOGY
 from tests.builders.pods import gated
 from tests.builders.topologies import topology
 from tests.unit.controllers.leader import Leader
-from webhook.kube.pod_writes import Outcome
+from webhook.kube.write import Outcome, Write
 from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, MIN_MEMBER
 from webhook.placing.fair_order import Unit
 from webhook.placing.gang.gated_gang import ExactHints, GangAssigner
@@ -127,9 +127,9 @@ async def test_it_stays_kept_after_the_api_server_refused_the_placement_of_one_m
     put(leader.cache, *machine(name="n0", free=(8, 8), labels=LABELS))
     patch = leader.api.patch
 
-    async def refuses_one(key: str, operations: Any) -> Outcome:
+    async def refuses_one(key: str, operations: Any) -> Write:
         if key == "default/w-1":
-            return Outcome.REFUSED
+            return Write(Outcome.REFUSED)
         return await patch(key, operations)
 
     leader.api.patch = refuses_one  # type: ignore[method-assign]

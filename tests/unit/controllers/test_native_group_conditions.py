@@ -9,6 +9,7 @@ from tests.builders.native_pod_groups import gated_in_group, native_pod_group
 from tests.builders.topologies import topology
 from tests.unit.controllers.leader import Leader
 from webhook.controllers.native_group_conditions import NativeGroupConditions
+from webhook.kube.write import Outcome, Write
 
 RACK = "example.com/rack"
 GROUP = native_pod_group(minimum=2, level=RACK)
@@ -31,12 +32,12 @@ class Site:
         self.conditions = NativeGroupConditions(self.cache, writes, lambda: self.leader.leads)
         self.leader.controller.gang_examined.subscribe(self.conditions.saw)
 
-    async def set_condition(self, key: str, version: str, condition: dict[str, Any]) -> bool:
+    async def set_condition(self, key: str, version: str, condition: dict[str, Any]) -> Write:
         assert (key, version) == ("default/g", "v1alpha2")
         if self.answer:
             self.written.append(condition)
             self.shows(condition)
-        return self.answer
+        return Write(Outcome.WRITTEN if self.answer else Outcome.REFUSED)
 
     def shows(self, condition: Mapping[str, Any]) -> None:
         """The PodGroup has this condition, from any writer."""

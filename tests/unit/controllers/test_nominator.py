@@ -15,7 +15,8 @@ from webhook.controllers import nominator as nominate
 from webhook.controllers.nominator import Nominator
 from webhook.formats.patches.affinity_patch import Constraint
 from webhook.formats.patches.managed_fields import ManagedFields
-from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.kube.pod_writes import PodWrites
+from webhook.kube.write import Outcome, Write
 from webhook.model.names import MANAGED_FIELDS, NUMA_HINT, NUMA_SIGNATURE
 from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.cluster_cache import ClusterCache
@@ -35,7 +36,6 @@ class Cluster(PodWrites):
     """The pods p and q wait, unless the test says otherwise; what is named to the scheduler."""
 
     def __init__(self, assumed: str | None = None, free: Mapping[str, int] = FREE) -> None:
-        self.error = ""
         self.cache = ClusterCache()
         for name, cpus in free.items():
             put(self.cache, node(name=name), nrt(node=name, free=[cpus]))
@@ -53,10 +53,10 @@ class Cluster(PodWrites):
         raw["status"] = {"conditions": list(conditions or [DENIED])}
         put(self.cache, raw)
 
-    async def nominate(self, key: str, uid: str, node: str | None) -> Outcome:
+    async def nominate(self, key: str, uid: str, node: str | None) -> Write:
         assert node is not None
         self.named.append((key, uid, node))
-        return Outcome.WRITTEN
+        return Write(Outcome.WRITTEN)
 
 
 @pytest.fixture(autouse=True)

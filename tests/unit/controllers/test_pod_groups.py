@@ -13,6 +13,7 @@ from webhook.controllers import pod_groups
 from webhook.controllers.pod_groups import PodGroupKeeper
 from webhook.formats.topology import TopologySource
 from webhook.kube.pod_group_client import PodGroups
+from webhook.kube.write import Outcome, Write
 from webhook.model.names import (
     DOMAIN,
     KAI_PREFERRED_PLACEMENT,
@@ -45,11 +46,11 @@ class Cluster(PodGroups):
         self.applied = 0
         self.leads = self.serves = True
 
-    async def apply(self, body: dict[str, Any]) -> bool:
+    async def apply(self, body: dict[str, Any]) -> Write:
         self.applied += 1
         if self.takes:
             self.known[f"{body['metadata']['namespace']}/{body['metadata']['name']}"] = body
-        return self.takes
+        return Write(Outcome.WRITTEN if self.takes else Outcome.REFUSED)
 
     async def read_owner(self, *_: object) -> Mapping[str, Any] | None:
         return self.owner

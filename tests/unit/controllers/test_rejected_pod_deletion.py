@@ -8,7 +8,8 @@ from tests.builders.pods import bound
 from tests.unit.controllers.site import metrics
 from webhook.controllers.rejected_pod_deletion import RejectedPodDeletion
 from webhook.formats.kubernetes.timestamps import utc
-from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.kube.pod_writes import PodWrites
+from webhook.kube.write import Outcome, Write
 from webhook.state.cluster_cache import ClusterCache
 
 NOW = 1_000_000
@@ -20,7 +21,6 @@ class Cluster(PodWrites):
     """A cache of failed pods, and an API server that deletes. outcome: of each deletion."""
 
     def __init__(self) -> None:
-        self.error = "why"
         self.outcome = Outcome.WRITTEN
         self.leads = True
         self.deleted: list[tuple[str, str, str]] = []
@@ -28,9 +28,9 @@ class Cluster(PodWrites):
         self.metrics = metrics()
         self.deletion = RejectedPodDeletion(self.cache, self, AFTER, lambda: self.leads, self.metrics)
 
-    async def delete_version(self, key: str, uid: str, resource_version: str) -> Outcome:
+    async def delete_version(self, key: str, uid: str, resource_version: str) -> Write:
         self.deleted.append((key.partition("/")[2], uid, resource_version))
-        return self.outcome
+        return Write(self.outcome)
 
     def has(
         self,
@@ -126,11 +126,11 @@ async def test_one_odd_pod_stops_no_other() -> None:
     cluster.has("b")
     deleted = cluster.delete_version
 
-    async def odd(key: str, uid: str, resource_version: str) -> Outcome:
+    async def odd(key: str, uid: str, resource_version: str) -> Write:
         await deleted(key, uid, resource_version)
         if uid == "a":
             raise RuntimeError
-        return Outcome.WRITTEN
+        return Write(Outcome.WRITTEN)
 
     cluster.delete_version = odd  # type: ignore[method-assign]
     await cluster.deletion.sweep(0)

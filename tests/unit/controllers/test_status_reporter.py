@@ -13,7 +13,7 @@ from tests.unit.controllers.leader import ApiServer
 from tests.unit.controllers.site import metrics
 from webhook.controllers import status_reporter
 from webhook.controllers.status_reporter import StatusReporter
-from webhook.kube.pod_writes import Outcome
+from webhook.kube.write import Outcome, Write
 from webhook.model.names import PLACEMENT, POD_GROUP_NAME
 from webhook.placing.pod.assignment import NoAssignment
 from webhook.placing.pod.wait_reason import WaitReason
@@ -170,7 +170,7 @@ async def test_a_text_whose_pod_changed_meanwhile_is_written_again_and_its_event
     site.reporter.waits(site.pod, because("less room"))
     patch = site.api.patch
 
-    async def patch_and_settle(key: str, operations: Sequence[dict[str, Any]]) -> Outcome:
+    async def patch_and_settle(key: str, operations: Sequence[dict[str, Any]]) -> Write:
         outcome = await patch(key, operations)
         site.api.outcome = Outcome.WRITTEN
         return outcome

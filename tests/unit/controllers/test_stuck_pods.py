@@ -8,7 +8,7 @@ from tests.builders.pods import gated
 from tests.unit.controllers.leader import Leader
 from tests.unit.controllers.site import metrics
 from webhook.controllers.stuck_pods import Limits, StuckPods
-from webhook.kube.pod_writes import Outcome
+from webhook.kube.write import Outcome
 from webhook.state.rules import Rules
 
 # n0 ── NUMA 0 [8]      [free cpus]; the pod asks for 8 and is placed there

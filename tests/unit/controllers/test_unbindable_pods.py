@@ -9,7 +9,7 @@ from tests.builders.pods import pod
 from webhook.controllers.unbindable_pods import UnbindablePods
 from webhook.formats.koordinator.hint_key import HintKey
 from webhook.formats.patches.json_patch import apply
-from webhook.kube.pod_writes import Outcome
+from webhook.kube.write import Outcome, Write
 from webhook.model.names import NUMA_HINT, NUMA_SIGNATURE, NUMA_TOPOLOGY_SPEC, PLACEMENT
 from webhook.state.rules import Rules
 
@@ -35,7 +35,6 @@ class Cluster:
         self.told: list[tuple[str, str]] = []
         self.told_text = ""
         self.leads = True
-        self.error = ""
         looking: Any = self
         self.unbindable = UnbindablePods(looking, looking, looking, Rules(), lambda: self.leads, 2)
 
@@ -45,11 +44,11 @@ class Cluster:
     def sign(self, uid: str, hint: str) -> str:
         return self.key.sign(uid, hint)
 
-    async def patch(self, key: str, operations: Any) -> Outcome:
+    async def patch(self, key: str, operations: Any) -> Write:
         self.tries.append(key)
         if self.outcome is Outcome.WRITTEN:
             self.pods[key] = apply(self.pods[key], map(dict, operations))
-        return self.outcome
+        return Write(self.outcome)
 
     def tell(self, event: Any) -> None:
         self.told.append((event.key, event.reason))

@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.builders.pods import gated
 from webhook.controllers.unbound_pods import DelegatedPods, why_not_bound
-from webhook.kube.pod_writes import Outcome
+from webhook.kube.write import Outcome, Write
 from webhook.model.names import NUMA_HINT, PLACEMENT
 from webhook.state.rules import Rules
 
@@ -56,10 +56,10 @@ class Cluster:
     def ungated_pods(self) -> dict[str, dict[str, Any]]:
         return self.pods
 
-    async def patch(self, key: str, operations: Any) -> Outcome:
+    async def patch(self, key: str, operations: Any) -> Write:
         del key
         self.written += [one["value"] for one in operations if one["path"].endswith(PLACEMENT.replace("/", "~1"))]
-        return Outcome.WRITTEN
+        return Write(Outcome.WRITTEN)
 
     def tell(self, event: Any) -> None:
         self.told.append(event.reason)

@@ -34,7 +34,7 @@ from webhook.controllers.placement.work_clock import WorkClock
 from webhook.formats.autoscaling.scale_up_mark import is_marked, mark, unmark
 from webhook.internal_errors import Where, contained
 from webhook.kube.fair_queue import FairQueue
-from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.kube.pod_writes import PodWrites
 from webhook.kube.rate_limiter import RateLimiter
 from webhook.placing.autoscaling.answers import ScaleUpAnswers
 from webhook.placing.autoscaling.lacking_room import LackingRoom, ScaleUp
@@ -223,12 +223,12 @@ class ScaleUpMarks:
         date = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         condition = unmark(raw, date) if answer is None else mark(raw, answer.message, date)
         version = str(raw["metadata"].get("resourceVersion", ""))
-        outcome = await self._work.wait_for(self._writes.set_condition(key, uid, condition, version))
-        if outcome is Outcome.WRITTEN:
+        write = await self._work.wait_for(self._writes.set_condition(key, uid, condition, version))
+        if write.is_written:
             self._written[one] = answer is not None, now
             log.info("pod.marked" if answer else "pod.unmarked", pod=key, why=condition["message"])
-        elif outcome not in {Outcome.GONE, Outcome.STALE}:
-            log.warning("pod.mark_failed", pod=key, error=self._writes.error)
+        elif not write.is_settled:
+            log.warning("pod.mark_failed", pod=key, error=write.error)
 
 
 def _incarnation(key: str, raw: Mapping[str, Any]) -> _Incarnation:

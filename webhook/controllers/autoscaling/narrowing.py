@@ -21,7 +21,7 @@ from webhook.formats.patches.reapply import kept_by_a_merge
 from webhook.internal_errors import Where, contained
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.fair_queue import FairQueue
-from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.kube.pod_writes import PodWrites
 from webhook.placing.autoscaling.blind_nodes import blind_nodes, keeping_off
 from webhook.placing.pod.controller_patches import narrow_patch
 from webhook.placing.pod.gated_pods import GatedPod
@@ -95,7 +95,7 @@ class Narrowing:
             return
         if not self._is_leader() or self._cache.assumed_node(gated.key) is not None:
             return
-        if await self._writes.patch(gated.key, narrow_patch(raw, constraint)) is Outcome.WRITTEN:
+        if (await self._writes.patch(gated.key, narrow_patch(raw, constraint))).is_written:
             names = [decision.snapshot.node_arrays.names[n] for n in np.flatnonzero(nodes).tolist()]
             log.info("pod.narrowed", pod=gated.key, nodes=len(names))
             self._events.tell(PodEvent(gated.key, gated.pod.uid, "KeptOffNodes", _note(names), "Assign"))

@@ -193,8 +193,8 @@ class Provisioning:
         return said
 
     def _take_refusals(self, now: float) -> None:
-        for digest, refusal in self._writer.refusals().items():
-            self._put_off_until_later(digest, refusal.why, now)
+        for digest, why in self._writer.refusals().items():
+            self._put_off_until_later(digest, why, now)
 
     def _is_served(self) -> bool:
         is_served = self._requests.is_served()

@@ -28,8 +28,9 @@ from webhook.controllers.autoscaling.provisioning_objects import ProvisioningObj
 from webhook.formats.autoscaling.provisioning_request import ProvisioningRequest, sealed_template_parts
 from webhook.formats.koordinator.hint_key import SEAL
 from webhook.internal_errors import Where, contained
-from webhook.kube.provisioning_request_client import ProvisioningWrites, Refusal
+from webhook.kube.provisioning_request_client import ProvisioningWrites
 from webhook.kube.rate_limiter import RateLimiter
+from webhook.kube.write import Write
 from webhook.state.cluster_cache import ClusterCache
 
 Answer = TypeVar("Answer")
@@ -72,7 +73,7 @@ class ProvisioningWriter:
         self._leaving: dict[str, float] = {}
         self._making: dict[str, str] = {}
         """Gang -> its namespace, while its objects are written."""
-        self._refusals: dict[str, Refusal] = {}
+        self._refusals: dict[str, str] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         """By gang."""
         self._slots: dict[str, asyncio.Semaphore] = {}
@@ -118,7 +119,7 @@ class ProvisioningWriter:
         made = self._prepared.get(gang)
         return None if made is None else made.objects
 
-    def refusals(self) -> Mapping[str, Refusal]:
+    def refusals(self) -> Mapping[str, str]:
         """Gang -> why its objects could not be made, since the last call."""
         found, self._refusals = self._refusals, {}
         return found
@@ -182,19 +183,21 @@ class ProvisioningWriter:
             await self._delete_templates(prepared.objects.namespace, _names(prepared.objects))
         made = objects()
         for body in made.templates:
-            if (refusal := await self._create_template(made.namespace, body)) is not None:
-                await self._refused(gang, made, refusal)
+            if not (write := await self._create_template(made.namespace, body)).is_written:
+                await self._refused(gang, made, write)
                 return
         self._prepared[gang] = _Made(made)
 
-    async def _create_template(self, namespace: str, body: dict[str, Any]) -> Refusal | None:
-        refusal = await self._call(namespace, lambda: self._writes.create_template(body))
+    async def _create_template(self, namespace: str, body: dict[str, Any]) -> Write:
+        write = await self._call(namespace, lambda: self._writes.create_template(body))
         name = _name(body)
-        if refusal is None or refusal.status != 409 or not (uid := await self._own_uid(namespace, name)):
-            return refusal
+        if write.status != 409 or not (uid := await self._own_uid(namespace, name)):
+            return write
         # The last leader prepared the same, or a client put another content under a seal that it copied.
-        refusal = await self._call(namespace, lambda: self._writes.delete_template(namespace, name, uid))
-        return refusal or await self._call(namespace, lambda: self._writes.create_template(body))
+        deletion = await self._call(namespace, lambda: self._writes.delete_template(namespace, name, uid))
+        if not deletion.is_written:
+            return deletion
+        return await self._call(namespace, lambda: self._writes.create_template(body))
 
     async def _call(self, namespace: str, call: Callable[[], Awaitable[Answer]]) -> Answer:
         """The answer to one call, in its turn."""
@@ -205,24 +208,24 @@ class ProvisioningWriter:
 
     async def _create(self, gang: str, objects: ProvisioningObjects) -> None:
         version = self._cache.provisioning_requests.version()
-        refusal = await self._call(objects.namespace, lambda: self._writes.create(version, objects.request))
-        if refusal is not None:
-            await self._refused(gang, objects, refusal)
+        write = await self._call(objects.namespace, lambda: self._writes.create(version, objects.request))
+        if not write.is_written:
+            await self._refused(gang, objects, write)
             return
         self._on_its_way[gang] = _Made(objects)
         log.info("provisioning.requested", request=f"{objects.namespace}/{objects.name}", gang=gang)
 
-    async def _refused(self, gang: str, objects: ProvisioningObjects, refusal: Refusal) -> None:
-        log.warning("provisioning.refused", request=f"{objects.namespace}/{objects.name}", error=refusal.error)
-        if refusal.status:  # without an answer, the request may be there
+    async def _refused(self, gang: str, objects: ProvisioningObjects, write: Write) -> None:
+        log.warning("provisioning.refused", request=f"{objects.namespace}/{objects.name}", error=write.error)
+        if write.status:  # without an answer, the request may be there
             await self._delete_templates(objects.namespace, _names(objects))
-        self._refusals[gang] = Refusal(_TAKEN, refusal.status) if refusal.status == 409 else refusal
+        self._refusals[gang] = _TAKEN if write.status == 409 else write.reason
 
     async def _cancel(self, request: ProvisioningRequest, why: str) -> None:
         version, namespace, name = self._cache.provisioning_requests.version(), request.namespace, request.name
-        refusal = await self._call(namespace, lambda: self._writes.delete(version, namespace, name, request.uid))
-        if refusal is not None:
-            log.warning("provisioning.not_cancelled", request=request.key, error=refusal.error)
+        write = await self._call(namespace, lambda: self._writes.delete(version, namespace, name, request.uid))
+        if not write.is_written:
+            log.warning("provisioning.not_cancelled", request=request.key, error=write.error)
             return
         log.info("provisioning.cancelled", request=request.key, why=why)
         await self._delete_templates(namespace, request.templates)
@@ -234,8 +237,8 @@ class ProvisioningWriter:
                 if not (uid := await self._own_uid(namespace, name)):
                     continue
                 delete = partial(self._writes.delete_template, namespace, name, uid)
-                if (refusal := await self._call(namespace, delete)) is not None:
-                    log.warning("provisioning.template_left", template=f"{namespace}/{name}", error=refusal.error)
+                if not (write := await self._call(namespace, delete)).is_written:
+                    log.warning("provisioning.template_left", template=f"{namespace}/{name}", error=write.error)
 
     async def _own_uid(self, namespace: str, name: str) -> str:
         """The uid of a PodTemplate that we made; empty if there is none, or another client made it."""

@@ -22,7 +22,8 @@ import structlog
 from webhook.formats.kubernetes.gates import waits_for_us_alone
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.backoff import Backoff
-from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.kube.pod_writes import PodWrites
+from webhook.kube.write import WRITTEN, Outcome, Write
 from webhook.model.errors import UserError
 from webhook.placing.pod.assignment import Assignment
 from webhook.placing.pod.binding_pod import assigned_node
@@ -55,20 +56,20 @@ class AssignmentWriter:
         self._cache.assume(assumed_pod)
         return assumed_pod
 
-    async def write(self, gated: GatedPod, assignment: Assignment, assumed_pod: AssumedPod) -> Outcome:
+    async def write(self, gated: GatedPod, assignment: Assignment, assumed_pod: AssumedPod) -> Write:
         """Write the assignment of an assumed pod. WRITTEN: the pod has it; STALE, GONE: the pod is another one now."""
         assignment = assignment.signed(self._cache.sign(gated.pod.uid, assignment.hint.to_json()))
         patch = assignment.patch(gated.raw)
         backoff = Backoff()
-        outcome, may_come = Outcome.NOT_NOW, False
+        write, may_come = Write(Outcome.NOT_NOW), False
         for _ in range(_ATTEMPTS):
             assumed_pod = self._renewed(assumed_pod)
             if not self._may_write() or (assumed_pod.expires <= monotonic() and not assumed_pod.tentative):
                 break
-            outcome = await self._writes.patch(gated.key, patch)
-            if outcome is Outcome.WRITTEN:
-                return outcome
-            if outcome is Outcome.STALE:
+            write = await self._writes.patch(gated.key, patch)
+            if write.is_written:
+                return write
+            if write.outcome is Outcome.STALE:
                 try:
                     raw = await self._writes.read(gated.key)
                 except ClusterError as error:
@@ -76,29 +77,29 @@ class AssignmentWriter:
                     await asyncio.sleep(backoff.next())
                     continue
                 if _shows(raw, gated, assignment):
-                    return Outcome.WRITTEN
+                    return WRITTEN
                 again = _still_waiting(raw, gated)
                 if again is None:
                     self._cache.forget(assumed_pod)
-                    return outcome
+                    return write
                 patch = assignment.patch(again.raw)
                 # Earlier patches name a resource version that no longer exists: they can never be written.
                 may_come = False
-            elif outcome is Outcome.GONE:
+            elif write.outcome is Outcome.GONE:
                 self._cache.forget(assumed_pod)
-                return outcome
-            elif outcome is Outcome.REFUSED:
+                return write
+            elif write.outcome is Outcome.REFUSED:
                 # An earlier patch may still be written. An API server that has just started may reject this patch
                 # because it does not know its webhooks yet, while etcd was already processing the one before.
-                log.warning("placement.refused", pod=gated.key, node=assignment.hint.node, error=self._writes.error)
+                log.warning("placement.refused", pod=gated.key, node=assignment.hint.node, error=write.error)
                 break
             else:
-                may_come = may_come or outcome is Outcome.UNKNOWN
-                log.warning("placement.retry", pod=gated.key, error=self._writes.error)
+                may_come = may_come or write.outcome is Outcome.UNKNOWN
+                log.warning("placement.retry", pod=gated.key, error=write.error)
                 await asyncio.sleep(backoff.next())
         if not may_come:
             self._cache.forget(assumed_pod)
-        return outcome
+        return write
 
     def _renewed(self, assumed_pod: AssumedPod) -> AssumedPod:
         """The assumed pod until a patch sent now can no longer be written; unchanged if it is not held any more."""

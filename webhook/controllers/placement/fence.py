@@ -16,7 +16,8 @@ import structlog
 
 from webhook.internal_errors import Where, contained
 from webhook.kube.backoff import Backoff
-from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.kube.pod_writes import PodWrites
+from webhook.kube.write import Outcome
 from webhook.model.names import EPOCH
 
 log = structlog.get_logger(__name__)
@@ -50,12 +51,12 @@ async def _bump(
     async with slots:
         while goes_on():
             with contained(Where.WRITE, pod=key):
-                outcome = await writes.annotate(key, EPOCH, term)
-                if outcome is Outcome.WRITTEN:
+                write = await writes.annotate(key, EPOCH, term)
+                if write.is_written:
                     return key
-                if outcome is Outcome.GONE:
+                if write.outcome is Outcome.GONE:
                     return None
-                log.warning("placement.fence_retry", pod=key, error=writes.error)
+                log.warning("placement.fence_retry", pod=key, error=write.error)
             await asyncio.sleep(backoff.next())
     return None
 

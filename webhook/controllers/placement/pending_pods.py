@@ -19,7 +19,8 @@ from webhook.controllers.placement.assignment_writer import AssignmentWriter
 from webhook.controllers.placement.writes_in_flight import WritesInFlight
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.internal_errors import INTERNAL
-from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.kube.pod_writes import PodWrites
+from webhook.kube.write import Outcome
 from webhook.placing.pod.assignment import Assignment, NoAssignment
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.placing.pod.placement_text import shortened
@@ -95,17 +96,17 @@ class PendingPods:
         """Write the assignment of an assumed pod in the background, with the annotations taken from its owners."""
         assignment = replace(assignment, annotations={**gated.taken, **assignment.annotations})
 
-        async def write() -> bool:
-            outcome = await self._writer.write(gated, assignment, assumed_pod)
-            if outcome is Outcome.WRITTEN:
+        async def assign() -> bool:
+            write = await self._writer.write(gated, assignment, assumed_pod)
+            if write.is_written:
                 self._status_reporter.assigned(gated, assignment)
                 log.info("pod.assigned", pod=gated.key, node=assignment.hint.node)
-            elif outcome is Outcome.REFUSED:
-                self._rejected(gated, self._writes.error)  # nothing was awaited since the rejection
-            return outcome in {Outcome.WRITTEN, Outcome.STALE, Outcome.GONE}
+            elif write.outcome is Outcome.REFUSED:
+                self._rejected(gated, write.error)
+            return write.is_settled
 
         arrival = assignment.arrival(gated)
-        self._assigning.start(gated.key, gated.pod.uid, write, assignment.hint.node, arrival)
+        self._assigning.start(gated.key, gated.pod.uid, assign, assignment.hint.node, arrival)
 
     def ungate(self, key: str, raw: Mapping[str, Any], write: Callable[[], Awaitable[bool]]) -> None:
         """Ungate the pod without an assignment, in the background."""

@@ -17,7 +17,7 @@ from webhook.engine.decide import Decision, decide
 from webhook.formats.patches.affinity_patch import Constraint
 from webhook.formats.patches.json_patch import Operation
 from webhook.formats.patches.reapply import kept_by_a_merge
-from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.kube.pod_writes import PodWrites
 from webhook.model.names import SCHEDULING_GROUP
 from webhook.placing.pod.controller_patches import ungate_patch
 from webhook.placing.pod.gated_pods import GatedPod
@@ -81,7 +81,7 @@ class UnplacedUngater:
         return await self._ungate(key, raw, ungate_patch(raw, Constraint(), note, without=[SCHEDULING_GROUP]), note)
 
     async def _ungate(self, key: str, raw: Mapping[str, Any], patch: Sequence[Operation], note: str) -> bool:
-        if not self._may_write() or await self._writes.patch(key, patch) is not Outcome.WRITTEN:
+        if not self._may_write() or not (await self._writes.patch(key, patch)).is_written:
             return False
         log.info("pod.ungated", pod=key, why=note)
         self._status_reporter.ungated(key, raw, note)

@@ -22,13 +22,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum, auto
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 import structlog
 
 from webhook.controllers.metric_recorder import ControllerMetrics
 from webhook.kube.events import EventRecorder, PodEvent
-from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.kube.pod_writes import PodWrites
+from webhook.kube.write import Outcome, Write
 from webhook.model.counted import counted
 from webhook.placing.preemption.holds import Hold
 from webhook.placing.preemption.nominations import Nomination
@@ -72,14 +73,6 @@ class Wave:
     def is_deleted(self, key: str) -> bool:
         """Whether the victim namespace/name is deleted instead of evicted."""
         return key in self.violating or key in self.shared
-
-
-class _Answer(NamedTuple):
-    """The answer to one call. Other calls run at the same time, so what it says is kept with it."""
-
-    outcome: Outcome
-    reason: str = ""
-    retry_after: float = 0.0
 
 
 class Waves:
@@ -164,54 +157,51 @@ class Waves:
             *(self._write(one.key, partial(self._writes.clear_nomination, *one)) for one in nominations)
         )
 
-    async def _write(self, key: str, call: Callable[[], Awaitable[Outcome]]) -> None:
+    async def _write(self, key: str, call: Callable[[], Awaitable[Write]]) -> None:
         async with self._slots:
             if not self._is_leader():
                 return
-            outcome = await call()
-        if outcome not in {Outcome.WRITTEN, Outcome.STALE, Outcome.GONE}:
-            log.warning("preemption.nomination_failed", pod=key, error=self._writes.error)
+            write = await call()
+        if not write.is_settled:
+            log.warning("preemption.nomination_failed", pod=key, error=write.error)
 
     async def _each(
         self,
         wave: Wave,
-        call: Callable[[Wave, str, str], Awaitable[_Answer]],
+        call: Callable[[Wave, str, str], Awaitable[Write]],
         victims: Mapping[str, str],
         goes_on: Callable[[], bool],
-    ) -> dict[str, _Answer]:
-        async def one(key: str, uid: str) -> _Answer:
+    ) -> dict[str, Write]:
+        async def one(key: str, uid: str) -> Write:
             async with self._slots:
-                return await call(wave, key, uid) if goes_on() else _Answer(Outcome.NOT_NOW, "no longer needed")
+                return await call(wave, key, uid) if goes_on() else Write(Outcome.NOT_NOW, "no longer needed")
 
         answers = await asyncio.gather(*(one(key, uid) for key, uid in victims.items()))
         return dict(zip(victims, answers, strict=True))
 
-    async def _try(self, wave: Wave, key: str, uid: str) -> _Answer:
+    async def _try(self, wave: Wave, key: str, uid: str) -> Write:
         return await self._remove(wave, key, uid, dry_run=True)
 
-    async def _end(self, wave: Wave, key: str, uid: str) -> _Answer:
+    async def _end(self, wave: Wave, key: str, uid: str) -> Write:
         message = f"preempted by {wave.preemptor.unseen_from(key)}"
         condition = disruption_target(message)
         if wave.is_deleted(key):
             await self._writes.set_condition(key, uid, condition)
         answer = await self._remove(wave, key, uid, dry_run=False)
-        if answer.outcome is Outcome.WRITTEN and not wave.is_deleted(key):
+        if answer.is_written and not wave.is_deleted(key):
             await self._writes.set_condition(key, uid, condition)
         if answer.outcome in {Outcome.WRITTEN, Outcome.UNKNOWN}:
             self._events.tell(PodEvent(key, uid, "Preempted", message, "Preempt", "Warning"))
         return answer
 
-    async def _remove(self, wave: Wave, key: str, uid: str, *, dry_run: bool) -> _Answer:
+    async def _remove(self, wave: Wave, key: str, uid: str, *, dry_run: bool) -> Write:
         remove = self._writes.delete_pod if wave.is_deleted(key) else self._writes.evict
-        outcome = await remove(key, uid, dry_run=dry_run)
-        if outcome in {Outcome.WRITTEN, Outcome.GONE, Outcome.STALE}:
-            return _Answer(outcome)
-        # Nothing was awaited since the answer: these are its own.
-        answer = _Answer(outcome, self._writes.reason, self._writes.retry_after)
-        log.warning("preemption.victim_kept", pod=key, dry_run=dry_run, error=self._writes.error)
+        answer = await remove(key, uid, dry_run=dry_run)
+        if not answer.is_settled:
+            log.warning("preemption.victim_kept", pod=key, dry_run=dry_run, error=answer.error)
         return answer
 
-    def _refused(self, wave: Wave, answers: Mapping[str, _Answer], kept: Iterable[str]) -> None:
+    def _refused(self, wave: Wave, answers: Mapping[str, Write], kept: Iterable[str]) -> None:
         """Tell the preemptor. The API server's message may quote victims of other tenants."""
         if not self._is_leader():
             return
@@ -244,5 +234,5 @@ def disruption_target(message: str) -> Mapping[str, str]:
     }
 
 
-def _with(answers: Mapping[str, _Answer], *outcomes: Outcome) -> set[str]:
+def _with(answers: Mapping[str, Write], *outcomes: Outcome) -> set[str]:
     return {key for key, answer in answers.items() if answer.outcome in outcomes}

@@ -8,8 +8,9 @@ from webhook.controllers.autoscaling.provisioning import Provisioning
 from webhook.controllers.autoscaling.provisioning_writer import ProvisioningWriter
 from webhook.formats.autoscaling.node_group import ProvisioningClass
 from webhook.formats.kubernetes.timestamps import utc
-from webhook.kube.provisioning_request_client import ProvisioningWrites, Refusal
+from webhook.kube.provisioning_request_client import ProvisioningWrites
 from webhook.kube.rate_limiter import RateLimiter
+from webhook.kube.write import WRITTEN, Outcome, Write
 
 ATOMIC: Final[ProvisioningClass] = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 
@@ -20,13 +21,13 @@ class Objects(ProvisioningWrites):
     def __init__(self, leader: "RequestingLeader") -> None:
         self.requests: dict[str, dict[str, Any]] = {}
         self.templates: dict[str, dict[str, Any]] = {}
-        self.refusal: Refusal | None = None
+        self.refusal: Write | None = None
         """What becomes of each creation of a request."""
         self.written: list[str] = []
         self._leader = leader
         self._uids = 0
 
-    async def create(self, version: str, body: dict[str, Any]) -> Refusal | None:
+    async def create(self, version: str, body: dict[str, Any]) -> Write:
         assert body["apiVersion"] == f"autoscaling.x-k8s.io/{version}"
         if self.refusal is not None:
             return self.refusal
@@ -34,13 +35,13 @@ class Objects(ProvisioningWrites):
             assert f"{body['metadata']['namespace']}/{each['podTemplateRef']['name']}" in self.templates
         return self._create(self.requests, body)
 
-    async def create_template(self, body: dict[str, Any]) -> Refusal | None:
+    async def create_template(self, body: dict[str, Any]) -> Write:
         return self._create(self.templates, body)
 
-    def _create(self, among: dict[str, dict[str, Any]], body: dict[str, Any]) -> Refusal | None:
+    def _create(self, among: dict[str, dict[str, Any]], body: dict[str, Any]) -> Write:
         key = f"{body['metadata']['namespace']}/{body['metadata']['name']}"
         if key in among:
-            return Refusal("409 AlreadyExists", 409)
+            return Write(Outcome.STALE, "409 AlreadyExists", status=409)
         self._uids += 1
         created = utc(int(EPOCH + self._leader.second))
         among[key] = {
@@ -48,19 +49,19 @@ class Objects(ProvisioningWrites):
             "metadata": {**body["metadata"], "uid": f"u{self._uids}", "creationTimestamp": created},
         }
         self.written.append(f"+{body.get('kind')}")
-        return None
+        return WRITTEN
 
-    async def delete(self, version: str, namespace: str, name: str, uid: str) -> Refusal | None:
+    async def delete(self, version: str, namespace: str, name: str, uid: str) -> Write:
         assert self.requests[f"{namespace}/{name}"]["metadata"]["uid"] == uid
         del self.requests[f"{namespace}/{name}"]
         self.written.append("-ProvisioningRequest")
-        return None
+        return WRITTEN
 
-    async def delete_template(self, namespace: str, name: str, uid: str) -> Refusal | None:
+    async def delete_template(self, namespace: str, name: str, uid: str) -> Write:
         assert self.templates[f"{namespace}/{name}"]["metadata"]["uid"] == uid
         del self.templates[f"{namespace}/{name}"]
         self.written.append("-PodTemplate")
-        return None
+        return WRITTEN
 
     async def read_template(self, namespace: str, name: str) -> Mapping[str, Any] | None:
         return self.templates.get(f"{namespace}/{name}")

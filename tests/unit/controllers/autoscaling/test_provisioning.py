@@ -12,7 +12,7 @@ from tests.unit.controllers.autoscaling.requesting import ATOMIC, RequestingLead
 from webhook.controllers.autoscaling import provisioning
 from webhook.formats.autoscaling.provisioning_request import GANG
 from webhook.formats.koordinator.hint_key import SEAL, HintKey
-from webhook.kube.provisioning_request_client import Refusal
+from webhook.kube.write import Outcome, Write
 from webhook.model.names import MIN_MEMBER
 from webhook.placing.autoscaling.provisioning_pod_sets import pod_sets_of
 
@@ -290,7 +290,7 @@ async def test_nothing_is_written_while_the_kind_is_not_served_and_the_pods_say_
 
 async def test_a_refusal_stays_the_gangs_own_and_is_tried_again_later() -> None:
     leader = RequestingLeader(*FULL, *gang())
-    leader.objects.refusal = Refusal("a ResourceQuota of the namespace is used up", 403)
+    leader.objects.refusal = Write(Outcome.REFUSED, "a ResourceQuota of the namespace is used up", status=403)
     await leader.settle()
     await leader.after(1)
     assert leader.text("a").endswith("will be again: a ResourceQuota of the namespace is used up")

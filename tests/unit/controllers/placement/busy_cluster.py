@@ -10,7 +10,7 @@ from tests.builders.pods import gated
 from webhook.controllers.placement.controller import PlacementController
 from webhook.controllers.placement.limits import Limits
 from webhook.controllers.status_reporter import StatusReporter
-from webhook.kube.pod_writes import Outcome
+from webhook.kube.write import Outcome, Write
 from webhook.state.rules import Rules
 
 # A decision takes so long by the tests' clock: two parts of 15 are all that a cycle makes in vain.
@@ -77,10 +77,10 @@ class Cluster:
     def seconds_until_settled(self) -> float:
         return 0.0
 
-    async def patch(self, key: str, operations: Any) -> Outcome:
+    async def patch(self, key: str, operations: Any) -> Write:
         raw = jsonpatch.apply_patch(dict(self.cache.gated_pods()[key]), list(operations))
         self.cache.pods.upsert(key, raw)
-        return Outcome.WRITTEN
+        return Write(Outcome.WRITTEN)
 
     def __getattr__(self, name: str) -> Any:
         """Figures and events that nobody looks at here."""

@@ -8,7 +8,7 @@ from webhook.controllers.placement.assignment_writer import AssignmentWriter
 from webhook.formats.koordinator.hint import NUMAHint
 from webhook.formats.koordinator.hint_key import HintKey
 from webhook.formats.patches.json_patch import apply
-from webhook.kube.pod_writes import Outcome
+from webhook.kube.write import Outcome
 from webhook.model.names import NUMA_HINT
 from webhook.placing.pod.assignment import Assignment
 from webhook.placing.pod.controller_patches import assignment_patch
@@ -32,8 +32,8 @@ async def written(server: Server, *, leads: bool = True) -> tuple[Outcome, bool]
     cache.use_hint_key(KEY)
     writer = AssignmentWriter(cache, server, lambda: leads, assume_ttl=60.0)
     pod = GatedPod.from_object(waiting())
-    outcome = await writer.write(pod, PLACE, writer.assume(pod, PLACE))
-    return outcome, cache.assumed_by(pod.key) is not None
+    write = await writer.write(pod, PLACE, writer.assume(pod, PLACE))
+    return write.outcome, cache.assumed_by(pod.key) is not None
 
 
 async def test_the_assumed_pod_stands_once_the_place_is_written() -> None:

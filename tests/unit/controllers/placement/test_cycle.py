@@ -14,7 +14,7 @@ from tests.builders.pods import gated
 from tests.unit.controllers.leader import Leader
 from webhook.controllers.placement import controller, pod_attempt
 from webhook.internal_errors import Where, internal_error_counts
-from webhook.kube.pod_writes import Outcome
+from webhook.kube.write import Write
 from webhook.model.names import MIN_MEMBER
 from webhook.placing.pod.assignment import find_assignment
 from webhook.placing.pod.gated_pods import GatedPod
@@ -168,7 +168,7 @@ async def test_no_cycle_runs_while_all_placements_are_being_written(monkeypatch:
         units.append([unit.pod.name for unit in found])
         collected(found, now)
 
-    async def slow(key: str, operations: Sequence[dict[str, Any]]) -> Outcome:
+    async def slow(key: str, operations: Sequence[dict[str, Any]]) -> Write:
         await answered.wait()
         return await patch(key, operations)
 

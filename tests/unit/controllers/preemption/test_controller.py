@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.unit.controllers.preemption.leader import PreemptingLeader, high, member, one_node, two_nodes
-from webhook.kube.pod_writes import Outcome
+from webhook.kube.write import Outcome, Write
 
 # n0 ── NUMA 0 [0 of 8: a, priority 0]  NUMA 1 [0 of 8: b, priority 10]
 
@@ -118,7 +118,7 @@ async def test_a_choice_that_no_longer_holds_ends_no_pod() -> None:
     leader = PreemptingLeader(one_node(), high())
     nominate = leader.api.nominate
 
-    async def ended_meanwhile(key: str, uid: str, node: str | None) -> Outcome:
+    async def ended_meanwhile(key: str, uid: str, node: str | None) -> Write:
         if "default/b" in leader.api.pods:
             leader.end("default/b")  # now there is room
         return await nominate(key, uid, node)

@@ -2,7 +2,7 @@
 
 from tests.property.preemptors import Cluster, Placed
 from tests.unit.controllers.preemption.leader import PreemptingLeader, high, one_node
-from webhook.kube.pod_writes import Outcome
+from webhook.kube.write import Outcome, Write
 
 
 def one_numa_node_counts() -> Cluster:
@@ -41,7 +41,7 @@ async def test_a_preemptor_whose_choice_was_outdated_by_the_dry_run_is_never_nom
     leader = PreemptingLeader(one_node(), high())
     evict = leader.api.evict
 
-    async def and_there_is_room(key: str, uid: str, *, dry_run: bool = False) -> Outcome:
+    async def and_there_is_room(key: str, uid: str, *, dry_run: bool = False) -> Write:
         if "default/b" in leader.api.pods:
             leader.end("default/b")
         return await evict(key, uid, dry_run=dry_run)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.property.preemptors import Cluster, Placed
 from tests.unit.controllers.preemption.leader import PreemptingLeader, high, member, one_node, two_nodes
-from webhook.kube.pod_writes import Outcome
+from webhook.kube.write import Outcome, Write
 from webhook.placing.preemption.holds import Phase
 
 # n0, n1 ── NUMA 0 [0 of 8], NUMA 1 [0 of 8]; a gang needs all four
@@ -17,7 +17,7 @@ def refuses(leader: PreemptingLeader, key: str, outcome: Outcome, times: int = 1
     """The real end of this pod meets with this outcome so often; dry runs pass."""
     remove, left = leader.api._remove, [times]
 
-    def refused(removed: list[str], pod: str, uid: str, *, dry_run: bool) -> Outcome:
+    def refused(removed: list[str], pod: str, uid: str, *, dry_run: bool) -> Write:
         leader.api.refusals = {}
         if pod == key and not dry_run and left[0]:
             left[0] -= 1
@@ -168,7 +168,7 @@ async def test_a_wave_whose_hold_was_dropped_ends_no_pod() -> None:
     leader = PreemptingLeader(one_node(), high())
     nominate = leader.api.nominate
 
-    async def dropped_meanwhile(key: str, uid: str, node: str | None) -> Outcome:
+    async def dropped_meanwhile(key: str, uid: str, node: str | None) -> Write:
         for hold in leader.controller.preemptors.holds:
             leader.controller.preemptors.holds.end(hold)
         return await nominate(key, uid, node)
@@ -204,12 +204,12 @@ async def test_whoever_is_cancelled_leaves_hold_and_nomination_to_the_next_leade
     leader = PreemptingLeader(one_node(), high())
     began = asyncio.Event()
 
-    async def hangs(key: str, uid: str, *, dry_run: bool = False) -> Outcome:
+    async def hangs(key: str, uid: str, *, dry_run: bool = False) -> Write:
         del key, uid
         if not dry_run:
             began.set()
             await asyncio.sleep(3600)
-        return Outcome.WRITTEN
+        return Write(Outcome.WRITTEN)
 
     leader.api.evict = hangs  # type: ignore[method-assign]
     await leader.cycle()

@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.unit.controllers.preemption.leader import PreemptingLeader, member, two_nodes
 from webhook.controllers.preemption.wave import Waves
-from webhook.kube.pod_writes import Outcome
+from webhook.kube.write import Write
 
 
 async def test_no_more_pods_end_for_a_preemptor_that_is_gone() -> None:
@@ -14,7 +14,7 @@ async def test_no_more_pods_end_for_a_preemptor_that_is_gone() -> None:
     leader.preemption._waves = Waves(leader.api, events, leader.metrics, leader.is_leader, 1, leader._sleep)
     evict = leader.api.evict
 
-    async def and_the_preemptor_is_deleted(key: str, uid: str, *, dry_run: bool = False) -> Outcome:
+    async def and_the_preemptor_is_deleted(key: str, uid: str, *, dry_run: bool = False) -> Write:
         outcome = await evict(key, uid, dry_run=dry_run)
         if not dry_run and len(leader.api.evicted) == 1:
             for number in range(4):
