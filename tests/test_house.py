@@ -20,6 +20,9 @@ SPELLED_OUT = {"containers", "zones", "allocatable", "nodeLabel"}
 EVERY_FORM = {"unit/formats/test_nrt.py", "unit/kube/test_large_field.py"}
 """Read NRTs in all forms in which exporters publish them, and in the order of fields in which the API server does."""
 
+HOOKS = {"sni_callback", "refresh_api_key_hook"}
+"""Attributes of `ssl` and of the Kubernetes client that are made to be assigned to."""
+
 
 def imported(path: Path) -> list[str]:
     """The modules that a file imports, by their whole names."""
@@ -40,6 +43,46 @@ def test_nothing_imports_a_test_file() -> None:
         for path in files
         for name in imported(path)
         if name.startswith("tests.") and any(part.startswith("test_") for part in name.split(".")[1:-1])
+    ]
+    assert wrong == []
+
+
+def handed_in_later(source: str, functions: set[str]) -> Iterator[str]:
+    """The callables that are assigned to an attribute of another object than `self`. functions: names of methods."""
+    here = {each.name for each in ast.parse(source).body if isinstance(each, ast.FunctionDef)}
+    for each in ast.walk(ast.parse(source)):
+        if not isinstance(each, ast.Assign) or not isinstance(target := each.targets[0], ast.Attribute):
+            continue
+        match each.value:
+            case ast.Attribute(attr=name):
+                is_callable = name in functions
+            case ast.Name(id=name):
+                is_callable = name in here
+            case other:
+                is_callable = isinstance(other, ast.Lambda)
+        if is_callable and not (isinstance(target.value, ast.Name) and target.value.id == "self"):
+            yield f"line {each.lineno}: {ast.unparse(each)}"
+
+
+def functions_of(source: str) -> Iterator[str]:
+    """The functions and methods of a file, without properties."""
+    for each in ast.walk(ast.parse(source)):
+        if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)) and not any(
+            ast.unparse(one) in {"property", "cached_property"} for one in each.decorator_list
+        ):
+            yield each.name
+
+
+def test_what_an_object_calls_it_gets_when_it_is_built() -> None:
+    sources = {path: path.read_text() for path in (HERE.parent / "webhook").rglob("*.py")}
+    functions = {name for source in sources.values() for name in functions_of(source)}
+    assert list(handed_in_later("a.b.changed = self._changed", {"_changed"}))
+    assert list(handed_in_later("a.is_busy = lambda: False", set()))
+    wrong = [
+        f"{path.name}, {found}: give it to the constructor, or subscribe to a Signal"
+        for path, source in sources.items()
+        for found in handed_in_later(source, functions)
+        if not any(hook in found for hook in HOOKS)
     ]
     assert wrong == []
 

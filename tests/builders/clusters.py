@@ -32,7 +32,7 @@ def put(cache: ClusterCache, *objects: Mapping[str, Any]) -> None:
             case "PodGroup" if raw["apiVersion"].startswith("scheduling.run.ai/"):
                 cache.kai_groups.feed.upsert(key, dict(raw))
             case "PodGroup":
-                cache.native_groups.is_served = lambda: True
+                cache.native_groups.serve("v1alpha2")
                 cache.native_groups.feed.upsert(key, dict(raw))
             case "Topology":
                 cache.topologies[TopologySource(raw["apiVersion"].partition("/")[0])].upsert(key, dict(raw))

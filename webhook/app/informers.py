@@ -107,8 +107,7 @@ def watch_cluster(
         return Watched(informer, feed, informer.run)
 
     native_groups = _when_served(client, NATIVE_POD_GROUPS, cache.native_groups.feed, page_size)
-    cache.native_groups.is_served = native_groups.is_served
-    cache.native_groups.version = lambda: native_groups.informer.resource.version
+    native_groups.informer.served.subscribe(cache.native_groups.serve)
     return (
         always("namespaces", cache.namespaces),
         always("nodes", cache.nodes),
@@ -142,7 +141,7 @@ def watch_pod_groups(client: Client, pod_groups: PodGroups, cache: ClusterCache,
         cache.kai_groups.feed.delete(key)
 
     watched = _when_served(client, POD_GROUPS, Feed("PodGroup", dict, put, drop), page_size)
-    cache.kai_groups.is_served = watched.is_served
+    watched.informer.served.subscribe(cache.kai_groups.serve)
     return watched
 
 
@@ -162,8 +161,7 @@ def watch_provisioning_requests(client: Client, cache: ClusterCache, page_size: 
     """ProvisioningRequests: the cache keeps those that the leader made."""
     requests = cache.provisioning_requests
     watched = _when_served(client, PROVISIONING_REQUESTS, requests.feed, page_size)
-    requests.is_served = watched.is_served
-    requests.version = lambda: watched.informer.resource.version
+    watched.informer.served.subscribe(requests.serve)
     return watched
 
 

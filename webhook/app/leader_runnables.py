@@ -6,7 +6,7 @@ How a cluster autoscaler is asked for nodes, by the settings.
 import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from webhook.admission.binding.guard import LeaderState
 from webhook.admission.kueue_requests import asked_owner
@@ -70,11 +70,11 @@ def scale_up_marks(
     narrowing = Narrowing(cache, writes, events, rules, asking.narrow_after, asking.new_node_seconds, is_leader)
     exporters = MissingExporterReports(events, asking.new_node_seconds)
     answers = ScaleUpAnswers(cache, rules, asking, cache.current_time)
-    marks = ScaleUpMarks(cache, writes, lacking_room, answers, narrowing, exporters, is_leader)
+    provisioning = None
     if asking.provisioning_class:
         writer = ProvisioningWriter(cache, requests, is_leader)
-        marks.ask_for_gangs_by(Provisioning(cache, writer, asking.provisioning_class))
-    return marks
+        provisioning = Provisioning(cache, writer, asking.provisioning_class)
+    return ScaleUpMarks(cache, writes, lacking_room, answers, narrowing, exporters, provisioning, is_leader)
 
 
 class LeaderRunnables:
@@ -130,8 +130,6 @@ class LeaderRunnables:
         self._gang_events = GangEvents(cache, events, is_leader, settings.warn_after_seconds)
         controller.gang_examined.subscribe(self._gang_events.saw)
         self._conditions = PlacedConditions(cache, writes, status_reporter.reported_reason, is_leader)
-        # The scheduler binds the pods of a burst for some seconds after the last one was ungated.
-        events.is_busy = lambda: controller.is_in_burst() or self._conditions.is_delayed()
         self.nominator = Nominator(cache, writes, rules, is_leader)
         self._hint_backfiller = HintBackfiller(cache, writes, events, may_give_out, metrics, slots)
         self._hint_corrections = HintCorrections(cache, writes, events, may_give_out, metrics, slots)
@@ -159,9 +157,13 @@ class LeaderRunnables:
         """Answer -> our ProvisioningRequests; empty without a provisioning class."""
         return self.marks.requests()
 
+    async def _write_events(self) -> NoReturn:
+        # The scheduler binds the pods of a burst for some seconds after the last one was ungated.
+        await self.events.run(lambda: self.controller.is_in_burst() or self._conditions.is_delayed())
+
     def background(self) -> Iterator[Background]:
         """The tasks that run as long as the process."""
-        yield self.events.run
+        yield self._write_events
         if not self._enforces:
             yield self._gate_removal.run
             return  # all others write what was decided

@@ -96,7 +96,7 @@ class NativeGroupConditions:
         identity = group.key, group.uid
         if said is None or group.key in self._not_before:
             return
-        version = self._cache.native_groups.version()
+        version = self._cache.native_groups.version
         type_ = CONDITION_TYPES.get(version, "")
         before = next((one for one in group.conditions if one.get("type") == type_), {})
         if self._said.get(identity) == said and before.get("message") != "":

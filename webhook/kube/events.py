@@ -106,8 +106,6 @@ class EventRecorder:
         self._busy_since: float | None = None
         self._is_urgent = False
         """Whether a Warning is queued."""
-        self.is_busy: IsBusy = lambda: False
-        """The leader sets it."""
 
     def tell(self, event: ObjectEvent) -> None:
         """Queue an event; the text is truncated to the length that is written."""
@@ -121,14 +119,14 @@ class EventRecorder:
         self._is_urgent |= event.type == "Warning"
         self._arrived.set()
 
-    async def run(self) -> NoReturn:
+    async def run(self, is_busy: IsBusy) -> NoReturn:
         """Write queued events until cancelled."""
         while True:
             await self._arrived.wait()
             self._arrived.clear()
             while self._waiting:
                 await self._pace.turn()
-                if self._may_wait(monotonic()):
+                if self._may_wait(is_busy(), monotonic()):
                     await asyncio.sleep(_BUSY_CHECK_SECONDS)
                 elif self._waiting:
                     event, _ = self._waiting.pop()
@@ -136,9 +134,9 @@ class EventRecorder:
                         await self._write(event)
             self._is_urgent = False
 
-    def _may_wait(self, now: float) -> bool:
+    def _may_wait(self, is_busy: bool, now: float) -> bool:
         """Whether all queued events may wait for the end of a burst. now: seconds of `time.monotonic`."""
-        if not self.is_busy():
+        if not is_busy:
             self._busy_since = None
             return False
         if self._busy_since is None:

@@ -43,6 +43,7 @@ from webhook.kube.large_field import LargeField
 from webhook.kube.resource import Raw, Resource, is_object, key_of
 from webhook.kube.turns import Turns
 from webhook.model.counted import counted
+from webhook.signal import Signal
 
 log = structlog.get_logger(__name__)
 
@@ -89,6 +90,8 @@ class Informer:
         """large_field: a field whose events without a change of it are not decoded whole."""
         self.status = status or InformerStatus(resource.name)
         self.synced = asyncio.Event()
+        self.served = Signal[[str]]()
+        """Emitted with the version in which the collection is served and read; empty: it is not served."""
         self._client = client
         self._resource = resource
         self._handler = handler
@@ -133,11 +136,14 @@ class Informer:
             self._delete(key)
         self._version = None
         self._saw(Phase.ABSENT)
+        self.served.emit("")
         self._mark_synced()
 
     async def _list(self) -> None:
         """Phase 1."""
         self.status.phase = Phase.LISTING
+        if self.synced.is_set():
+            self.served.emit(self._resource.version)
         query: dict[str, str | int] = {**self._selector, "limit": self._page_size}
         listed: set[str] = set()
         while True:
@@ -168,6 +174,8 @@ class Informer:
         self.status.lists += 1
         self.status.caught_up = True
         self._saw(Phase.WATCHING)
+        if not self.synced.is_set():
+            self.served.emit(self._resource.version)
         self._mark_synced()
         log.debug("informer.listed", resource=self._resource.name, objects=len(listed), version=self._version)
 

@@ -28,17 +28,20 @@ class KAIPodGroups:
         """When a PodGroup was first looked for in vain, by namespace/name, oldest first."""
         self._waits_until = 0.0
         self._known: dict[str, KAIPodGroup] = {}
-        self.is_served: Callable[[], bool] = bool
-        """Whether the API server serves them."""
+        self._is_served = False
         self.feed = Feed("PodGroup of KAI-Scheduler", _read, self._put, self.drop)
 
     def by_key(self) -> Mapping[str, KAIPodGroup]:
         """The PodGroups by namespace/name, live."""
         return MappingProxyType(self._known)
 
+    def serve(self, version: str) -> None:
+        """The API server serves them in this version; empty: no longer."""
+        self._is_served = bool(version)
+
     def may_come(self, key: str) -> bool:
         """Whether an unknown PodGroup (namespace/name) was first looked for so recently that it may be on its way."""
-        if not self.is_served():
+        if not self._is_served:
             return False
         now = self._clock()
         if len(self._missed) >= _MOST_MISSED:

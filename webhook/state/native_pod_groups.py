@@ -1,6 +1,6 @@
 """Kubernetes' own PodGroups in the cache."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from webhook.formats.kubernetes.native_pod_group import NativePodGroup
 from webhook.signal import Signal
@@ -13,15 +13,17 @@ class NativePodGroups:
     def __init__(self, changed: Signal[[]]) -> None:
         self._changed = changed
         self._known: dict[str, NativePodGroup] = {}
-        self.is_served: Callable[[], bool] = _no
-        """Whether the API server serves them, in a version that we read."""
-        self.version: Callable[[], str] = str
-        """That version."""
+        self.version = ""
+        """The version in which the API server serves them; empty: in none that we read."""
         self.feed = Feed("PodGroup of Kubernetes", NativePodGroup.from_object, self._put, self._drop)
 
     def by_key(self) -> Mapping[str, NativePodGroup] | None:
         """The PodGroups by namespace/name, live; None where they are not served."""
-        return self._known if self.is_served() else None
+        return self._known if self.version else None
+
+    def serve(self, version: str) -> None:
+        """The API server serves them in this version; empty: no longer."""
+        self.version = version
 
     def _put(self, group: NativePodGroup) -> None:
         before = self._known.get(group.key)
@@ -32,7 +34,3 @@ class NativePodGroups:
     def _drop(self, key: str) -> None:
         if self._known.pop(key, None) is not None:
             self._changed.emit()
-
-
-def _no() -> bool:
-    return False

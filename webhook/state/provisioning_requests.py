@@ -12,16 +12,18 @@ class ProvisioningRequests:
     """Our requests by namespace/name. key: the key that seals them now."""
 
     def __init__(self, key: Callable[[], HintKey]) -> None:
-        self.is_served: Callable[[], bool] = _no
-        """Whether the API server serves the kind, in a version that we read."""
-        self.version: Callable[[], str] = str
-        """That version."""
+        self.version = ""
+        """The version in which the API server serves the kind; empty: in none that we read."""
         self._key = key
         self._known: dict[str, ProvisioningRequest] = {}
         self.feed = Feed("ProvisioningRequest", self._read, self._put, self._drop)
 
     def __iter__(self) -> Iterator[ProvisioningRequest]:
         return iter(tuple(self._known.values()))
+
+    def serve(self, version: str) -> None:
+        """The API server serves the kind in this version; empty: no longer."""
+        self.version = version
 
     def _read(self, raw: Mapping[str, Any]) -> tuple[str, ProvisioningRequest | None]:
         metadata = raw["metadata"]
@@ -36,7 +38,3 @@ class ProvisioningRequests:
 
     def _drop(self, key: str) -> None:
         self._known.pop(key, None)
-
-
-def _no() -> bool:
-    return False

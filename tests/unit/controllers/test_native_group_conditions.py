@@ -25,7 +25,6 @@ class Site:
         ]
         self.leader = Leader(*nodes, topology(labels=[RACK]), *objects)
         self.cache = self.leader.cache
-        self.cache.native_groups.version = lambda: "v1alpha2"
         self.written: list[dict[str, Any]] = []
         self.answer = True
         writes: Any = self

@@ -99,7 +99,7 @@ def test_the_members_start_together_in_one_domain_once_min_count_are_there() -> 
 
 def test_pods_that_come_before_their_group_wait_for_it() -> None:
     it = leader()
-    it.cache.native_groups.is_served = lambda: True
+    it.cache.native_groups.serve("v1alpha2")
     it.api.has(*(gated_in_group(name=name, cpu=16) for name in ("a", "b")))
     (text,) = why(it)
     assert 'spec.schedulingGroup.podGroupName: There is no PodGroup "g"' in text

@@ -257,7 +257,7 @@ async def test_a_new_gang_waits_a_moment_for_the_pod_group_that_it_names() -> No
     now = 100.0
     leader = Leader(*nodes())
     leader.cache.kai_groups = KAIPodGroups(leader.cache.changed, lambda: now)
-    leader.cache.kai_groups.is_served = lambda: True
+    leader.cache.kai_groups.serve("v2alpha2")
     leader.api.has(*pods("", 1))
     await leader.cycle()
     assert leader.waiting() == {"p-0"}

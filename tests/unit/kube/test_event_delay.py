@@ -21,7 +21,6 @@ class Recorder:
         self._changed = asyncio.Event()
         client: Any = self
         self.events = EventRecorder(client, "test")
-        self.events.is_busy = lambda: self.busy
 
     async def add(self, path: str, body: dict[str, Any]) -> None:
         del path
@@ -32,7 +31,7 @@ class Recorder:
         self.events.tell(PodEvent(f"team/p{number}", "u", reason, "text", "Assign", **how))
 
     async def until(self, done: Callable[[], bool]) -> None:
-        run = asyncio.create_task(self.events.run())
+        run = asyncio.create_task(self.events.run(lambda: self.busy))
         async with asyncio.timeout(20):
             while not done():
                 await self._changed.wait()

@@ -32,6 +32,7 @@ from webhook.cli.input.object_schema import (
 from webhook.cli.offline.gang_members import RunningPod
 from webhook.formats.koordinator.hint_key import UnverifiedHints
 from webhook.formats.kubernetes.membership import AssignedMember
+from webhook.formats.kubernetes.native_pod_group import CONDITION_TYPES
 from webhook.formats.kubernetes.resident import TERMINAL_PHASES
 from webhook.formats.kubernetes.timestamps import epoch_seconds
 from webhook.formats.topology import Topology
@@ -147,7 +148,7 @@ class Cluster:
 
     def serve_native_groups(self) -> None:
         """PodGroups of Kubernetes itself are served, even if there are none."""
-        self.cache.native_groups.is_served = _always
+        self.cache.native_groups.serve(next(iter(CONDITION_TYPES)))
 
     def asked_by(self, rules: Rules) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
         """How the request of an object that owns pods is read."""
@@ -167,10 +168,6 @@ class Cluster:
 
 def _never() -> bool:
     return False
-
-
-def _always() -> bool:
-    return True
 
 
 # (API group, kind) -> its schema, and the function that adds it.

@@ -66,7 +66,7 @@ _Incarnation = tuple[str, str]
 class ScaleUpMarks:
     """Writes marks while `is_leader()`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 # a part of the sweep each
         self,
         cache: ClusterCache,
         writes: PodWrites,
@@ -74,8 +74,10 @@ class ScaleUpMarks:
         answers: ScaleUpAnswers,
         narrowing: Narrowing,
         exporters: MissingExporterReports,
+        provisioning: Provisioning | None,
         is_leader: Callable[[], bool],
     ) -> None:
+        """provisioning: asks for gangs as a whole; None: their pods are marked."""
         self.count = 0
         """The pods that are marked."""
         self._cache = cache
@@ -84,7 +86,7 @@ class ScaleUpMarks:
         self._answers = answers
         self._narrowing = narrowing
         self._exporters = exporters
-        self._provisioning: Provisioning | None = None
+        self._provisioning = provisioning
         self._is_leader = is_leader
         self._pace = RateLimiter(_RATE, _BURST)
         self._since: dict[str, float] = {}
@@ -94,10 +96,6 @@ class ScaleUpMarks:
         self._unwanted_since: dict[_Incarnation, float] = {}
         self._written: dict[_Incarnation, tuple[bool, float]] = {}
         self._work = WorkClock()
-
-    def ask_for_gangs_by(self, provisioning: Provisioning) -> None:
-        """Ask for gangs as a whole. Without this, their pods are marked."""
-        self._provisioning = provisioning
 
     def requests(self) -> Mapping[str, int]:
         """Answer -> the ProvisioningRequests for gangs; empty if none are made."""

@@ -197,7 +197,7 @@ class Provisioning:
             self._put_off_until_later(digest, why, now)
 
     def _is_served(self) -> bool:
-        is_served = self._requests.is_served()
+        is_served = bool(self._requests.version)
         if not is_served and not self._told_absent:
             log.warning("provisioning.not_served", resource="provisioningrequests.autoscaling.x-k8s.io")
         self._told_absent = not is_served
@@ -284,7 +284,7 @@ class Provisioning:
 
     def _begin_to_make(self, one: _Wanted, now: float) -> None:
         self._served[one.gang.namespace] = now
-        version, key = self._requests.version(), self._cache.hint_key
+        version, key = self._requests.version, self._cache.hint_key
         nodes, class_name = one.answer.nodes, self._class
         self._writer.make(
             one.digest,

@@ -207,7 +207,7 @@ class ProvisioningWriter:
             return await call()
 
     async def _create(self, gang: str, objects: ProvisioningObjects) -> None:
-        version = self._cache.provisioning_requests.version()
+        version = self._cache.provisioning_requests.version
         write = await self._call(objects.namespace, lambda: self._writes.create(version, objects.request))
         if not write.is_written:
             await self._refused(gang, objects, write)
@@ -222,7 +222,7 @@ class ProvisioningWriter:
         self._refusals[gang] = _TAKEN if write.status == 409 else write.reason
 
     async def _cancel(self, request: ProvisioningRequest, why: str) -> None:
-        version, namespace, name = self._cache.provisioning_requests.version(), request.namespace, request.name
+        version, namespace, name = self._cache.provisioning_requests.version, request.namespace, request.name
         write = await self._call(namespace, lambda: self._writes.delete(version, namespace, name, request.uid))
         if not write.is_written:
             log.warning("provisioning.not_cancelled", request=request.key, error=write.error)

@@ -87,10 +87,10 @@ class PlacementController:
         """Emitted for each gang that was examined, with the reason why its members wait; empty if they do not."""
         self.preemptors = WaitingPreemptors(cache, monotonic, is_enabled=limits.preempts)
         """The pods and gangs that may preempt, and the places that are held for some of them."""
-        self.preemptors.holds.changed = self._changed
+        self.preemptors.holds.changed.subscribe(self._changed)
         self.lacking_room = LackingRoom(self.preemptors, asks=limits.asks_autoscaler)
         """The pods and gangs that fit nowhere now, and what a cluster autoscaler is asked for them."""
-        self.lacking_room.changed = self._changed
+        self.lacking_room.changed.subscribe(self._changed)
         self._cache = cache
         self._writes = writes
         self._status_reporter = status_reporter

@@ -102,7 +102,7 @@ class PreemptionController:
                 phase = hold.phase
                 hold.update(now, bound)
                 if hold.phase is not phase:
-                    self._holds.changed()
+                    self._holds.changed.emit()
                 if (hold.taken_over or hold.is_taken) and hold.phase is Phase.FREED and self._lacks_room(hold):
                     event = "preemption.place_taken" if hold.is_taken else "preemption.not_all_evicted"
                     log.info(event, preemptor=hold.name, nodes=sorted(hold.nodes))
@@ -150,7 +150,7 @@ class PreemptionController:
             preemptor, self._cache, self._preemptors, self._rules
         ):
             self._metrics.preemption(Preemption.BESIDE)
-            self._holds.changed()
+            self._holds.changed.emit()
             return
         closed = self._preemptors.closed_for(preemptor)
         found = await _paced(self._search.run(preemptor, closed))
@@ -185,7 +185,7 @@ class PreemptionController:
         if partial_hold is None and self._preemptors.in_vain.is_paused_for(current.namespace):
             self._metrics.preemption(Preemption.PAUSED)
             self._preemptors.paused(current)
-            self._holds.changed()
+            self._holds.changed.emit()
             return
         self._metrics.preemption(Preemption.VICTIMS)
         self._hold(hold)
@@ -242,7 +242,7 @@ class PreemptionController:
             hold.keep_only(hold.earlier, monotonic())  # these end already
         else:
             self._drop(hold)
-        self._holds.changed()
+        self._holds.changed.emit()
 
     def _still_holds(self, hold: Hold) -> bool:
         """Whether the preemptor still waits and needs exactly the victims to end."""
@@ -278,7 +278,7 @@ class PreemptionController:
             log.error("preemption.paused", nodes=sorted(self._preemptors.in_vain.closed)[:_MOST_NAMED])
         else:
             log.info("preemption.resumed")
-        self._holds.changed()
+        self._holds.changed.emit()
 
     def _drop(self, hold: Hold) -> None:
         """End a hold, and remove its nominations."""

@@ -5,7 +5,7 @@ else: members, another binding, an owner. `ScaleUpMarks` reads them and leaves a
 placement text repeats.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from webhook.formats.patches.affinity_patch import NodeRef
@@ -14,6 +14,7 @@ from webhook.placing.pod.assignment import NoAssignment
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.placing.preemption.preemptor import Preemptor, name_of
 from webhook.placing.preemption.waiting_preemptors import WaitingPreemptors
+from webhook.signal import Signal
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,8 @@ class LackingRoom:
     def __init__(self, preemptors: WaitingPreemptors, *, asks: bool = False) -> None:
         self.preemptors = preemptors
         """Those that may preempt, and the places that are held for some of them."""
-        self.changed: Callable[[], None] = _ignore
-        """Called when answers have changed, so that texts are written anew."""
+        self.changed = Signal[[]]()
+        """Emitted when answers have changed, so that texts are written anew."""
         self.is_known = False
         """Whether all units have been looked at since the term began."""
         self._asks = asks
@@ -89,7 +90,7 @@ class LackingRoom:
         """Replace the answers, by namespace/name."""
         before, self._answers = self._answers, answers
         if before.keys() != answers.keys() or any(before[key].text != one.text for key, one in answers.items()):
-            self.changed()
+            self.changed.emit()
 
     def kind(self, key: str, kind: frozenset[Hashable]) -> frozenset[Hashable]:
         """The kinds of reasons with what an autoscaler is asked for the pod namespace/name."""
@@ -102,7 +103,3 @@ class LackingRoom:
         if answer is None:
             return why
         return replace(why, kind=why.kind | {answer.text}, text=f"{why.text}; {answer.text}", of_one=False)
-
-
-def _ignore() -> None:
-    """No texts are written yet."""

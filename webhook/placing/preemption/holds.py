@@ -16,7 +16,7 @@ and what was freed for it would be freed in vain.
 Pure: times are given, in seconds of one clock for ages, and in seconds since the epoch for pods' deletions.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 from webhook.formats.kubernetes.bound_pod import BoundPod
 from webhook.model.counted import counted
 from webhook.placing.preemption.preemption_candidates import LONGEST_GRACE_SECONDS, STUCK_SECONDS
+from webhook.signal import Signal
 
 # Evictions are answered within seconds, and the watch shows them at once. Calls time out after 10 s.
 EVICTION_SECONDS: Final = 30.0
@@ -138,10 +139,11 @@ class Hold:
 
 
 class Holds:
-    """The holds of the leader. changed: called after each change of what is held."""
+    """The holds of the leader."""
 
     def __init__(self) -> None:
-        self.changed: Callable[[], None] = _ignore
+        self.changed = Signal[[]]()
+        """Emitted after each change of what is held."""
         self._by_name: dict[str, Hold] = {}
         self._by_member: dict[str, Hold] = {}
         self._closed: dict[tuple[str, int], frozenset[str]] = {}
@@ -229,7 +231,7 @@ class Holds:
 
     def _changed(self) -> None:
         self._closed.clear()
-        self.changed()
+        self.changed.emit()
 
 
 def _in_the_way(holds: Sequence[Hold], namespace: str) -> Hold | None:
@@ -243,7 +245,3 @@ def _nodes(names: frozenset[str]) -> str:
     if len(names) == 1:
         return f"node {next(iter(names))}"
     return f"{counted(len(names), 'node')} ({', '.join(sorted(names)[:3])}{', ...' if len(names) > 3 else ''})"
-
-
-def _ignore() -> None:
-    """No leader listens yet."""

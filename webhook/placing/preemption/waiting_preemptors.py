@@ -109,7 +109,7 @@ class WaitingPreemptors:
     def expire(self, now: float) -> None:
         """Have the next cycle end the wait for owners of what the last leader nominated, if that takes too long."""
         if self._unread.is_over(now):
-            self.holds.changed()
+            self.holds.changed.emit()
 
     def _take_over(self, units: Iterable[GatedPod | GatedGang], now: float) -> None:
         """Hold what the last leader held, as far as it is ready."""
@@ -127,7 +127,7 @@ class WaitingPreemptors:
             for unit in by_namespace.get(namespace, ()):
                 if (hold := held_before(unit, self._cache, now)) is not None and self._may_hold(hold):
                     self.hold(hold)
-            self.holds.changed()
+            self.holds.changed.emit()
 
     def _hold_nominated(self, units: Iterable[GatedPod | GatedGang], now: float) -> None:
         """Hold the places for which `defrag` evicts pods."""

@@ -10,6 +10,7 @@ from tests.unit.controllers.leader import Leader
 from webhook.controllers.autoscaling.exporter_reports import MissingExporterReports
 from webhook.controllers.autoscaling.marks import ScaleUpMarks
 from webhook.controllers.autoscaling.narrowing import Narrowing
+from webhook.controllers.autoscaling.provisioning import Provisioning
 from webhook.formats.autoscaling.node_group import Autoscaler
 from webhook.formats.autoscaling.scale_up_mark import is_marked, scheduled_condition
 from webhook.formats.kubernetes.timestamps import utc
@@ -65,9 +66,13 @@ class AskingLeader(Leader):
         lacking_room = self.controller.lacking_room
         exporters = MissingExporterReports(events, asking.new_node_seconds)
         self.marks = ScaleUpMarks(
-            self.cache, self.api, lacking_room, self.answers, narrowing, exporters, self.is_leader
+            self.cache, self.api, lacking_room, self.answers, narrowing, exporters, self.provisioning(), self.is_leader
         )
         self.has(*objects)
+
+    def provisioning(self) -> Provisioning | None:
+        """What asks for gangs as a whole; None: nothing does."""
+        return None
 
     def has(self, *objects: Mapping[str, Any]) -> None:
         """These objects exist from now on. Pods have the condition of their creation."""

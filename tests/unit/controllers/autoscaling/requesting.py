@@ -68,18 +68,19 @@ class Objects(ProvisioningWrites):
 
 
 class RequestingLeader(AskingLeader):
-    """`objects`: what it has made. `serves`: whether the cluster serves the kind."""
+    """`objects`: what it has made."""
 
     def __init__(self, *objects: Mapping[str, Any], class_name: ProvisioningClass = ATOMIC, **how: Any) -> None:
+        self._class_name: ProvisioningClass = class_name
         super().__init__(*objects, provisioning_class=class_name, **how)
-        self.serves = True
-        self.objects = Objects(self)
         self.requests = self.cache.provisioning_requests
-        self.requests.is_served = lambda: self.serves
-        self.requests.version = lambda: "v1"
-        self.writer = ProvisioningWriter(self.cache, self.objects, self.is_leader, RateLimiter(1e9))
-        self.marks.ask_for_gangs_by(Provisioning(self.cache, self.writer, class_name))
+        self.requests.serve("v1")
         self._shown: set[str] = set()
+
+    def provisioning(self) -> Provisioning:
+        self.objects = Objects(self)
+        self.writer = ProvisioningWriter(self.cache, self.objects, self.is_leader, RateLimiter(1e9))
+        return Provisioning(self.cache, self.writer, self._class_name)
 
     async def after(self, seconds: float) -> None:
         self.show()

@@ -271,7 +271,7 @@ async def test_present_nodes_that_the_pods_fit_in_sum_alone_are_excluded_for_the
 
 async def test_nothing_is_written_while_the_kind_is_not_served_and_the_pods_say_so() -> None:
     leader = RequestingLeader(*FULL, *gang())
-    leader.serves = False
+    leader.requests.serve("")
     with capture_logs() as logs:
         await leader.settle()
         await leader.after(1)
@@ -282,7 +282,7 @@ async def test_nothing_is_written_while_the_kind_is_not_served_and_the_pods_say_
     assert leader.text("a").endswith(
         "; cluster-autoscaler is not asked for nodes: the cluster does not serve ProvisioningRequests"
     )
-    leader.serves = True
+    leader.requests.serve("v1")
     await leader.after(1)
     await leader.after(1)
     assert len(leader.objects.requests) == 1
