@@ -64,169 +64,159 @@ class Settings(BaseSettings):
     )
 
     kubeconfig: Path | None = None
-    """Kubeconfig file of the cluster. Unset: the pod's service account; outside of a cluster, $KUBECONFIG
-    or ~/.kube/config."""
+    """Kubeconfig file. Unset: the pod's service account, or outside of a cluster $KUBECONFIG or ~/.kube/config."""
     context: str | None = None
-    """Context in the kubeconfig. Unset: its current context."""
+    """Context of the kubeconfig. Unset: its current context."""
     namespace: str = "topology-webhook"
-    """Namespace that the service runs in. Its CA Secret, Services and Lease are there."""
+    """Namespace of the service, with its CA Secret, Services and Lease."""
     pod_name: str | None = None
-    """Name of the pod that the process runs in, from the downward API. Unset: it may lead, but no Pod is labelled
-    as the leader's."""
+    """Name of the process's own pod, from the downward API. Unset: no Pod is labelled as the leader's."""
 
     bind_address: str = "::"
-    """Address that both ports listen on. `::`: all addresses, IPv6 and IPv4; IPv4 alone on a host without IPv6."""
+    """Address of both ports. `::`: all IPv6 (where the host has it) and IPv4 addresses."""
     port: Port = 8443
-    """HTTPS port for the API server's calls. 0 picks a free port."""
+    """HTTPS port for the API server's calls. 0: a free port."""
     metrics_port: Port = 8080
-    """HTTP port for /healthz, /readyz and /metrics. 0 picks a free port."""
+    """HTTP port for /healthz, /readyz and /metrics. 0: a free port."""
 
     page: bool = False
-    """Whether to serve the read-only page of the cluster's topology. It has no login of its own."""
+    """Serve the read-only page of the cluster's topology, which has no login of its own."""
     page_bind_address: str = "127.0.0.1"
-    """Address that the page listens on. The default is reached by `kubectl port-forward` only."""
+    """Address of the page. The default is reached by `kubectl port-forward` only."""
     page_port: Port = 8090
-    """HTTP port of the page. 0 picks a free port."""
+    """HTTP port of the page. 0: a free port."""
     page_hosts: Names = ()
-    """Host names under which browsers may open the page, besides localhost: those of an ingress with a login. A
-    request for another host is answered with HTTP 421."""
+    """Host names, besides localhost, under which browsers may open the page: those of an ingress with a login.
+    Requests for other hosts get HTTP 421."""
 
     tls_mode: Literal["SelfManaged", "Files"] = "SelfManaged"
     """Source of the serving certificate. `SelfManaged`: a CA in a Secret; the service writes caBundle. `Files`:
     tls-cert-file and tls-key-file, renewed with caBundle by another tool (cert-manager)."""
     tls_cert_file: Path | None = None
-    """PEM certificate chain for tls-mode `Files`. Reloaded when it changes."""
+    """For tls-mode `Files`: PEM certificate chain, reloaded when it changes."""
     tls_key_file: Path | None = None
-    """PEM private key for tls-mode `Files`. Reloaded when it changes."""
+    """For tls-mode `Files`: PEM private key, reloaded when it changes."""
     tls_secret_name: str = "topology-webhook-ca"  # noqa: S105 # a name
-    """Secret with the CA for tls-mode `SelfManaged`. Created if absent."""
+    """For tls-mode `SelfManaged`: Secret with the CA, created if absent."""
     client_ca_file: Path | None = None
-    """PEM certificates of the CAs of the API server's client certificate; reloaded when the file changes. Set:
-    clients without such a certificate fail the TLS handshake. Unset: every client is answered."""
+    """PEM certificates of the CAs of the API server's client certificate, reloaded when they change. Clients
+    without such a certificate fail the TLS handshake. Unset: every client is answered."""
     client_names: Names = ()
-    """Common or subject alternative names, of which the client certificate must have one, else the answer is HTTP
-    403. Unset: any certificate of the CA is accepted. Needs client-ca-file."""
+    """Common or subject alternative names, one of which the client certificate must have, else HTTP 403. Unset: any
+    certificate of the CA. Needs client-ca-file."""
     hint_key_secret_name: str = "topology-webhook-hint-key"  # noqa: S105 # a name
-    """Secret with the key that signs the NUMA hints of pods that are not bound yet, against forgery. Created if
-    absent."""
+    """Secret with the key that signs the NUMA allocations of unbound pods, created if absent."""
     service_name: str = "topology-webhook"
     """Service that the API server calls. Its DNS names are in the certificate."""
     bind_service_name: str = "topology-webhook-bind"
-    """Service that selects the leader, for calls that only the leader answers. Its DNS names are in the
-    certificate, too."""
+    """Service that selects the leader, for calls that only the leader answers. Also in the certificate."""
     tls_names: Names = ()
     """Further DNS names and IP addresses for the certificate, if the API server calls a URL."""
     webhook_configurations: Names = ("topology-webhook",)
-    """Names of the MutatingWebhookConfigurations and ValidatingWebhookConfigurations whose caBundle is written, for
-    tls-mode `SelfManaged`."""
+    """For tls-mode `SelfManaged`: names of the mutating and validating webhook configurations whose caBundle is
+    written."""
 
     mode: Mode = "Enforce"
-    """Whether decisions are applied: `Enforce` applies them; `Observe` decides and reports, but changes and denies
-    nothing; `Off` admits everything without a decision."""
+    """`Enforce` applies decisions. `Observe` decides and reports, but changes and denies nothing. `Off` admits
+    everything without a decision."""
     manage: Manage = Manage.ANNOTATED
-    """Pods to manage: `Annotated` with an annotation on them or their owners; `Aligned` also what a kubelet would
-    align; `All` every pod. A namespace's label `topology-webhook.dev/manage` wins."""
+    """Pods to manage: `Annotated` by themselves or their owners; `Aligned` also what a kubelet would align; `All`
+    every pod. A namespace's label `topology-webhook.dev/manage` wins."""
     default_numa_topology_policy: Literal["", "BestEffort", "Restricted", "SingleNUMANode"] = ""
-    """NUMA policy of managed pods if they, their owners and their namespace set none. Unset: each node's own policy
-    applies."""
+    """NUMA policy of managed pods for which no annotation sets one. Unset: each node's own policy."""
     default_exclusive: Exclusive = Exclusive.REQUIRED
-    """The same for `singleNUMANodeExclusive` of pods with a policy: `Required` or `Preferred`."""
+    """Likewise `singleNUMANodeExclusive` of pods with a policy: `Required` or `Preferred`."""
     excluded_namespaces: Names = ("kube-system",)
-    """Namespaces in which `manage` covers no pod, in addition to --namespace. The chart excludes them from its
-    webhooks."""
+    """Namespaces in which `manage` covers no pod, besides --namespace. The chart excludes them from its webhooks."""
     manage_missed: bool = True
-    """Whether `manage` also covers pods that no replica saw being created. The chart sets it to false if selectors
-    or match conditions limit the calls."""
+    """Whether `manage` covers pods whose creation no replica saw. The chart sets it to false if selectors or match
+    conditions limit the calls."""
     kueue_annotations: bool = False
-    """Whether Kueue's topology annotations (`kueue.x-k8s.io/podset-…`) count for pods that Kueue does not manage. What
-    has Kueue's queue label or gate is left to Kueue."""
+    """Read Kueue's topology annotations (`kueue.x-k8s.io/podset-…`) on pods that Kueue does not manage."""
     koordinator_reservations: bool = False
-    """Whether what Koordinator's Reservations hold for their owners counts as taken on their nodes."""
+    """Count what Koordinator's Reservations hold for their owners as taken on their nodes."""
     no_compatible_node: Literal["Deny", "Warn"] = "Deny"
-    """What to do with a pod if the NUMA policy of every node contradicts the pod's. If the topology or policy of a
-    node that it may go to is unknown, the pod waits."""
+    """What to do with a pod whose NUMA policy every node contradicts. It waits while the topology or policy of a
+    node that it may go to is unknown."""
     not_alignable: NotAlignable = "Warn"
-    """What to do with a pod that asks for a NUMA policy but that no kubelet aligns. `Warn` admits it with a warning
-    that names the field to set. `Deny` denies it, unless some node would align it."""
+    """What to do with a pod that asks for a NUMA policy but that no kubelet aligns: `Warn` names the field to set;
+    `Deny` denies it unless some node would align it."""
     unenforced: Unenforced = Unenforced.LAST
-    """Whether pods that ask for `Restricted` or `SingleNUMANode` go to nodes that enforce neither (policy `none`):
-    `Allow`, `Last` if no other fits, `Deny` never."""
+    """Whether `Restricted` and `SingleNUMANode` pods go to nodes that enforce neither: `Allow`, `Last` (only if no
+    other fits) or `Deny`."""
     fidelity: Fidelity = "Kubelet"
-    """What decides whether a node fits: `Kubelet` predicts the node's own admission, `Plugin` repeats the scheduler
+    """What decides whether a node fits: `Kubelet` predicts its kubelet's admission, `Plugin` repeats the scheduler
     plugin NodeResourceTopologyMatch."""
     score_strategy: ScoreStrategy = "Packing"
-    """How nodes that fit are ranked: `Packing` as Koordinator does (few NUMA nodes, the fuller ones first), the
-    others as the scheduler plugin NodeResourceTopologyMatch does."""
+    """How nodes that fit are ranked: `Packing` as by Koordinator (few NUMA nodes, the fuller ones first), the
+    others as by NodeResourceTopologyMatch."""
     resource_weights: Weights = Field(default_factory=dict)
-    """Weight of each resource in the scores other than `Packing`, as resource=weight. The default weight is 1."""
+    """Weights of resources in the scores other than `Packing`, as resource=weight. Default: 1."""
     preference_weight: Annotated[int, Field(ge=0, le=100)] = 0
-    """Percentage of a node's score that comes from preferred node affinity and `PreferNoSchedule` taints. 0: they
-    decide only between nodes of equal score. Does not apply to gangs."""
+    """Percentage of a single pod's score that comes from preferred node affinity and `PreferNoSchedule` taints. 0:
+    they decide only between nodes of equal score."""
     gang_strategy: GangStrategy = GangStrategy.BIN_PACK
-    """How to choose a domain for a gang: `BinPack` the fewest and tightest, `Spread` most room,
-    `Balanced` even counts, `Nearest` short distances. A gang can name its own in `topology-webhook.dev/strategy`."""
+    """How to choose a gang's domain: `BinPack` the fewest and tightest, `Spread` most room, `Balanced` even counts,
+    `Nearest` short distances. The annotation `topology-webhook.dev/strategy` wins."""
     gate: GateMode = "Always"
-    """Pods that get a scheduling gate at creation and are placed by the leader: `Always` all managed pods,
-    `WhenNeeded` members of gangs and pods that fit nowhere at that moment, `Never` none."""
+    """Pods that get a scheduling gate and are placed by the leader: `Always` all managed pods, `WhenNeeded` members
+    of gangs and pods that fit nowhere when created, `Never` none."""
     no_capacity: NoCapacity = "Gate"
-    """What to do with a pod that fits nowhere now, but may later: `Gate` lets it wait behind the gate, `Allow`
-    admits it without a gate, `Deny` denies it. Members of gangs always wait for each other."""
+    """What to do with a single pod that fits nowhere now, but may later: `Gate` lets it wait behind the gate,
+    `Allow` admits it without one, `Deny` denies it."""
     preemption: PreemptionMode = "LowerPriority"
-    """Whether pods are ended for a waiting pod or gang of higher priority that would fit then: `LowerPriority`, or
-    `Never`. A pod's `preemptionPolicy: Never` is respected."""
+    """Whether lower-priority pods are preempted for waiting pods and gangs: `LowerPriority`, or `Never`. A pod's
+    `preemptionPolicy: Never` is respected."""
     ungate_concurrency: Annotated[int, Field(ge=1, le=256)] = 16
-    """How many gated pods are written at a time. A write takes the API server 10 to 20 ms, so 16 make about 1,000 a
-    second."""
+    """How many gated pods are written at a time. 16 make about 1,000 a second."""
     ungate_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 0.0
-    """Time after which a waiting pod is ungated without a place, so that a cluster autoscaler sees it. It still
+    """Time after which a waiting pod is ungated without a node, so that a cluster autoscaler sees it. It still
     avoids nodes that can never take it. 0: never."""
     autoscaler: Autoscaler = "None"
-    """The cluster autoscaler that is shown pods and gangs behind the gate that one more node of a node group would
-    help: `None`, `ClusterAutoscaler` or `Karpenter`."""
+    """Cluster autoscaler that is shown gated pods and gangs if one more node of a node group would help them:
+    `None`, `ClusterAutoscaler` or `Karpenter`."""
     provisioning_class: ProvisioningClass = ""
-    """The class of the ProvisioningRequests by which `ClusterAutoscaler` is asked for all machines of a gang together,
-    not for each of its pods. Unset: for each pod."""
+    """Class of the ProvisioningRequests that ask `ClusterAutoscaler` for all machines of a gang together. Unset: it
+    is asked pod by pod."""
     node_group_labels: Names = ()
-    """Node labels whose value names a node's group, besides those of the usual clusters and of Karpenter. For
-    autoscaler."""
+    """For autoscaler: node labels that name a node's group, besides those of the usual clusters and of Karpenter."""
     new_node_seconds: Annotated[float, Field(ge=0, le=86_400)] = 300.0
-    """Time after a node's creation in which its devices and NUMA nodes are published. Until then a node that cannot
-    take a pod says nothing about the next node of its group. For autoscaler."""
+    """For autoscaler: time until a new node's devices and NUMA nodes are published. A younger node that cannot take
+    a pod says nothing about the next one of its group."""
     narrow_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 300.0
-    """Time without a new node after which a pod that `ClusterAutoscaler` was asked for is kept off the nodes that it
-    fits in sum alone: cluster-autoscaler counts it there. 0: never."""
+    """For `ClusterAutoscaler`: time without a new node after which a shown pod is kept off nodes that have enough
+    free in total only, which cluster-autoscaler would count on. 0: never."""
     reserve_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 600.0
-    """Time that a gang's oldest member waits until the domain that will hold the gang soonest is kept for it,
-    one gang of each namespace at a time. 0: never."""
+    """How long a gang waits until a domain is reserved for it, one gang of each namespace at a time. 0: never."""
     warn_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 300.0
-    """Time that a gang's oldest member waits until the Event on its owner is a Warning. 0: never."""
+    """How long a gang waits until the Event on its owner is a Warning. 0: never."""
     stuck_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 60.0
     """Time after which a pod without gate and node is checked. If it is pinned to nodes that no longer fit while
-    others do, an event is emitted."""
+    others do, it gets an Event."""
     evict_stuck: bool = False
-    """Whether such a pod is evicted if a controller recreates it. The new pod is then placed again."""
+    """Evict such pods if a controller recreates them, so that they are placed again."""
     repair: Repair = "Pod"
-    """What happens if a gang lost a node and its domain has no room for the lost pods: `Pod` they wait, `Gang` the
-    gang is evicted and moves to a domain that holds all of it, if there is one."""
+    """If a gang lost a node and its domain has no room for the lost pods: `Pod` lets them wait, `Gang` evicts the
+    gang and moves it to a domain that holds all of it, if there is one."""
     delete_rejected_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 0.0
-    """Time after which a managed pod with a controller is deleted if its kubelet rejected it. 0: never."""
+    """Time after which a managed pod that its kubelet rejected is deleted, if it has a controller. 0: never."""
     scheduler_names: Annotated[Names, Field(min_length=1)] = ("default-scheduler",)
     """Only pods with one of these as `schedulerName` are managed. Add further profiles of your kube-scheduler, but
     no scheduler that places by NUMA nodes or gangs itself."""
     max_affinity_values: Annotated[int, Field(ge=1, le=1000)] = 64
     """Maximum number of node names in a pod's required node affinity."""
     preferred_nodes: Annotated[int, Field(ge=0, le=100)] = 10
-    """Number of best nodes that are written as preferred, each with a weight."""
+    """How many of the best nodes are written as preferred, each with a weight."""
 
     trusted_users: Names = ()
     """Users who may also write what the service writes into pods: its annotations and labels,
     `scheduling.koordinator.sh/resource-status`, and the removal of its gate."""
     trusted_groups: Names = ("system:masters",)
-    """Groups whose members may remove the gate from a waiting pod and change the text in its `placement` annotation:
-    the administrators who take the service out. A single comma: no group."""
+    """Groups that may remove the gate from a waiting pod and change its `placement` text: the administrators who
+    take the service out. A single comma: no group."""
     scheduler_users: Annotated[Names, Field(min_length=1)] = ("system:kube-scheduler",)
-    """Users who bind pods for kube-scheduler; add the user of each further scheduler. Only their bindings get NUMA
-    nodes. Bindings by other users are checked and pass without a hint."""
+    """Users who bind pods for kube-scheduler; add those of further schedulers. Bindings by other users are checked,
+    but get no NUMA nodes."""
     nrt_settle_seconds: Annotated[float, Field(ge=0, le=3600)] = 10.0
     """A NodeResourceTopology without a pod fingerprint has counted a pod if it was written this long after the pod
     was bound."""
@@ -240,14 +230,13 @@ class Settings(BaseSettings):
     """How long other replicas respect a leader after its last renewal. Shorter: a dead leader is replaced sooner.
     Longer: a slow or restarted API server does not end its term."""
     renew_deadline_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
-    """How long a leader leads after its last successful renewal. It must be less than lease-duration-seconds, at
-    least by the API server's timeout for the webhook."""
+    """How long a leader leads after its last renewal: less than lease-duration-seconds, by at least the API
+    server's timeout for the webhook."""
     retry_period_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 2.0
-    """How often a leader renews the Lease and other replicas check it. A call may take half of
-    renew-deadline-seconds, which leaves time for a retry."""
+    """How often a leader renews the Lease and other replicas check it: at most half of renew-deadline-seconds."""
     assume_ttl_seconds: Annotated[float, Field(ge=0, le=3600)] = 65.0
-    """How long a new leader expects bindings that the previous leader allowed and that it cannot see yet. Until
-    then it only admits bindings of pods that were placed before."""
+    """How long a new leader admits only bindings of pods that were placed before, because it may not see yet which
+    others the previous leader allowed."""
 
     drain_seconds: Annotated[float, Field(ge=0, le=600)] = 20.0
     """Maximum time from SIGTERM to exit. The replica is unready at once, serves while endpoints are removed, then
@@ -309,7 +298,7 @@ class Settings(BaseSettings):
 
     @property
     def preempts(self) -> bool:
-        """Whether pods may be ended for others. In the other modes nothing waits behind the gate."""
+        """Whether pods may be preempted for others. In the other modes nothing waits behind the gate."""
         return self.preemption != "Never" and self.mode == "Enforce"
 
     @classmethod
