@@ -23,8 +23,8 @@ from webhook.placing.pod.assignment import Assignment, find_assignment, why_unas
 from webhook.placing.pod.binding_pod import BindingPod
 from webhook.placing.pod.gated_pods import GatedPod, GatedPods
 from webhook.placing.retry_delays import RetryDelays
-from webhook.state.feed import Feed
 from webhook.state.rules import Rules
+from webhook.state.store import Feed
 from webhook.steps import result_of
 
 

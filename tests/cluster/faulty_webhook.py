@@ -9,7 +9,7 @@ from webhook.controllers import owner_chains
 from webhook.controllers.placement import assignment_writer, pod_attempt
 from webhook.placing.gang import gated_gang
 from webhook.placing.pod import gated_pods
-from webhook.state import unbound_pods
+from webhook.state import pod_indexes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,5 +37,5 @@ if __name__ == "__main__":
     fail_for("faulty-owner", owner_chains, "owner_chain_of")
     fail_for("faulty-read", gated_pods, "parse_numa_intent")
     fail_for("faulty-write", assignment_writer.AssignmentWriter, "write")
-    fail_for("faulty-keep", unbound_pods, "waits_for_us_alone")
+    fail_for("faulty-keep", pod_indexes, "waits_for_us_alone")
     main()

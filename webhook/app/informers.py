@@ -26,7 +26,7 @@ from webhook.metrics.service_metrics import InformerSample
 from webhook.model.counted import counted
 from webhook.server.health import Check
 from webhook.state.cluster_cache import ClusterCache
-from webhook.state.feed import Feed
+from webhook.state.store import Feed
 
 PODS: Final = "pods"
 # Pods that ended hold no resources. Pods without a node are included, so that one watch serves every use of pods. A pod
@@ -154,7 +154,7 @@ def watch_budgets(client: Client, cache: ClusterCache, page_size: int) -> tuple[
 
 def watch_reservations(client: Client, cache: ClusterCache, page_size: int) -> tuple[Watched, ...]:
     """Koordinator's Reservations: a setting lets them be read."""
-    return (_when_served(client, KOORDINATOR_RESERVATIONS, cache.koordinator_reservations.feed, page_size),)
+    return (_when_served(client, KOORDINATOR_RESERVATIONS, cache.koordinator_reservations, page_size),)
 
 
 def watch_provisioning_requests(client: Client, cache: ClusterCache, page_size: int) -> Watched:

@@ -75,7 +75,7 @@ class NativeGroupConditions:
 
     async def sweep(self) -> None:
         """Compare all groups once."""
-        groups = self._cache.native_groups.by_key()
+        groups = self._cache.native_groups.served()
         if not groups or not self._is_leader():
             self._said.clear()
             return

@@ -56,7 +56,7 @@ class RejectedPodDeletion:
 
     async def sweep(self, now: float) -> None:
         """Delete what is due; now: seconds of `time.monotonic`."""
-        rejected = self._cache.rejections.pods.values()
+        rejected = self._cache.rejections.by_key().values()
         uids = {pod.uid for pod in rejected}
         self._not_before = {uid: at for uid, at in self._not_before.items() if uid in uids}
         due = [(at, pod) for pod in rejected if (at := self._due_since(pod, now)) is not None]

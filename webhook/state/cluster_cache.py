@@ -1,44 +1,91 @@
-"""The cluster cache: informers' raw objects become model records, records become the engine's arrays.
+"""The state of the cluster as decisions see it: informers' objects go in, snapshots and single pods come out.
 
-An informer fills one `Feed` for each kind of object. An object that cannot be read is left out, counted in a metric,
-and logged when its fault changes. One odd object must not stop a cluster. What decisions read is in `cluster_reads`.
+An informer fills one feed for each kind of object. Changes are applied at the next read, so a burst of changes costs
+one update. A read also brings the reservations up to date with the clock. It calls no observer: `advance` announces the
+changes that are due to time alone. The placement controller calls it at the start of each cycle, the service ten times
+a second.
+
+What a pod holds, and who says so (as in kube-scheduler's cache):
+
+                 assume                   shown                 shown              counted
+    observed ─────────────> assumed ───────────────> assigned ─────────> bound ─────────────> reported
+        ^                    │   │  └─────────────────────────────────────^ shown
+        ├─── forgotten <─────┘   │
+        └─── expired <───────────┘                 any state ──> gone: deleted, or ended
+
+- observed: an object shows the pod without a node of ours. It holds nothing.
+- assumed: a patch or the answer to a binding gave it a node and NUMA nodes, and no object shows that yet. It holds what
+  `AssumedPod` says. `assume` again replaces it: the binding of a pod that a patch assigned.
+- assigned: the pod shows our hint, and has no node. The hint says what it holds, unless nothing is reserved any more.
+  A patch is shown by this; an assumed binding is shown by a bound pod only.
+- bound: the pod has its node. It holds what its hint says, or what a replay of its kubelet's choice gives.
+- reported: its node's NodeResourceTopology (NRT) counts it, so nothing is reserved beside the NRT. A pod without
+  exclusive resources never gets here; koordlet's NRT counts no pod.
+- forgotten: its patch or binding failed or is not sent, or the scheduler, which chooses the node of a tentative one,
+  could not bind it.
+- expired: no object showed it by its time. `webhook.controllers.assumed_pod_sweep` reads the pod before it says so.
+- gone: nothing is held, and what the NRT still shows as taken by it is given back.
+
+The machine itself is `assumed.assumed_pods`. It is pure, and every replica that reads the same objects derives the same
+from them. Only assumed pods, and where a pod may be instead of on its hint's NUMA nodes, are known to one replica.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from time import time
 from typing import Any
 
+from webhook.engine.snapshot.cluster_state import ClusterState
+from webhook.engine.snapshot.ledger import Ledger, Reservation
+from webhook.engine.snapshot.node_arrays import NodeArrays
+from webhook.engine.snapshot.node_sums import NodeSums
+from webhook.engine.snapshot.single_node import NodeAlone, chosen_node, node_for
+from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.formats.autoscaling.provisioning_request import own_request
+from webhook.formats.koordinator.hint import NUMANodeAmounts
+from webhook.formats.koordinator.hint_key import HintKey
+from webhook.formats.koordinator.koordinator_reservation import KoordinatorReservation
+from webhook.formats.kubernetes.disruption_budget import DisruptionBudget
 from webhook.formats.kubernetes.namespace import Namespace
+from webhook.formats.kubernetes.native_pod_group import NativePodGroup
 from webhook.formats.kubernetes.node import Node
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.formats.nrt import NodeTopology
-from webhook.internal_errors import Where, contained
+from webhook.formats.topology import Topology, TopologySource
+from webhook.internal_errors import Where, contained, internal_error
 from webhook.signal import Signal
+from webhook.state.assigned_members import GangMembers, LostMembers
+from webhook.state.assumed.assumed_pod import AssumedPod
+from webhook.state.assumed.assumed_pods import AssumedPods
+from webhook.state.assumed.known_placements import HintChange, Known
 from webhook.state.assumed.unreported import ReportingTimes
-from webhook.state.bound_pods import BoundPods
-from webhook.state.cluster_reads import ClusterReads
+from webhook.state.avoided_nodes import AvoidedNodes
+from webhook.state.cluster_snapshot import ClusterSnapshot
 from webhook.state.delegated_pods import is_unschedulable
-from webhook.state.disruption_budgets import DisruptionBudgets
-from webhook.state.feed import Feed
-from webhook.state.gang_members import GangMembers
-from webhook.state.koordinator_reservations import KoordinatorReservations
+from webhook.state.kai_pod_groups import KAIPodGroups
+from webhook.state.kubelet_admission import KubeletAdmission
+from webhook.state.kubelet_predictions import KubeletPredictions
 from webhook.state.kubelet_rejections import KubeletRejections
-from webhook.state.lost_members import LostMembers
+from webhook.state.management import as_managed
 from webhook.state.missed_creations import MissedPods
+from webhook.state.missing_hint import HintBackfill
 from webhook.state.node_policies import NodePolicies
-from webhook.state.pod_info import PodInfo
-from webhook.state.provisioning_requests import ProvisioningRequests
+from webhook.state.pod_indexes import PodIndexes, UnconfirmedPod
+from webhook.state.pod_info import PodInfo, believed
 from webhook.state.rules import Rules
+from webhook.state.store import Feed, Store
+from webhook.state.unmanaged import is_annotated
+
+Raw = dict[str, Any]
 
 
 def _always() -> bool:
     return True
 
 
-class ClusterCache(ClusterReads):
-    """The state of the cluster, current as of the last event; for assumed pods see `pod_assumptions`."""
+class ClusterCache:
+    """The state of the cluster, current as of the last event. Pods are identified by namespace/name."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0915 # builds the parts, and has no branches
         self,
         times: ReportingTimes | None = None,
         clock: Callable[[], float] = time,
@@ -48,35 +95,72 @@ class ClusterCache(ClusterReads):
         *,
         preempts: bool = False,
     ) -> None:
-        """pods_in_order: whether pods arrive in the order of their changes, as from a watch but not from a list.
+        """clock: seconds since the epoch; it is compared with the API server's timestamps on pods and NRTs.
 
+        pods_in_order: whether pods arrive in the order of their changes, as from a watch but not from a list.
         failed_in_order: the same for failed pods. preempts: whether it keeps what preemption has to know.
         """
-        times = times or ReportingTimes()
-        super().__init__(times, clock, rules or Rules())
+        self.changed = Signal[[]]()
+        """Emitted after each change that may affect a waiting pod."""
+        self.bound_or_gone = Signal[[str, str]]()
+        """Emitted with the pod (namespace/name) and its uid when it is seen that it is bound, has ended or is gone."""
+        self.topology_changed = Signal[[]]()
+        """Emitted when a topology was added or changed."""
+        self.hints_changed = Signal[[]]()
+        """Emitted when hints of bound pods may have to be written, corrected or removed."""
         self.namespace_changed = Signal[[]]()
         """Emitted when a namespace was added or changed."""
+        self.times = times = times or ReportingTimes()
+        """How long it takes until a node's NodeResourceTopology shows a change of its pods."""
+        self._clock = clock
+        self._rules = rules = rules or Rules()
         self._in_order = pods_in_order
-        self.rejections = KubeletRejections(self._rules, failed_in_order)
-        """Pods that their kubelets rejected."""
-        self.rejections.found.subscribe(self.avoided.saw)
+        self._hint_key = HintKey.create()
+        self._time_has_changed = False
+
+        self._ledger = Ledger()
+        self._assumed_pods = AssumedPods(self._ledger, times)
+        self._state = ClusterState(_node_failed, unenforced=rules.unenforced)
+        self._pods = PodIndexes(clock, preempts=preempts)
+        self._predictions = KubeletPredictions(self._assumed_pods, self._ledger, self._pods.unbound)
+        self.bound_pods = self._pods.bound
+        """The bound pods as preemption sees them."""
         self.gangs = GangMembers()
         """The members of gangs that have a node."""
         self.lost_members = LostMembers(self._is_ready, lambda group: len(self.gangs.assigned(group)))
         """The gangs that lost a member with its node."""
         self.gangs.left.subscribe(self.lost_members.left)
-        self.bound_pods = BoundPods(is_enabled=preempts)
-        """The bound pods as preemption sees them."""
-        self.disruption_budgets = DisruptionBudgets()
-        """The PodDisruptionBudgets, where preemption is enabled."""
-        self.koordinator_reservations = KoordinatorReservations(self._assumed_pods, self.changed)
-        """What Koordinator's Reservations hold, where the setting lets them be read."""
-        self.provisioning_requests = ProvisioningRequests(lambda: self.hint_key)
-        """The ProvisioningRequests that the leader made, where the setting names a class of them."""
+        self.avoided = AvoidedNodes(clock, times.age, self._written_at, self._ready_since, self.changed)
+        """The nodes that the next pods of a rejected pod's controller or gang avoid."""
+        self.rejections = KubeletRejections(rules, failed_in_order)
+        """Pods that their kubelets rejected."""
+        self.rejections.found.subscribe(self.avoided.saw)
         self.policies = NodePolicies(self._state.nodes.get, self._state.topologies.get)
         """Unknown and contradictory policies that nodes publish."""
-        self._missed = MissedPods(self._rules, self._namespaces, 2 * (times.age + times.settle))
-        self.namespaces = Feed("Namespace", Namespace.from_object, self._put_namespace, self._drop_namespace)
+
+        self._namespaces = Store("Namespace", Namespace.from_object, lambda namespace: namespace.name)
+        self._namespaces.arrived.subscribe(self.namespace_changed.emit)
+        self._missed = MissedPods(rules, self._namespaces.by_key(), 2 * (times.age + times.settle))
+        self._topologies = {
+            source: Store(f"Topology of {source}", Topology.from_object, lambda topology: topology.name)
+            for source in TopologySource
+        }
+        for topologies in self._topologies.values():
+            topologies.arrived.subscribe(self.topology_changed.emit)
+            topologies.changed.subscribe(self.changed.emit)
+        self._topologies_by_name: tuple[int, Mapping[str, Topology]] = (0, {})
+        self.native_groups = Store("PodGroup of Kubernetes", NativePodGroup.from_object, lambda group: group.key)
+        """Kubernetes' own PodGroups. Their status does not count as a change."""
+        self.native_groups.changed.subscribe(self.changed.emit)
+        self.kai_groups = KAIPodGroups(clock)
+        self.kai_groups.changed.subscribe(self.changed.emit)
+        self.disruption_budgets = Store("PodDisruptionBudget", DisruptionBudget.from_object, lambda budget: budget.key)
+        """The PodDisruptionBudgets, where preemption is enabled."""
+        self.provisioning_requests = Store(
+            "ProvisioningRequest", lambda raw: own_request(raw, self._hint_key), lambda request: request.key
+        )
+        """Those that the leader made, where the setting names a class of them."""
+
         self.nodes = Feed("Node", Node.from_object, self._put_node, self._drop_node)
         self.node_topologies = Feed(
             "NodeResourceTopology",
@@ -87,6 +171,219 @@ class ClusterCache(ClusterReads):
         )
         self.pods = Feed("Pod", self._read_pod, self._put_pod, self._drop_pod)
         self.failed_pods = self.rejections.feed
+        self.namespaces = self._namespaces.feed
+        self.topologies = {source: store.feed for source, store in self._topologies.items()}
+        self.koordinator_reservations = Feed(
+            "Reservation of Koordinator", KoordinatorReservation.from_object, self._put_held, self._drop_held
+        )
+        """What Koordinator's Reservations hold, where the setting lets them be read."""
+
+    @property
+    def generation(self) -> int:
+        """The generation of the latest snapshot; it grows when a snapshot contains new changes."""
+        return self._state.generation
+
+    @property
+    def state(self) -> ClusterState:
+        """The records of nodes, NodeResourceTopologies and bound pods; must not be changed."""
+        return self._state
+
+    @property
+    def hint_key(self) -> HintKey:
+        """Signs our hints."""
+        return self._hint_key
+
+    def use_hint_key(self, key: HintKey) -> None:
+        """Sign with this key, and trust the hints that it signed. Applies to pods that are read from now on."""
+        self._hint_key = key
+
+    def advance(self) -> None:
+        """Apply the changes due to time alone, and announce those that reads have found since the last call."""
+        self._settled()
+        if self._time_has_changed:
+            self._time_has_changed = False
+            self.changed.emit()
+        self._announce_hints()
+        self.kai_groups.advance()
+        self.avoided.advance()
+
+    def prepare(self, nodes: int) -> bool:
+        """Apply the changes of at most so many nodes; whether few are left for the next read.
+
+        A read applies all of them. After a list that takes seconds.
+        """
+        return self._assumed_pods.settle_some(nodes, self._clock(), _node_failed) and self._state.write_some(nodes)
+
+    def sign(self, uid: str, hint: str) -> str:
+        """The signature that proves to every replica that we gave this hint to the pod with this uid."""
+        return self._hint_key.sign(uid, hint)
+
+    def believed(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The pod, with its hint only as far as that counts."""
+        return believed(raw, self._rules, self._hint_key)
+
+    def snapshot(self) -> ClusterSnapshot:
+        """The cluster for one decision. Later changes of the cluster do not affect it."""
+        return ClusterSnapshot(
+            Snapshot(self._settled(), self._ledger),
+            self.topologies_by_name(),
+            self._namespaces.by_key(),
+            self.native_groups.served(),
+            self.kai_groups.by_key(),
+            self.avoided.by_key(),
+        )
+
+    def topologies_by_name(self) -> Mapping[str, Topology]:
+        """The topologies of both API groups; the same object until one changes.
+
+        If both groups have one of the same name, KAI's wins, because KAI's annotations are read.
+        """
+        kueue, kai = self._topologies[TopologySource.KUEUE], self._topologies[TopologySource.KAI]
+        revision, known = self._topologies_by_name
+        if revision != kueue.revision + kai.revision:
+            known = {**kueue.by_key(), **kai.by_key()}
+            self._topologies_by_name = kueue.revision + kai.revision, known
+        return known
+
+    def knows_namespace(self, name: str) -> bool:
+        """Whether the namespace is in the cache."""
+        return name in self._namespaces.by_key()
+
+    def as_managed(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The pod with its missing marks added; unchanged if none is missing."""
+        unread = not (raw.get("spec") or {}).get("containers")
+        return raw if unread or is_annotated(raw) else as_managed(raw, self.snapshot(), self._rules)
+
+    def chosen_node(self, node: str, pod: str) -> Snapshot | None:
+        """One node alone, with what is free there for the pod namespace/name; None if the node is unknown."""
+        return chosen_node(self._settled(), self._ledger, node, pod, self._assumed_pods.bound_to(node))
+
+    def node_for(self, node: str, pod: str) -> tuple[NodeAlone, NodeSums] | None:
+        """The same as the node, and what others hold there: for equal pods on equal nodes these are equal."""
+        return node_for(self._settled(), self._ledger, node, pod, self._assumed_pods.bound_to(node))
+
+    def kubelet_admission(self, node: str, pod: str) -> KubeletAdmission | None:
+        """The node as the pod namespace/name will find it when bound to it; None if the node is unknown."""
+        return self._predictions.admission(self._settled(), node, pod, self._clock())
+
+    def hint_backfills(self) -> Iterator[HintBackfill]:
+        """The hint for each unreported pod that was bound without one, or the reason why it has none."""
+        return self._predictions.hint_backfills(self._settled(), self._clock())
+
+    def hint_changes(self) -> tuple[HintChange, ...]:
+        """The bound pods whose hints must be written, corrected or removed."""
+        self._settled()
+        return tuple(self._assumed_pods.hints.changes())
+
+    def hint_change(self, pod: str) -> HintChange | None:
+        """How the hint of the bound pod namespace/name must be changed now; None if it need not be."""
+        self._settled()
+        return self._assumed_pods.hints.change(pod)
+
+    def hint_written(self, change: HintChange) -> None:
+        """Record that the pod has this hint now."""
+        self._assumed_pods.hints.written(change)
+
+    def waiting_pod(self, key: str, uid: str) -> Mapping[str, Any] | None:
+        """A pod that is not bound yet; None if this pod, or the pod with this uid, was not seen.
+
+        An unmanaged pod without our gate has only its name and uid in its metadata.
+        """
+        pod = self._pods.unbound.get(key)
+        if pod is None or uid not in {"", pod["metadata"].get("uid")}:
+            return None
+        return self.as_managed(pod)
+
+    def pods_on(self, node: str) -> tuple[ResidentPod, ...]:
+        """The pods bound to a node that have not ended, unordered."""
+        return self._assumed_pods.bound_to(node)
+
+    def current_time(self) -> float:
+        """Seconds since the epoch, by the clock that ages are compared with."""
+        return self._clock()
+
+    def waiting_pods(self) -> Mapping[str, Raw]:
+        """The pods that are not bound, by namespace/name. The result must not be changed.
+
+        An unmanaged pod without our gate has only its name and uid.
+        """
+        return self._pods.unbound
+
+    def gated_pods(self) -> Mapping[str, Raw]:
+        """The pods whose only gate is ours. The result must not be changed."""
+        return self._pods.gated
+
+    def ungated_pods(self) -> Mapping[str, Raw]:
+        """The managed pods without any gate and without a node, by namespace/name."""
+        return self._pods.ungated()
+
+    def unconfirmed_pods(self) -> Mapping[str, UnconfirmedPod]:
+        """The managed pods that have a node, and whose condition `Placed` does not say so yet, by namespace/name."""
+        return self._pods.unconfirmed
+
+    def assume(self, assumed_pod: AssumedPod) -> None:
+        """Reserve the resources of an assumed pod."""
+        self._assumed_pods.assume(assumed_pod, self._uid_of(assumed_pod.pod))
+
+    def forget(self, assumed_pod: AssumedPod) -> None:
+        """Free the resources of an assumed pod that will not use them."""
+        if self.holds(assumed_pod):
+            self._assumed_pods.forget(assumed_pod.pod)
+
+    def expire(self, assumed_pod: AssumedPod) -> None:
+        """Free the resources of an assumed pod that no object showed in time, and emit `changed` for waiting pods."""
+        self.forget(assumed_pod)
+        self.changed.emit()
+
+    def holds(self, assumed_pod: AssumedPod) -> bool:
+        """Whether this pod is still assumed: no object shows it, and it was neither forgotten nor replaced."""
+        return self._assumed_pods.assumed_by(assumed_pod.pod) is assumed_pod
+
+    def assumed_by(self, pod: str) -> AssumedPod | None:
+        """The assumed pod of this name; None if the pod is not assumed."""
+        return self._assumed_pods.assumed_by(pod)
+
+    def assumed_node(self, pod: str) -> str | None:
+        """The node that the pod is assumed on; None if the pod is not assumed."""
+        assumed_pod = self._assumed_pods.assumed_by(pod)
+        return None if assumed_pod is None else assumed_pod.node
+
+    def assumed(self, pod: str, uid: str, node: str) -> NUMANodeAmounts | None:
+        """The resources on NUMA nodes assumed for the pod with this uid on the node; None if not assumed there."""
+        assumed_pod = self._assumed_pods.assumed_by(pod)
+        return (
+            tuple(assumed_pod.numa.items())
+            if assumed_pod and (assumed_pod.uid, assumed_pod.node) == (uid, node)
+            else None
+        )
+
+    def known_numa_nodes(self, pod: str) -> Known | None:
+        """The NUMA nodes of the pod as far as they are known, as of the last snapshot; None if nothing is."""
+        return self._assumed_pods.hints.known(pod)
+
+    @property
+    def assumed_count(self) -> int:
+        """The number of assumed pods that an object is expected to show."""
+        return self._assumed_pods.assumed_count
+
+    def expired_pods(self, now: float) -> tuple[AssumedPod, ...]:
+        """The assumed pods that no object has shown in time. now: seconds of `time.monotonic`."""
+        return self._assumed_pods.expired(now)
+
+    def assigned(self, node: str) -> tuple[Reservation, ...]:
+        """The reservations of pods that are assigned to the node and whose binding has not begun."""
+        return self._assumed_pods.assigned(node)
+
+    def bindings_in_progress(self, node: str, pod: str, expiring_after: float) -> tuple[AssumedPod, ...]:
+        """The other pods that got NUMA nodes on this node with bindings that no object shows yet.
+
+        expiring_after: ignores assumed pods that expire at this time or before, on the clock of their `expires`.
+        """
+        return tuple(
+            assumed_pod
+            for assumed_pod in self._assumed_pods.binding_to(node)
+            if assumed_pod.numa and assumed_pod.pod != pod and assumed_pod.expires > expiring_after
+        )
 
     def _put_node(self, node: Node) -> None:
         if self._state.upsert_node(node):
@@ -100,15 +397,16 @@ class ClusterCache(ClusterReads):
         self.policies.changed(name)
         self.changed.emit()
 
-    def _put_namespace(self, namespace: Namespace) -> None:
-        self._namespaces[namespace.name] = namespace
-        self.namespace_changed.emit()
+    def _put_held(self, one: KoordinatorReservation) -> None:
+        if self._assumed_pods.hold(one):
+            self.changed.emit()
 
-    def _drop_namespace(self, name: str) -> None:
-        self._namespaces.pop(name, None)
+    def _drop_held(self, name: str) -> None:
+        if self._assumed_pods.release_held(name):
+            self.changed.emit()
 
     def _read_pod(self, raw: Mapping[str, Any]) -> PodInfo:
-        return PodInfo.from_object(raw, self._rules, self._hint_key, self._is_missed, self.bound_pods.read)
+        return PodInfo.from_object(raw, self._rules, self._hint_key, self._is_missed, self._pods.bound.read)
 
     def _is_missed(self, raw: Mapping[str, Any], pod: ResidentPod) -> bool:
         return self._missed.is_missed(raw, pod, self._clock())
@@ -126,11 +424,9 @@ class ClusterCache(ClusterReads):
                 with contained(Where.POD, pod=newcomer.key):
                     self._predictions.replay_newcomer(self._settled(), newcomer, self._clock())
         self._announce_hints()
-        self._unbound.put(pod)
-        self._unconfirmed.put(pod)
+        self._pods.put(pod)
         self.gangs.put(pod)
         self.lost_members.joined(pod.group)
-        self.bound_pods.put(key, pod.bound)
         if pod.waiting is not None and is_unschedulable(pod.waiting):
             self._forget_tentative(key)
         if pod.waiting is None:
@@ -143,10 +439,8 @@ class ClusterCache(ClusterReads):
         self._assumed_pods.drop_pod(key, self._clock())
         self._missed.forget(key)
         self._announce_hints()
-        self._unbound.drop(key)
-        self._unconfirmed.drop(key)
+        self._pods.drop(key)
         self.gangs.drop(key)
-        self.bound_pods.put(key, None)
         self.bound_or_gone.emit(key, uid)
         self.changed.emit()
 
@@ -172,3 +466,36 @@ class ClusterCache(ClusterReads):
         self._assumed_pods.drop_topology(name)
         self.policies.changed(name)
         self.changed.emit()
+
+    def _forget_tentative(self, pod: str) -> None:
+        """Free a tentative reservation: the scheduler reports that it cannot bind the pod, and will try again."""
+        assumed_pod = self._assumed_pods.assumed_by(pod)
+        if assumed_pod is not None and assumed_pod.tentative:
+            self._assumed_pods.forget(pod)
+
+    def _uid_of(self, pod: str) -> str:
+        waiting = self._pods.unbound.get(pod)
+        return self._assumed_pods.shown_uid(pod) if waiting is None else str(waiting["metadata"].get("uid", ""))
+
+    def _settled(self) -> NodeArrays:
+        """The current state. The ledger is updated to match: all reservations, and the replayed unhinted pods."""
+        self._time_has_changed |= self._assumed_pods.settle(self._clock(), _node_failed)
+        node_arrays = self._state.node_arrays()
+        self._predictions.replay_unhinted(node_arrays)
+        return node_arrays
+
+    def _announce_hints(self) -> None:
+        if self._assumed_pods.hints.has_changes:
+            self.hints_changed.emit()
+
+    def _ready_since(self, node: str) -> int:
+        found = self._state.nodes.get(node)
+        return 0 if found is None else found.ready_since
+
+    def _written_at(self, node: str) -> int | None:
+        topology = self._state.topologies.get(node)
+        return None if topology is None else topology.written_at
+
+
+def _node_failed(node: str, error: Exception) -> None:
+    internal_error(Where.NODE, error, node=node)

@@ -21,7 +21,7 @@ from webhook.kube.backoff import Backoff
 from webhook.kube.client import Client
 from webhook.kube.informer_status import InformerStatus
 from webhook.state.cluster_cache import ClusterCache
-from webhook.state.feed import Feed
+from webhook.state.store import Feed
 from webhook.supervise import supervised
 
 WEBHOOK = Path(__file__).parents[3] / "webhook"

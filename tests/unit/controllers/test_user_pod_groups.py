@@ -256,7 +256,8 @@ def test_only_what_a_pod_group_requests_wakes_the_leader() -> None:
 async def test_a_new_gang_waits_a_moment_for_the_pod_group_that_it_names() -> None:
     now = 100.0
     leader = Leader(*nodes())
-    leader.cache.kai_groups = KAIPodGroups(leader.cache.changed, lambda: now)
+    leader.cache.kai_groups = KAIPodGroups(lambda: now)
+    leader.cache.kai_groups.changed.subscribe(leader.cache.changed.emit)
     leader.cache.kai_groups.serve("v2alpha2")
     leader.api.has(*pods("", 1))
     await leader.cycle()

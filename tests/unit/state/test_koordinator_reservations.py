@@ -19,7 +19,7 @@ def cluster() -> ClusterCache:
 
 
 def sees(cache: ClusterCache, raw: dict[str, Any]) -> None:
-    cache.koordinator_reservations.feed.upsert(raw["metadata"]["name"], raw)
+    cache.koordinator_reservations.upsert(raw["metadata"]["name"], raw)
 
 
 def free(cache: ClusterCache) -> tuple[int, list[int]]:
@@ -76,7 +76,7 @@ def test_it_moves_with_its_node_and_ends_with_its_object() -> None:
     assert free(cache) == (16, [8, 8])
     sees(cache, reservation(held={"cpu": "6"}))
     assert free(cache) == (10, [2, 2])
-    cache.koordinator_reservations.feed.delete("r")
+    cache.koordinator_reservations.delete("r")
     assert free(cache) == (16, [8, 8])
 
 
@@ -96,7 +96,7 @@ def test_an_unreadable_record_leaves_the_numa_nodes_unknown(text: str) -> None:
     raw["metadata"]["annotations"]["scheduling.koordinator.sh/resource-status"] = text
     sees(cache, raw)
     assert free(cache) == (10, [2, 2])
-    assert cache.koordinator_reservations.feed.faults
+    assert cache.koordinator_reservations.faults
 
 
 @pytest.mark.parametrize("status", [None, 3, {"phase": "Available", "nodeName": 3}, {"phase": ["Available"]}])

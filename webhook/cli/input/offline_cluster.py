@@ -230,7 +230,7 @@ def _reservations(items: Iterable[Item]) -> Iterable[str]:
 def _missing_groups(cluster: Cluster) -> Iterable[str]:
     """A warning if pods are in PodGroups of Kubernetes itself, which are served then, and there are none."""
     marked = next((key for key, raw in cluster.gated.items() if marked_group(raw)), None)
-    if marked and cluster.cache.native_groups.by_key() is None:
+    if marked and cluster.cache.native_groups.served() is None:
         yield (
             f"pod {marked} and others name PodGroups of {NATIVE_POD_GROUP[0]}, and there are none in the snapshot: "
             f"they are judged as if they named none. Add podgroups.{NATIVE_POD_GROUP[0]} to it."

@@ -136,7 +136,7 @@ class Provisioning:
 
     def counts(self) -> Mapping[str, int]:
         """How many requests there are, by answer."""
-        return Counter(request.answer.value for request in self._requests)
+        return Counter(request.answer.value for request in self._requests.by_key().values())
 
     async def settle(
         self,
@@ -159,10 +159,10 @@ class Provisioning:
         ]
         if not self._is_served():
             return said | {unit.name: _says(texts.NOT_SERVED) for unit, _, _ in asked}
-        self._writer.begin(tuple(self._requests), now)
+        self._writer.begin(tuple(self._requests.by_key().values()), now)
         self._take_refusals(now)
         open_requests: dict[str, list[ProvisioningRequest]] = {}
-        for request in self._requests:
+        for request in self._requests.by_key().values():
             open_requests.setdefault(request.gang, []).append(request)
         prepared, wanted = _Queue(), _Queue()
         gangs: set[str] = set()
@@ -267,7 +267,9 @@ class Provisioning:
 
         A few at a time: the others follow soon. What is prepared comes first: it is part of those that are open.
         """
-        held = Counter([*(request.namespace for request in self._requests), *self._writer.namespaces()])
+        held = Counter(
+            [*(request.namespace for request in self._requests.by_key().values()), *self._writer.namespaces()]
+        )
         made: list[_Wanted] = []
         while prepared or wanted:
             is_prepared = bool(prepared)

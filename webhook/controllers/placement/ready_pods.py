@@ -48,7 +48,7 @@ class ReadyPods:
     async def of(self, gated: Mapping[str, Mapping[str, Any]], cycle: Cycle) -> list[GatedPod]:
         """The ready ones of these gated pods (by namespace/name), in order. Reviews may run meanwhile."""
         await cycle.work.result_of(self._pods.update(gated))
-        groups = self._cache.native_groups.by_key()
+        groups = self._cache.native_groups.served()
         self._owner_chains.want(self._pods.owners())
         self._pods.take(self._owner_chains.get, partial(GroupBasis.of, groups, self._cache.topologies_by_name()))
         for key, (raw, why) in self._pods.unmanaged.items():

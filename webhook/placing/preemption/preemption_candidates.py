@@ -110,7 +110,7 @@ class _Reader:
 
     def _protected_gangs(self) -> frozenset[str]:
         """The gangs whose own priority, that of their PodGroup, is not lower."""
-        groups = self._cache.native_groups.by_key() or {}
+        groups = self._cache.native_groups.served() or {}
         return frozenset(
             f"{group.namespace}/podgroup/{group.name}"
             for group in groups.values()
@@ -128,7 +128,7 @@ class _Reader:
         """The pods that it needs. Where only its owners know the number, all of them."""
         namespace, kind, rest = name.split("/", 2)
         if kind == "podgroup":
-            group = (self._cache.native_groups.by_key() or {}).get(f"{namespace}/{rest}")
+            group = (self._cache.native_groups.served() or {}).get(f"{namespace}/{rest}")
             return len(members) if group is None or group.ends_whole else group.minimum or 1
         if kind == "name" and f"{namespace}/{rest}" in self._cache.kai_groups.by_key():
             return len(members)  # its subgroups may have minimums, too

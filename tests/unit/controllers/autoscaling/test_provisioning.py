@@ -357,7 +357,7 @@ async def test_a_copy_of_our_request_under_another_name_or_for_more_pods_is_not_
     unsealed = {**raw, "metadata": {**raw["metadata"], "annotations": {SEAL: 1}}}
     for forged in (renamed, larger, unsealed):
         leader.requests.feed.upsert("default/copy", forged)
-        assert [request.uid for request in leader.requests] in ([raw["metadata"]["uid"]], [])
+        assert [request.uid for request in leader.requests.by_key().values()] in ([raw["metadata"]["uid"]], [])
 
 
 async def test_the_next_leader_continues_with_what_is_there() -> None:

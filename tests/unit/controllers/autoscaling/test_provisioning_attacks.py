@@ -165,7 +165,7 @@ async def test_a_request_of_another_form_with_our_labels_is_not_ours(spec: Any) 
     leader = RequestingLeader(*FULL, *gang())
     raw = await leader.requested()
     leader.requests.feed.upsert("default/odd", {**raw, "metadata": {**raw["metadata"], "name": "odd"}, "spec": spec})
-    assert [request.name for request in leader.requests] == [raw["metadata"]["name"]]
+    assert [request.name for request in leader.requests.by_key().values()] == [raw["metadata"]["name"]]
     assert leader.requests.feed.faults == {}
 
 
