@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from structlog.testing import capture_logs
 
-from tests.bench.worst_cluster import ASKS_FOR_A_RACK, Raw
+from tests.bench.worst_cluster import ASKS_FOR_A_RACK
 from tests.bench.worst_gangs import gangs
 from tests.bench.worst_nodes import cluster_objects
 from tests.bench.worst_objects import SINGLE, Worst, container, pod
@@ -23,6 +23,7 @@ from tests.bench.worst_pods import pods
 from tests.bench.worst_site import Site, gang_of
 from tests.bench.worst_workloads import workloads
 from webhook.codec import dumps, dumps_plain
+from webhook.model.raw import Draft
 
 MOST_MS, MOST_MIB = 100.0, 64.0
 
@@ -110,7 +111,7 @@ def _case(worst: Worst, way: str) -> Case:
     return Case(what, body, lambda site: site.feed(way, body))
 
 
-def _reviewed(what: str, raw: Raw, path: str, operation: str) -> Case:
+def _reviewed(what: str, raw: Draft, path: str, operation: str) -> Case:
     body = _review(raw, operation)
 
     def run(site: Site) -> None:
@@ -119,7 +120,7 @@ def _reviewed(what: str, raw: Raw, path: str, operation: str) -> Case:
     return Case(what, body, run)
 
 
-def _review(raw: Raw, operation: str) -> bytes:
+def _review(raw: Draft, operation: str) -> bytes:
     request = {
         "uid": "u",
         "operation": operation,
@@ -134,7 +135,7 @@ def _review(raw: Raw, operation: str) -> bytes:
     return _bytes({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
 
 
-def _bytes(raw: Raw) -> bytes:
+def _bytes(raw: Draft) -> bytes:
     """The object as JSON. `<900 lists>` and `<900 objects>` stand for nesting that no encoder writes."""
     body = dumps_plain(raw)
     for text in re.findall(rb'"<\d+ \w+>"', body):
@@ -144,7 +145,7 @@ def _bytes(raw: Raw) -> bytes:
     return body
 
 
-def _owned(owner: Raw) -> Raw:
+def _owned(owner: Draft) -> Draft:
     owned = pod(SINGLE | {"topology-webhook.dev/inherit": "true"}, [container(cpu="1", memory="1Gi")])
     reference = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": "w", "uid": "w", "controller": True}
     owned["metadata"] |= {"name": "w-0-0-abcde", "ownerReferences": [reference]}

@@ -1,18 +1,15 @@
 """The cluster of the worst cases: equal machines, as objects that an API server sends."""
 
-from typing import Any
-
 from webhook.formats.topology import TopologySource
 from webhook.model.names import KAI_TOPOLOGY
+from webhook.model.raw import Draft
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.rules import Rules
 
 NODES, ZONES = 5_000, 8
 
-Raw = dict[str, Any]
 
-
-def node(name: str, number: int = 0, **more: str) -> Raw:
+def node(name: str, number: int = 0, **more: str) -> Draft:
     """A node with 16 CPUs and 64Gi in each NUMA node."""
     allocatable = {"cpu": "128", "memory": "512Gi", "pods": "110", "ephemeral-storage": "1Ti", "nvidia.com/gpu": "8"}
     labels = {"kubernetes.io/hostname": name, "zone": f"zone-{number % 4}", "rack": f"rack-{number % 100}"}
@@ -23,12 +20,12 @@ def node(name: str, number: int = 0, **more: str) -> Raw:
     }
 
 
-def amounts(name: str, quantity: str) -> Raw:
+def amounts(name: str, quantity: str) -> Draft:
     """One resource of a NUMA node, all of it free."""
     return {"name": name, "capacity": quantity, "allocatable": quantity, "available": quantity}
 
 
-def node_topology(name: str, policy: str, zones: int = ZONES, *more: Raw) -> Raw:
+def node_topology(name: str, policy: str, zones: int = ZONES, *more: Draft) -> Draft:
     """Its NodeResourceTopology."""
     resources = [amounts("cpu", "16"), amounts("memory", "64Gi"), amounts("nvidia.com/gpu", "1"), *more]
     costs = [{"name": f"node-{to}", "value": 10} for to in range(zones)]
@@ -42,7 +39,7 @@ def node_topology(name: str, policy: str, zones: int = ZONES, *more: Raw) -> Raw
     }
 
 
-def tree(levels: int = 2) -> Raw:
+def tree(levels: int = 2) -> Draft:
     """A Topology whose first levels are zone and rack."""
     labels = ["zone", "rack", *(f"level-{number}" for number in range(2, levels))]
     return {

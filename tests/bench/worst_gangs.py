@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
-from tests.bench.worst_cluster import ASKS_FOR_A_RACK, Raw
+from tests.bench.worst_cluster import ASKS_FOR_A_RACK
 from tests.bench.worst_objects import RESTRICTED, SINGLE, Worst, container, expression, pod, preferred
 from webhook.model.limits import MAX_REQUIREMENTS, MAX_TERMS, MAX_VALUES
 from webhook.model.names import POD_GROUP_NAME
+from webhook.model.raw import Draft
 
 _MEMBERS = 512
 _KEYS = ("kubernetes.io/hostname", "rack", "zone")
@@ -27,7 +28,7 @@ def gangs() -> Iterator[Worst]:
         yield Worst(name, ("gang",), {"items": [_member(0, pod(ASKS_FOR_A_RACK | RESTRICTED, containers))]})
 
 
-def _terms(terms: int, requirements: int, values: int, last: str) -> list[Raw]:
+def _terms(terms: int, requirements: int, values: int, last: str) -> list[Draft]:
     """Terms that differ from those of other pods in the last value only, so that a comparison reads all of them."""
     made = [
         {
@@ -42,12 +43,12 @@ def _terms(terms: int, requirements: int, values: int, last: str) -> list[Raw]:
     return made
 
 
-def _gang(preferences: list[list[Raw]]) -> Raw:
+def _gang(preferences: list[list[Draft]]) -> Draft:
     pods = [pod(ASKS_FOR_A_RACK | SINGLE, affinity=preferred(*terms)) for terms in preferences]
     return {"items": [_member(number, raw) for number, raw in enumerate(pods)]}
 
 
-def _member(number: int, raw: Raw) -> Raw:
+def _member(number: int, raw: Draft) -> Draft:
     raw["metadata"] |= {"name": f"p-{number}", "uid": f"u-{number}"}
     raw["metadata"]["annotations"] = {**raw["metadata"]["annotations"], POD_GROUP_NAME: "gang"}
     raw["spec"]["schedulingGates"] = [{"name": "topology-webhook.dev/placement"}]

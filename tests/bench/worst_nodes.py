@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from tests.bench.worst_cluster import Raw, amounts, node, node_topology
+from tests.bench.worst_cluster import amounts, node, node_topology
 from tests.bench.worst_objects import Worst
+from webhook.model.raw import Draft
 
 
 def cluster_objects() -> Iterator[Worst]:  # a list of cases
@@ -119,6 +120,6 @@ def cluster_objects() -> Iterator[Worst]:  # a list of cases
         )
 
 
-def _bare_zones(count: int) -> Raw:
+def _bare_zones(count: int) -> Draft:
     zones = [{"name": f"node-{n}", "type": "Node", "resources": [amounts("cpu", "1")]} for n in range(count)]
     return {"metadata": {"name": "node-1"}, "zones": zones}

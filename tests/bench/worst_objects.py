@@ -5,8 +5,9 @@ Each function yields (name, way of arrival, object). Sizes are up to the API ser
 
 from typing import Any, NamedTuple
 
-from tests.bench.worst_cluster import ASKS_FOR_A_RACK, Raw
+from tests.bench.worst_cluster import ASKS_FOR_A_RACK
 from webhook.model.names import NUMA_TOPOLOGY_SPEC
+from webhook.model.raw import Draft
 
 SINGLE = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
 RESTRICTED = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "Restricted"}'}
@@ -21,17 +22,17 @@ class Worst(NamedTuple):
     ways: tuple[str, ...]
     """Of: mutate, validate, gated, bind, feed (pods); gang (a list of gated pods); mark, workload, owner; Node, NRT, a
     group of Topologies."""
-    raw: Raw
+    raw: Draft
 
 
 POD_WAYS = ("mutate", "gated", "bind", "feed")
 
 
-def container(name: str = "c", **requests: str) -> Raw:
+def container(name: str = "c", **requests: str) -> Draft:
     return {"name": name, "resources": {"requests": dict(requests), "limits": dict(requests)}}
 
 
-def pod(annotations: dict[str, str] | None = None, containers: list[Raw] | None = None, **spec: Any) -> Raw:
+def pod(annotations: dict[str, str] | None = None, containers: list[Draft] | None = None, **spec: Any) -> Draft:
     """A pod, by default with one Guaranteed container."""
     return {
         "apiVersion": "v1",
@@ -47,14 +48,14 @@ def pod(annotations: dict[str, str] | None = None, containers: list[Raw] | None 
     }
 
 
-def template(annotations: dict[str, str] | None = None, **spec: Any) -> Raw:
+def template(annotations: dict[str, str] | None = None, **spec: Any) -> Draft:
     return {
         "metadata": {"annotations": annotations or {}},
         "spec": {"containers": [container(cpu="1", memory="1Gi")], **spec},
     }
 
 
-def workload(api_version: str, kind: str, spec: Raw, annotations: dict[str, str] | None = None) -> Raw:
+def workload(api_version: str, kind: str, spec: Draft, annotations: dict[str, str] | None = None) -> Draft:
     metadata = {
         "name": "w",
         "namespace": "ns",
@@ -64,11 +65,11 @@ def workload(api_version: str, kind: str, spec: Raw, annotations: dict[str, str]
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
 
 
-def required(*terms: Raw) -> Raw:
+def required(*terms: Draft) -> Draft:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}
 
 
-def preferred(*terms: Raw) -> Raw:
+def preferred(*terms: Draft) -> Draft:
     return {
         "nodeAffinity": {
             "preferredDuringSchedulingIgnoredDuringExecution": [
@@ -78,7 +79,7 @@ def preferred(*terms: Raw) -> Raw:
     }
 
 
-def expression(key: str, operator: str, *values: str) -> Raw:
+def expression(key: str, operator: str, *values: str) -> Draft:
     return {"key": key, "operator": operator, "values": list(values)}
 
 

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from tests.bench.worst_cluster import ASKS_FOR_A_RACK, Raw
+from tests.bench.worst_cluster import ASKS_FOR_A_RACK
 from tests.bench.worst_objects import (
     BEST_EFFORT,
     NO_POLICY,
@@ -19,6 +20,9 @@ from tests.bench.worst_objects import (
     required,
 )
 from webhook.model.names import INHERIT, INJECT_ENV, MANAGED_FIELDS, NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME
+
+if TYPE_CHECKING:
+    from webhook.model.raw import Draft
 
 
 def pods() -> Iterator[Worst]:  # noqa: PLR0915 # a list of cases
@@ -68,7 +72,7 @@ def pods() -> Iterator[Worst]:  # noqa: PLR0915 # a list of cases
     )
     terms = [{"matchExpressions": [expression(f"k{n}", "NotIn", "a")]} for n in range(20_000)]
     yield Worst("pod with 20000 required terms", POD_WAYS, pod(affinity=required(*terms)))
-    empty: list[Raw] = [{} for _ in range(200_000)]
+    empty: list[Draft] = [{} for _ in range(200_000)]
     yield Worst("pod with 200000 empty required terms", POD_WAYS, pod(affinity=required(*empty)))
     expressions = [expression(f"k{n}", "DoesNotExist") for n in range(20_000)]
     yield Worst(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-from tests.bench.worst_cluster import NODES, ZONES, Raw, cluster
+from tests.bench.worst_cluster import NODES, ZONES, cluster
 from tests.handlers import HandlerOf
 from webhook.admission.binding.decision import Given, guard, into_binding
 from webhook.admission.response import Allowed, Denied, Patched, Response
@@ -17,6 +17,7 @@ from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.formats.kubernetes.owner_chain import owner_above, owner_chain_of
 from webhook.formats.topology import TopologySource
 from webhook.model.errors import UserError
+from webhook.model.raw import Draft
 from webhook.placing.gang.gang_search import GangSearch, GatedGang, search_gang
 from webhook.placing.gang.gated_gang import units_of
 from webhook.placing.pod.assignment import Assignment, find_assignment, why_unassigned
@@ -80,7 +81,7 @@ class Site:
         assert isinstance(found, GangSearch)
         str(found.placement.why)
 
-    def owner(self, body: bytes, pod: Raw) -> None:
+    def owner(self, body: bytes, pod: Draft) -> None:
         """Handle the owner of a gated pod: the owner chain, the pod's rank, the PodGroup."""
         try:
             raw = loads(body)
@@ -123,7 +124,7 @@ def gang_of(body: bytes) -> GatedGang:
     return gang
 
 
-def _key(raw: Raw) -> str:
+def _key(raw: Draft) -> str:
     metadata = raw["metadata"]
     namespace = metadata.get("namespace")
     return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])

@@ -8,11 +8,12 @@ from typing import Any
 
 import yaml
 
+from webhook.model.raw import Draft
+
 CHART = Path(__file__).parents[2] / "charts" / "topology-webhook"
 IMAGE = {"image": {"repository": "registry.example/topology-webhook"}}
 """The one value without a default."""
 HOOK = "helm.sh/hook"
-Raw = dict[str, Any]
 
 
 class RefusedError(Exception):
@@ -23,22 +24,22 @@ class RefusedError(Exception):
 class Rendered:
     """The output of one `helm template`."""
 
-    objects: tuple[Raw, ...]
-    hooks: tuple[Raw, ...] = ()
+    objects: tuple[Draft, ...]
+    hooks: tuple[Draft, ...] = ()
     """What Helm creates only while it uninstalls the release."""
-    tests: tuple[Raw, ...] = ()
+    tests: tuple[Draft, ...] = ()
     """What Helm creates only for `helm test`."""
 
-    def __getitem__(self, kind: str) -> Raw:
+    def __getitem__(self, kind: str) -> Draft:
         """The only object of a kind."""
         (found,) = self.of(kind)
         return found
 
-    def of(self, kind: str) -> list[Raw]:
+    def of(self, kind: str) -> list[Draft]:
         return [each for each in self.objects if each["kind"] == kind]
 
     @property
-    def container(self) -> Raw:
+    def container(self) -> Draft:
         (container,) = self["Deployment"]["spec"]["template"]["spec"]["containers"]
         return dict(container)
 
@@ -51,18 +52,18 @@ class Rendered:
         }
 
     @property
-    def calls(self) -> dict[str, Raw]:
+    def calls(self) -> dict[str, Draft]:
         """Every webhook by the beginning of its name: mutate.pods, guard.bindings, validate.pods, validate.nodes."""
         kinds = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
         webhooks = [dict(webhook) for kind in kinds for webhook in self[kind]["webhooks"]]
         return {webhook["name"].removesuffix(".topology-webhook.dev"): webhook for webhook in webhooks}
 
     @property
-    def mutating(self) -> Raw:
+    def mutating(self) -> Draft:
         return self.calls["mutate.pods"]
 
     @property
-    def validating(self) -> Raw:
+    def validating(self) -> Draft:
         return self.calls["validate.pods"]
 
 
@@ -84,7 +85,7 @@ class Helm:
         found = [each for each in yaml.safe_load_all(text) if each]
         kinds = [each["metadata"].get("annotations", {}).get(HOOK) for each in found]
 
-        def of(kind: str | None) -> tuple[Raw, ...]:
+        def of(kind: str | None) -> tuple[Draft, ...]:
             return tuple(each for each, its in zip(found, kinds, strict=True) if its == kind)
 
         return Rendered(of(None), of("pre-delete"), of("test"))

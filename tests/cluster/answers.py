@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tests.cluster.control_plane import CommandError
 from tests.cluster.gated import NUMA, PLACEMENT, SPEC, Pods
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-Raw = dict[str, Any]
+    from webhook.model.raw import Draft
 DENIED = "denied the request: "
 GROUP = "pod-group-name"
 
@@ -65,8 +65,8 @@ class Alone:
 
 
 def asked(
-    pods: Pods, documents: Sequence[Raw], expected: Foretold, play: Callable[[Raw], object]
-) -> tuple[Answer, list[Raw]]:
+    pods: Pods, documents: Sequence[Draft], expected: Foretold, play: Callable[[Draft], object]
+) -> tuple[Answer, list[Draft]]:
     """The service's answer to these documents of one workload, and its pods once the expected number is bound."""
     warnings: list[str] = []
     for raw in documents:
@@ -83,15 +83,15 @@ def asked(
     return _seen(list(pods.all().values()), tuple(warnings), by_rank=expected.by_rank)
 
 
-def _path(namespace: str, raw: Raw) -> str:
+def _path(namespace: str, raw: Draft) -> str:
     root = "/api" if "/" not in raw["apiVersion"] else "/apis"
     plural = f"{raw['kind'].lower()}s"
     return f"{root}/{raw['apiVersion']}/namespaces/{namespace}/{plural}/{raw['metadata']['name']}"
 
 
-def _seen(raws: list[Raw], warnings: tuple[str, ...], *, by_rank: bool) -> tuple[Answer, list[Raw]]:
+def _seen(raws: list[Draft], warnings: tuple[str, ...], *, by_rank: bool) -> tuple[Answer, list[Draft]]:
     ours = [raw for raw in raws if PLACEMENT in raw["metadata"].get("annotations", {})]
-    groups: dict[str, list[Raw]] = {}
+    groups: dict[str, list[Draft]] = {}
     for raw in ours:
         if name := raw["metadata"]["annotations"].get(GROUP):
             groups.setdefault(name, []).append(raw)
@@ -104,11 +104,11 @@ def _policy(text: str | None) -> str | None:
     return None if text is None else str(json.loads(text)["numaTopologyPolicy"])
 
 
-def _rank(raw: Raw) -> int:
+def _rank(raw: Draft) -> int:
     return int(raw["metadata"]["labels"][RANK])
 
 
-def spot(raw: Raw) -> Spot:
+def spot(raw: Draft) -> Spot:
     """The assignment of a bound pod."""
     annotations = raw["metadata"]["annotations"]
     hint = json.loads(annotations[NUMA]) if NUMA in annotations else {}
@@ -121,23 +121,25 @@ def _sorted(groups: Sequence[tuple[Spot, ...]], *, by_rank: bool) -> tuple[tuple
     return tuple(sorted((group if by_rank else tuple(sorted(group, key=repr)) for group in groups), key=repr))
 
 
-def reviewed(documents: Sequence[Raw], folder: Path, *cluster: object, node_arrays: Path | None = None) -> list[Raw]:
+def reviewed(
+    documents: Sequence[Draft], folder: Path, *cluster: object, node_arrays: Path | None = None
+) -> list[Draft]:
     """The entries of `review -o json`."""
     file = folder / "objects.json"
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(documents)}))
     outcome = run_review("-f", file, "-o", "json", *cluster, cluster=node_arrays)
     assert outcome.stderr == ""
-    entries: list[Raw] = outcome.json
+    entries: list[Draft] = outcome.json
     return entries
 
 
-def foretold(entries: Sequence[Raw]) -> Foretold:
+def foretold(entries: Sequence[Draft]) -> Foretold:
     """The answer in these entries of one workload."""
     if denied := next((entry["message"] for entry in entries if entry["verdict"] == "deny"), ""):
         return Foretold(Answer(denied=denied))
     sets = [one for entry in entries for one in entry["podSets"]]
     managed = [one for one in sets if one["managed"]]
-    gangs: list[Raw] = []
+    gangs: list[Draft] = []
     for entry in entries:  # each bare pod of a group shows the whole group
         found = entry.get("group")
         gangs += [gang for gang in (found or {}).get("gangs") or [found] if gang and gang not in gangs]
@@ -153,9 +155,9 @@ def foretold(entries: Sequence[Raw]) -> Foretold:
     return Foretold(answer, sum(one["pods"] for one in sets), by_rank, tuple(alone))
 
 
-def _alone(best: Sequence[Raw]) -> Alone:
+def _alone(best: Sequence[Draft]) -> Alone:
     return Alone(frozenset(each["node"] for each in best), best[0]["node"])
 
 
-def _foretold_spot(entry: Raw) -> Spot:
+def _foretold_spot(entry: Draft) -> Spot:
     return Spot(entry["node"], tuple(entry["numaNodes"]), tuple(sorted(map(tuple, entry["domain"]))))

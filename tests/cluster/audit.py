@@ -11,7 +11,7 @@ import json
 import time
 from collections import defaultdict
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kubernetes.utils.quantity import parse_quantity
 
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from tests.cluster.control_plane import ControlPlane
-
-Raw = dict[str, Any]
+    from webhook.model.raw import Draft
 DOMAIN_RACK = "topology-webhook.dev/domain-rack"
 # The scheduler retries a pod that it could not schedule after 1 to 10 s.
 STILL_SECONDS = 25.0
@@ -38,12 +37,12 @@ class Slot(NamedTuple):
     resource: str
 
 
-def overcommitted(plane: ControlPlane, raws: Iterable[Raw]) -> dict[Slot, Decimal]:
+def overcommitted(plane: ControlPlane, raws: Iterable[Draft]) -> dict[Slot, Decimal]:
     """By how much the hints of these pods exceed what the NodeResourceTopologies have available."""
     return {slot: -amount for slot, amount in left(plane, raws).items() if amount < 0}
 
 
-def left(plane: ControlPlane, raws: Iterable[Raw]) -> dict[Slot, Decimal]:
+def left(plane: ControlPlane, raws: Iterable[Draft]) -> dict[Slot, Decimal]:
     """What these pods leave of each NUMA node; negative if they hold more than it has."""
     room = {
         Slot(topology["metadata"]["name"], int(zone["name"].removeprefix("node-")), resource["name"]): Decimal(
@@ -58,7 +57,7 @@ def left(plane: ControlPlane, raws: Iterable[Raw]) -> dict[Slot, Decimal]:
     return room
 
 
-def held(raws: Iterable[Raw]) -> Mapping[Slot, Decimal]:
+def held(raws: Iterable[Draft]) -> Mapping[Slot, Decimal]:
     """What these pods hold by their hints."""
     taken: defaultdict[Slot, Decimal] = defaultdict(Decimal)
     for raw in raws:
@@ -69,7 +68,7 @@ def held(raws: Iterable[Raw]) -> Mapping[Slot, Decimal]:
     return taken
 
 
-def racks_at_odds(plane: ControlPlane, raws: Iterable[Raw]) -> Mapping[str, set[str]]:
+def racks_at_odds(plane: ControlPlane, raws: Iterable[Draft]) -> Mapping[str, set[str]]:
     """Group -> racks, for groups that have to be in one rack and are in several.
 
     The rack is the label of the pod's node; if the node is gone, the pod's own label.
@@ -108,7 +107,7 @@ class EndState(NamedTuple):
         )
 
 
-def when_settled(plane: ControlPlane, pods: Callable[[], Mapping[str, Raw]]) -> EndState:
+def when_settled(plane: ControlPlane, pods: Callable[[], Mapping[str, Draft]]) -> EndState:
     """The state once every ungated pod is bound and no other would fit, or when nothing changed for `STILL_SECONDS`."""
     last, moved = None, time.monotonic()
     while True:
@@ -120,7 +119,7 @@ def when_settled(plane: ControlPlane, pods: Callable[[], Mapping[str, Raw]]) -> 
         time.sleep(POLL_SECONDS)
 
 
-def end_state(plane: ControlPlane, raws: Mapping[str, Raw]) -> EndState:
+def end_state(plane: ControlPlane, raws: Mapping[str, Draft]) -> EndState:
     """Check these pods, by name. The nodes must have no other pods."""
     bound = {name for name, raw in raws.items() if raw["spec"].get("nodeName")}
     waiting = {name for name, raw in raws.items() if is_gated(raw)}
@@ -141,7 +140,7 @@ def end_state(plane: ControlPlane, raws: Mapping[str, Raw]) -> EndState:
     )
 
 
-def _free(room: Mapping[Slot, Decimal], unhinted: Iterable[Raw]) -> list[dict[str, Decimal]]:
+def _free(room: Mapping[Slot, Decimal], unhinted: Iterable[Draft]) -> list[dict[str, Decimal]]:
     """What can be assigned of each NUMA node.
 
     Nodes with an unhinted pod are left out: until an NRT has reported it, its total is reserved on every NUMA node, and
@@ -155,19 +154,19 @@ def _free(room: Mapping[Slot, Decimal], unhinted: Iterable[Raw]) -> list[dict[st
     return list(zones.values())
 
 
-def _fits(raw: Raw, free: Mapping[str, Decimal]) -> bool:
+def _fits(raw: Draft, free: Mapping[str, Decimal]) -> bool:
     return all(parse_quantity(amount) <= free.get(resource, Decimal(0)) for resource, amount in _requests(raw).items())
 
 
-def _requests(raw: Raw) -> Mapping[str, str]:
+def _requests(raw: Draft) -> Mapping[str, str]:
     (container,) = raw["spec"]["containers"]
     requests: Mapping[str, str] = container["resources"]["requests"]
     return requests
 
 
-def _hinted_node(raw: Raw) -> str:
+def _hinted_node(raw: Draft) -> str:
     return str(json.loads(_annotations(raw).get(NUMA, "{}")).get("node", ""))
 
 
-def _annotations(raw: Raw) -> Mapping[str, str]:
+def _annotations(raw: Draft) -> Mapping[str, str]:
     return raw["metadata"].get("annotations") or {}

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tests.cluster.control_plane import ControlPlane
-
-Raw = dict[str, Any]
+    from webhook.model.raw import Draft
 
 
 def collection(namespace: str, api_version: str, kind: str) -> str:
@@ -35,16 +34,16 @@ class Controllers:
     def __init__(self, plane: ControlPlane, namespace: str) -> None:
         self.plane = plane
         self.namespace = namespace
-        self._pods: dict[str, Raw] = {}
+        self._pods: dict[str, Draft] = {}
 
-    def create(self, owner: Raw, api_version: str, kind: str, name: str, spec: Raw, **metadata: Any) -> Raw:
+    def create(self, owner: Draft, api_version: str, kind: str, name: str, spec: Draft, **metadata: Any) -> Draft:
         """Create an object that `owner` controls."""
         metadata |= {"name": name, "ownerReferences": [_reference(owner)]}
         body = {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
-        created: Raw = self.plane.api.create(collection(self.namespace, api_version, kind), body)
+        created: Draft = self.plane.api.create(collection(self.namespace, api_version, kind), body)
         return created
 
-    def pod(self, owner: Raw, name: str, template: Raw, labels: Mapping[str, str]) -> None:
+    def pod(self, owner: Draft, name: str, template: Draft, labels: Mapping[str, str]) -> None:
         """Create a pod that `owner` controls; a name that ends with a hyphen gets a random ending."""
         metadata = {
             "generateName" if name.endswith("-") else "name": name,
@@ -63,19 +62,19 @@ class Controllers:
             self.plane.api.create(collection(self.namespace, "v1", "Pod"), body)
 
 
-def real(controllers: Controllers, workload: Raw) -> Raw:
+def real(controllers: Controllers, workload: Draft) -> Draft:
     """Do nothing: the real controller creates the pods."""
     del controllers
     return workload
 
 
-def cron_job(controllers: Controllers, workload: Raw) -> Raw:
+def cron_job(controllers: Controllers, workload: Draft) -> Draft:
     """Create a Job that is named by its time, in minutes since 1970."""
     template = workload["spec"]["jobTemplate"]
     return controllers.create(workload, "batch/v1", "Job", f"{workload['metadata']['name']}-29400000", template["spec"])
 
 
-def job_set(controllers: Controllers, workload: Raw) -> Raw:
+def job_set(controllers: Controllers, workload: Draft) -> Draft:
     """Create a Job for each replica of a replicated job, with labels on the Job and its template."""
     name = workload["metadata"]["name"]
     for each in workload["spec"]["replicatedJobs"]:
@@ -92,7 +91,7 @@ def job_set(controllers: Controllers, workload: Raw) -> Raw:
     return workload
 
 
-def volcano_job(controllers: Controllers, workload: Raw) -> Raw:
+def volcano_job(controllers: Controllers, workload: Draft) -> Draft:
     """Create the pods of each task."""
     name = workload["metadata"]["name"]
     for task in workload["spec"]["tasks"]:
@@ -103,7 +102,7 @@ def volcano_job(controllers: Controllers, workload: Raw) -> Raw:
     return workload
 
 
-def training_job(field: str, controllers: Controllers, workload: Raw) -> Raw:
+def training_job(field: str, controllers: Controllers, workload: Draft) -> Draft:
     """Create the pods of each replica type."""
     for kind, replicas in workload["spec"][field].items():
         for index in range(replicas["replicas"]):
@@ -115,7 +114,7 @@ def training_job(field: str, controllers: Controllers, workload: Raw) -> Raw:
     return workload
 
 
-def mpi_job_v1(controllers: Controllers, workload: Raw) -> Raw:
+def mpi_job_v1(controllers: Controllers, workload: Draft) -> Draft:
     """Create the pods as the training operator does: the launcher is a pod."""
     _mpi_workers(controllers, workload)
     template = workload["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]
@@ -124,7 +123,7 @@ def mpi_job_v1(controllers: Controllers, workload: Raw) -> Raw:
     return workload
 
 
-def mpi_job_v2(controllers: Controllers, workload: Raw) -> Raw:
+def mpi_job_v2(controllers: Controllers, workload: Draft) -> Draft:
     """Create the pods as the MPI operator does: the launcher is a Job."""
     _mpi_workers(controllers, workload)
     template = workload["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]
@@ -135,7 +134,7 @@ def mpi_job_v2(controllers: Controllers, workload: Raw) -> Raw:
     return workload
 
 
-def leader_worker_set(controllers: Controllers, workload: Raw) -> Raw:
+def leader_worker_set(controllers: Controllers, workload: Draft) -> Draft:
     """Create a StatefulSet of the leaders, and for each leader one of its workers, which the leader pod controls.
 
     Within `pod_webhook_of_lws` (lws_webhook.py), which numbers the pods.
@@ -167,7 +166,7 @@ def leader_worker_set(controllers: Controllers, workload: Raw) -> Raw:
     return workload
 
 
-def ray_cluster(controllers: Controllers, workload: Raw) -> Raw:
+def ray_cluster(controllers: Controllers, workload: Draft) -> Draft:
     """Create the head and the workers of each group: the wanted number, within the group's bounds."""
     name, spec = workload["metadata"]["name"], workload["spec"]
     labels = {"ray.io/cluster": name, "ray.io/node-type": "head", "ray.io/group": "headgroup"}
@@ -179,17 +178,17 @@ def ray_cluster(controllers: Controllers, workload: Raw) -> Raw:
     return workload
 
 
-def ray_job(controllers: Controllers, workload: Raw) -> Raw:
+def ray_job(controllers: Controllers, workload: Draft) -> Draft:
     """Create a RayCluster with a random name and the annotations."""
     return _ray_cluster_of(controllers, workload, workload["spec"]["rayClusterSpec"])
 
 
-def ray_service(controllers: Controllers, workload: Raw) -> Raw:
+def ray_service(controllers: Controllers, workload: Draft) -> Draft:
     """Create a RayCluster, as `ray_job` does."""
     return _ray_cluster_of(controllers, workload, workload["spec"]["rayClusterConfig"])
 
 
-def _ray_cluster_of(controllers: Controllers, workload: Raw, spec: Raw) -> Raw:
+def _ray_cluster_of(controllers: Controllers, workload: Draft, spec: Draft) -> Draft:
     annotations = workload["metadata"].get("annotations", {})
     name = f"{workload['metadata']['name']}-x7k2p"
     cluster = controllers.create(workload, "ray.io/v1", "RayCluster", name, spec, annotations=annotations)
@@ -197,7 +196,7 @@ def _ray_cluster_of(controllers: Controllers, workload: Raw, spec: Raw) -> Raw:
     return workload
 
 
-def _mpi_workers(controllers: Controllers, workload: Raw) -> None:
+def _mpi_workers(controllers: Controllers, workload: Draft) -> None:
     replicas = workload["spec"]["mpiReplicaSpecs"]["Worker"]
     for index in range(replicas["replicas"]):
         labels = {**_training_labels(workload), "job-role": "worker", "replica-index": str(index)}
@@ -205,7 +204,7 @@ def _mpi_workers(controllers: Controllers, workload: Raw) -> None:
         controllers.pod(workload, name, replicas["template"], _of_training(labels))
 
 
-def _training_labels(workload: Raw) -> dict[str, str]:
+def _training_labels(workload: Draft) -> dict[str, str]:
     return {"operator-name": f"{workload['kind'].lower()}-controller", "job-name": workload["metadata"]["name"]}
 
 
@@ -213,18 +212,18 @@ def _of_training(labels: Mapping[str, str]) -> dict[str, str]:
     return {f"training.kubeflow.org/{key}": value for key, value in labels.items()}
 
 
-def _labelled(template: Raw, labels: Mapping[str, str]) -> Raw:
+def _labelled(template: Draft, labels: Mapping[str, str]) -> Draft:
     metadata = template["metadata"]
     return {**template, "metadata": {**metadata, "labels": {**metadata.get("labels", {}), **labels}}}
 
 
-def _found(controllers: Controllers, name: str) -> Raw | None:
+def _found(controllers: Controllers, name: str) -> Draft | None:
     path = collection(controllers.namespace, "v1", "Pod")
-    found: list[Raw] = controllers.plane.api.get(f"{path}?fieldSelector=metadata.name={name}")["items"]
+    found: list[Draft] = controllers.plane.api.get(f"{path}?fieldSelector=metadata.name={name}")["items"]
     return found[0] if found else None
 
 
-def _reference(owner: Raw) -> Raw:
+def _reference(owner: Draft) -> Draft:
     uid = owner["metadata"]["uid"]
     name = owner["metadata"]["name"]
     return {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": name, "uid": uid, "controller": True}

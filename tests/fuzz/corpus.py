@@ -13,9 +13,9 @@ import yaml
 
 from webhook.formats.topology import TopologySource
 from webhook.model.names import MANAGE_LABEL, NUMA_TOPOLOGY_SPEC
+from webhook.model.raw import Draft
 from webhook.state.cluster_cache import ClusterCache
 
-Raw = dict[str, Any]
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 FREE: Final[Mapping[str, Sequence[int]]] = {
     "n0": (4, 4),
@@ -29,7 +29,7 @@ STRICT: Final = '{"numaTopologyPolicy": "SingleNUMANode"}'
 POLICY: Final = {"n3": "restricted"}
 
 
-def nodes() -> list[Raw]:
+def nodes() -> list[Draft]:
     """The Nodes."""
     return [
         {
@@ -49,9 +49,9 @@ def nodes() -> list[Raw]:
     ]
 
 
-def namespaces() -> list[Raw]:
+def namespaces() -> list[Draft]:
     """Namespaces, one of them with faults."""
-    metadata: list[Raw] = [
+    metadata: list[Draft] = [
         {"labels": {MANAGE_LABEL: "aligned"}, "annotations": {NUMA_TOPOLOGY_SPEC: STRICT}},
         {"labels": {MANAGE_LABEL: "everything"}, "annotations": {NUMA_TOPOLOGY_SPEC: "{,}"}},
     ]
@@ -61,11 +61,11 @@ def namespaces() -> list[Raw]:
     ]
 
 
-def node_topologies() -> list[Raw]:
+def node_topologies() -> list[Draft]:
     """Their NodeResourceTopologies, in every published form."""
-    made: list[Raw] = []
+    made: list[Draft] = []
     for name, free in FREE.items():
-        zones: list[Raw] = [
+        zones: list[Draft] = [
             {
                 "name": f"node-{numa}",
                 "type": "Node",
@@ -92,21 +92,21 @@ def node_topologies() -> list[Raw]:
                 "zones": zones,
             }
         )
-    old: Raw = deepcopy(made[1]) | {
+    old: Draft = deepcopy(made[1]) | {
         "apiVersion": "topology.node.k8s.io/v1alpha1",
         "topologyPolicies": ["SingleNUMANodePodLevel"],
     }
     old["metadata"]["name"] = "x-old"
     del old["attributes"]
     cells = {zone["name"]: {"resources": zone["resources"]} for zone in deepcopy(made[1])["zones"]}
-    proposal: Raw = {"metadata": {"name": "x-cells"}, "topologyPolicies": ["SingleNUMANode"], "cells": cells}
-    counted: Raw = deepcopy(made[1])
+    proposal: Draft = {"metadata": {"name": "x-cells"}, "topologyPolicies": ["SingleNUMANode"], "cells": cells}
+    counted: Draft = deepcopy(made[1])
     counted["metadata"]["name"] = "x-counted"
     counted["attributes"].append({"name": "nodeTopologyPodsFingerprint", "value": "pfp0v001ef46db3751d8e999"})
     return [*made, old, proposal, counted]
 
 
-def topologies() -> dict[TopologySource, Raw]:
+def topologies() -> dict[TopologySource, Draft]:
     """A Topology of each kind."""
     spec = {"levels": [{"nodeLabel": "zone"}, {"nodeLabel": "rack", "alias": "shelf"}]}
     return {
@@ -125,7 +125,7 @@ def topologies() -> dict[TopologySource, Raw]:
     }
 
 
-def pod(name: str = "honest", cpu: str = "8", annotations: Mapping[str, str] | None = None, **spec: Any) -> Raw:
+def pod(name: str = "honest", cpu: str = "8", annotations: Mapping[str, str] | None = None, **spec: Any) -> Draft:
     """A Guaranteed pod."""
     amounts = {"cpu": cpu, "memory": "1Gi"}
     return {
@@ -147,7 +147,7 @@ def pod(name: str = "honest", cpu: str = "8", annotations: Mapping[str, str] | N
     }
 
 
-def pods() -> list[Raw]:
+def pods() -> list[Draft]:
     """Pods of many kinds: waiting, in a gang, bound, ended, with every field that is read."""
     gate = [{"name": "topology-webhook.dev/placement"}]
     gang = {
@@ -207,7 +207,7 @@ def pods() -> list[Raw]:
     ]
 
 
-def pod_group() -> Raw:
+def pod_group() -> Draft:
     """A KAI PodGroup."""
     spec = {"minMember": 2, "queue": "q", "topologyConstraint": {"topology": "t", "requiredTopologyLevel": "rack"}}
     return {
@@ -218,7 +218,7 @@ def pod_group() -> Raw:
     }
 
 
-def workloads() -> list[Raw]:
+def workloads() -> list[Draft]:
     """The workloads of the examples."""
     files = [EXAMPLES / name for name in ("workloads.yaml", "gang.yaml", "mistakes/pods.yaml")]
     objects = [one for file in files for one in yaml.safe_load_all(file.read_text()) if one]

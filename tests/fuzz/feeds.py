@@ -12,7 +12,6 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from tests.fuzz import corpus, oracle
-from tests.fuzz.corpus import Raw
 from tests.fuzz.mutate import mutated
 from tests.fuzz.outcome import BrokenError, within_bounds
 from tests.handlers import mutated as answered
@@ -27,6 +26,7 @@ from webhook.kube.events import EventRecorder, ObjectEvent
 from webhook.kube.pod_writes import PodWrites
 from webhook.kube.write import Outcome, Write
 from webhook.metrics.controller_metrics import PlacementMetrics
+from webhook.model.raw import Draft
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.rules import Rules
 
@@ -42,7 +42,7 @@ class Feeds:
 
     def __init__(self) -> None:
         topologies = corpus.topologies()
-        self._seeds: dict[str, Sequence[Raw]] = {
+        self._seeds: dict[str, Sequence[Draft]] = {
             "nodes": corpus.nodes(),
             "node_topologies": corpus.node_topologies(),
             "pods": corpus.pods(),
@@ -52,12 +52,12 @@ class Feeds:
         }
         self._parts = [one for seeds in self._seeds.values() for one in seeds]
 
-    def draw(self, random: Random) -> list[tuple[str, Raw]]:
+    def draw(self, random: Random) -> list[tuple[str, Draft]]:
         """Some objects, each with its feed."""
         feeds = random.choices(list(self._seeds), (2, 4, 6, 2, 1, 1), k=random.choice((1, 1, 2, 4)))
         return [(feed, mutated(random, random.choice(self._seeds[feed]), self._parts)) for feed in feeds]
 
-    async def check(self, drawn: list[tuple[str, Raw]]) -> None:
+    async def check(self, drawn: list[tuple[str, Draft]]) -> None:
         """Apply them one after the other."""
         cache = ClusterCache()
         corpus.populate(cache)
@@ -89,7 +89,7 @@ class Feeds:
         del drawn
         return False
 
-    def smaller(self, drawn: list[tuple[str, Raw]]) -> Iterator[list[tuple[str, Raw]]]:
+    def smaller(self, drawn: list[tuple[str, Draft]]) -> Iterator[list[tuple[str, Draft]]]:
         """Fewer objects, then smaller ones."""
         if len(drawn) > 1:
             yield from ([one for number, one in enumerate(drawn) if number != out] for out in range(len(drawn)))
@@ -114,7 +114,7 @@ def _key(feed: str, raw: Any) -> str | None:
     return f"{namespace}/{name}" if feed == "pods" else name
 
 
-def _is_about_nodes(feed: str, raw: Raw) -> bool:
+def _is_about_nodes(feed: str, raw: Draft) -> bool:
     """Whether the object may change what is free: it is bound, names its node, or takes such a pod's name."""
     if feed != "pods":
         return feed in _OF_NODES

@@ -8,10 +8,11 @@ from typing import Any
 
 import jsonpatch
 
-from tests.fuzz.corpus import FREE, POLICY, Raw
+from tests.fuzz.corpus import FREE, POLICY
 from tests.fuzz.mutate import places
 from tests.fuzz.outcome import BrokenError
 from webhook.cli.input.object_schema import METADATA, NODE, POD, TEXT, faults
+from webhook.model.raw import Draft
 
 _SPECS = ("scheduling.koordinator.sh/numa-topology-spec", "scheduling.koordinator.sh/resource-spec")
 _BINDING = {"metadata!": METADATA, "target!": {"name": TEXT}}
@@ -87,7 +88,7 @@ def _cpus_of_plain(pod: Any) -> int | None:
     return int(cpus) if 0 < len(cpus) < 9 and int(cpus) > 0 else None
 
 
-def _may_go_to(spec: Raw, node: str) -> bool:
+def _may_go_to(spec: Draft, node: str) -> bool:
     """Whether the pod's required node affinity admits the node, by the scheduler's rules."""
     required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"
@@ -110,7 +111,7 @@ def _matches(requirement: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     return {"In": inside, "NotIn": not inside}.get(requirement["operator"], True)
 
 
-def without_parts(whole: Raw) -> Iterator[Raw]:
+def without_parts(whole: Draft) -> Iterator[Draft]:
     """The object without one of its places, large places first."""
     found = sorted((path for path in places(whole) if path), key=len)
     for path in found:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from aiohttp.test_utils import TestClient, TestServer
 
 from tests.fuzz import corpus, oracle
-from tests.fuzz.corpus import Raw
 from tests.fuzz.mutate import JSONS, TEXTS, mutated
 from tests.fuzz.outcome import BrokenError, within_bounds
 from tests.handlers import HandlerOf
@@ -28,6 +27,7 @@ from webhook.app.webhooks import handlers_of
 from webhook.codec import dumps
 from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.metrics.service_metrics import Metrics
+from webhook.model.raw import Draft
 from webhook.server.health import Health
 from webhook.server.routes import review_app
 from webhook.state.cluster_cache import ClusterCache
@@ -53,7 +53,7 @@ class Reviews:
         self._seeds = _seeds()
         self._parts = [*corpus.pods(), *corpus.nodes(), *corpus.workloads()]
 
-    def draw(self, random: Random) -> tuple[str, Raw]:
+    def draw(self, random: Random) -> tuple[str, Draft]:
         """A path, and the review that is posted there."""
         path, whole = random.choice(self._seeds)
         if random.random() < 0.15:
@@ -70,7 +70,7 @@ class Reviews:
             changed["object"] = {**request["object"], "metadata": metadata}
         return path, {**whole, "request": changed}
 
-    async def check(self, drawn: tuple[str, Raw]) -> None:
+    async def check(self, drawn: tuple[str, Draft]) -> None:
         """Post it."""
         path, review = drawn
         try:
@@ -92,7 +92,7 @@ class Reviews:
         """See Part."""
         return not oracle.is_typed(*drawn)
 
-    def smaller(self, drawn: tuple[str, Raw]) -> Iterator[tuple[str, Raw]]:
+    def smaller(self, drawn: tuple[str, Draft]) -> Iterator[tuple[str, Draft]]:
         """The review without some of its parts."""
         path, review = drawn
         for less in oracle.without_parts(review):
@@ -120,7 +120,7 @@ class Reviews:
     def _answer(self, path: str, request: AdmissionRequest) -> Response | Awaitable[Response]:
         return self._now[path].handle(request)
 
-    async def _ask(self, path: str, review: Raw) -> str:
+    async def _ask(self, path: str, review: Draft) -> str:
         status, text = await self._post(path, dumps(review))
         return f"{status} {text}"
 
@@ -136,7 +136,7 @@ async def _no_pod(namespace: str, name: str) -> Mapping[str, Any] | None:
     return None
 
 
-def _judge(path: str, review: Raw, response: Mapping[str, Any]) -> None:
+def _judge(path: str, review: Draft, response: Mapping[str, Any]) -> None:
     request = review["request"]
     pod, operation = request.get("object"), request.get("operation")
     if response.get("uid") != request.get("uid"):
@@ -147,11 +147,11 @@ def _judge(path: str, review: Raw, response: Mapping[str, Any]) -> None:
         oracle.check_mutation(pod, response)
 
 
-def _honest() -> Raw:
+def _honest() -> Draft:
     return _review("pods", corpus.pod("honest", "9"))
 
 
-def _review(plural: str, held: Raw, operation: str = "CREATE", old: Raw | None = None, **more: Any) -> Raw:
+def _review(plural: str, held: Draft, operation: str = "CREATE", old: Draft | None = None, **more: Any) -> Draft:
     group, _, version = held.get("apiVersion", "v1").rpartition("/")
     kind = {"group": group, "version": version, "kind": _KINDS.get(plural, held.get("kind", ""))}
     resource = {"group": group, "version": version, "resource": plural}
@@ -172,13 +172,13 @@ def _review(plural: str, held: Raw, operation: str = "CREATE", old: Raw | None =
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
 
 
-def _seeds() -> list[tuple[str, Raw]]:
-    made: list[tuple[str, Raw]] = []
+def _seeds() -> list[tuple[str, Draft]]:
+    made: list[tuple[str, Draft]] = []
     for pod in corpus.pods():
         made += [(path, _review("pods", pod)) for path in ("/mutate/pods", "/mutate/pods", "/validate/pods")]
         made.append(("/validate/pods", _review("pods", pod, "UPDATE", corpus.pod(pod["metadata"]["name"]))))
     for name, node in (("plain", "n1"), ("rich", "n3"), ("plain", "n0"), ("nobody", "n9")):
-        binding: Raw = {"metadata": {"name": name, "namespace": "team", "uid": f"uid-{name}"}}
+        binding: Draft = {"metadata": {"name": name, "namespace": "team", "uid": f"uid-{name}"}}
         binding["target"] = {"apiVersion": "v1", "kind": "Node", "name": node}
         made += [("/mutate/bindings", _review("bindings", binding, subResource="binding"))] * 3
     for held in corpus.nodes()[:2]:

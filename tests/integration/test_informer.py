@@ -17,6 +17,7 @@ from webhook.kube.informer import Informer
 from webhook.kube.informer_status import Phase
 from webhook.kube.large_field import LargeField
 from webhook.kube.resource import Resource
+from webhook.model.raw import Raw
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -25,9 +26,9 @@ class Copy:
     """A handler that keeps everything."""
 
     def __init__(self) -> None:
-        self.objects: dict[str, dict[str, Any]] = {}
+        self.objects: dict[str, Raw] = {}
 
-    def upsert(self, key: str, raw: dict[str, Any]) -> None:
+    def upsert(self, key: str, raw: Raw) -> None:
         self.objects[key] = raw
 
     def delete(self, key: str) -> None:
@@ -177,7 +178,7 @@ class Completing(Copy):
         super().__init__()
         self.completed: list[str] = []
 
-    def upsert_rest(self, key: str, raw: dict[str, Any]) -> bool:
+    def upsert_rest(self, key: str, raw: Raw) -> bool:
         self.completed.append(raw["metadata"]["annotations"]["note"])
         return True
 

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["cluster"]  # a fixture
+    from webhook.model.raw import Draft
 
-Raw = dict[str, Any]
+__all__ = ["cluster"]  # a fixture
 TEMPLATE = {"metadata": {"labels": {"app": "w"}}, "spec": pod("", cpu=16)["spec"]}
 RESTRICTED = {SPEC: '{"numaTopologyPolicy": "Restricted"}'}
 MIN_MEMBER = "topology-webhook.dev/min-member"
@@ -59,7 +59,7 @@ def empty(cluster: Path, pods: Pods) -> Path:
     return cluster
 
 
-def moved(raw: Raw, *, to_templates: bool) -> Raw:
+def moved(raw: Draft, *, to_templates: bool) -> Draft:
     """The workload with all its requests on itself, or all on its templates."""
     raw = copy.deepcopy(raw)
     own = raw["metadata"].setdefault("annotations", {})
@@ -78,7 +78,7 @@ def _with(annotations: Any, asked_for: dict[str, str]) -> dict[str, str]:
     return {key: text for key, text in annotations.items() if key not in INHERITED} | asked_for
 
 
-def compare(pods: Pods, documents: Sequence[Raw], node_arrays: Path, folder: Path) -> Answer:
+def compare(pods: Pods, documents: Sequence[Draft], node_arrays: Path, folder: Path) -> Answer:
     """Get both answers, and check that they agree."""
     expected = foretold(reviewed(documents, folder, node_arrays=node_arrays))
     controllers = Controllers(pods.plane, pods.namespace)
@@ -94,7 +94,7 @@ def compare(pods: Pods, documents: Sequence[Raw], node_arrays: Path, folder: Pat
     return seen
 
 
-def goes_as_foretold(raws: Sequence[Raw], alone: Sequence[Alone]) -> None:
+def goes_as_foretold(raws: Sequence[Draft], alone: Sequence[Alone]) -> None:
     nodes = {spot(raw).node for raw in raws}
     assert bool(nodes) == bool(alone)
     assert nodes <= frozenset[str]().union(*(one.nodes for one in alone))
@@ -113,13 +113,13 @@ def test_of_a_workload_whose_pods_are_a_group(
     assert sum(map(len, seen.groups)) == sum(map(len, kind.groups.values()))
 
 
-def deployment(annotations: dict[str, str]) -> Raw:
+def deployment(annotations: dict[str, str]) -> Draft:
     spec = {"replicas": 2, "selector": {"matchLabels": {"app": "w"}}, "template": TEMPLATE}
     metadata = {"name": "w", "annotations": annotations}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
 
 
-def daemon_set(annotations: dict[str, str]) -> Raw:
+def daemon_set(annotations: dict[str, str]) -> Draft:
     raw = {**deployment(annotations), "kind": "DaemonSet"}
     return {**raw, "spec": {key: value for key, value in raw["spec"].items() if key != "replicas"}}
 

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.cluster.control_plane import ControlPlane
-
-Raw = dict[str, Any]
+    from webhook.model.raw import Draft
 INHERIT = "topology-webhook.dev/inherit"
 LABELS = {"app": "w"}
 
@@ -28,7 +27,7 @@ LABELS = {"app": "w"}
 pytestmark = pytest.mark.usefixtures("shared_webhook")
 
 
-def reviewed(raw: Raw, pods: Pods, folder: Path) -> Raw:
+def reviewed(raw: Draft, pods: Pods, folder: Path) -> Draft:
     """The entry of one object, reviewed against the live cluster."""
     file = folder / "object.json"
     file.write_text(json.dumps(raw))
@@ -37,7 +36,7 @@ def reviewed(raw: Raw, pods: Pods, folder: Path) -> Raw:
     return {**entry, "stderr": outcome.stderr}
 
 
-def pod_of(owner: Raw, pods: Pods) -> Raw:
+def pod_of(owner: Draft, pods: Pods) -> Draft:
     """A pod that inherits from its owner. The owner is not its controller, which would delete it."""
     reference = {key: owner["metadata"][key] for key in ("name", "uid")}
     reference |= {key: owner[key] for key in ("apiVersion", "kind")}
@@ -46,16 +45,16 @@ def pod_of(owner: Raw, pods: Pods) -> Raw:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, "ownerReferences": [reference]}, "spec": spec}
 
 
-def deployment(pods: Pods) -> Raw:
+def deployment(pods: Pods) -> Draft:
     """A Deployment with a policy and without pods."""
     template = {"metadata": {"labels": LABELS}, "spec": pod("", cpu=8)["spec"]}
     spec = {"replicas": 0, "selector": {"matchLabels": LABELS}, "template": template}
     path = f"/apis/apps/v1/namespaces/{pods.namespace}/deployments"
-    created: Raw = pods.plane.api.create(path, {"metadata": {"name": "w", "annotations": SINGLE}, "spec": spec})
+    created: Draft = pods.plane.api.create(path, {"metadata": {"name": "w", "annotations": SINGLE}, "spec": spec})
     return created
 
 
-def replica_set_of(pods: Pods) -> Raw:
+def replica_set_of(pods: Pods) -> Draft:
     path = f"/apis/apps/v1/namespaces/{pods.namespace}/replicasets"
     (found,) = pods.plane.wait_for("its ReplicaSet", lambda: pods.plane.api.get(path)["items"])
     return {**found, "apiVersion": "apps/v1", "kind": "ReplicaSet"}

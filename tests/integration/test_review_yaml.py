@@ -7,7 +7,7 @@ A gang of four pods that need a node each belongs into rack-1. The scheduler alo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.cluster.control_plane import ControlPlane
-
-Raw = dict[str, Any]
+    from webhook.model.raw import Draft
 SIZES = (2, 4, 6)
 TEMPLATE = {"metadata": {"labels": {"app": "w"}}, "spec": pod("", cpu=16)["spec"]}
 BUILT_IN = [kind for kind in KINDS if kind.kind in {"Job", "Deployment", "ReplicaSet", "StatefulSet"}]
@@ -44,7 +43,7 @@ def fleet(create_machines: Callable[..., None]) -> None:
     create_machines(*(Machine(f"n{number}", free=(16,), labels=own) for number, own in enumerate(labels)))
 
 
-def bound_as_printed(raws: Sequence[Raw], pods: Pods, folder: Path) -> set[str]:
+def bound_as_printed(raws: Sequence[Draft], pods: Pods, folder: Path) -> set[str]:
     """Create what `review` printed for the objects. Returns the racks of the bound pods."""
     file = folder / "objects.yaml"
     file.write_text(yaml.safe_dump_all(raws))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tests.cluster.gated import PLACEMENT, Pods, pod
 from tests.cluster.nodes import RACK_LABEL, Machine
@@ -13,9 +13,9 @@ from tests.unit.cli.conftest import run_command
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["webhook"]  # a fixture: the service and the topology `racks`
+    from webhook.model.raw import Draft
 
-Raw = dict[str, Any]
+__all__ = ["webhook"]  # a fixture: the service and the topology `racks`
 
 # rack-0 ── m0 [16 5]  m1 [9 0]        [free CPUs per NUMA node, of 16]
 # rack-1 ── m2 [16 16]
@@ -26,11 +26,11 @@ FLEET = [
 ]
 
 
-def shown(pods: Pods, command: str, *arguments: str) -> Raw:
+def shown(pods: Pods, command: str, *arguments: str) -> Draft:
     """The JSON of a command on the live cluster."""
     outcome = run_command(command, *arguments, "-o", "json", "--kubeconfig", pods.plane.kubeconfig)
     assert (outcome.code, outcome.stderr) == (0, "")
-    answer: Raw = outcome.json
+    answer: Draft = outcome.json
     return answer
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from tests.cluster.control_plane import ControlPlane
-    from webhook.kube.resource import Raw
+    from webhook.model.raw import Raw
 
 HOLD = {"name": "example.com/hold"}
 OURS = {"name": GATE}

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.cluster.control_plane import ControlPlane
-
-Raw = dict[str, Any]
+    from webhook.model.raw import Draft
 _WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 _NOT_INSTALLED = ("Deployment", "DaemonSet", "Secret", "APIService")
 CRD = "CustomResourceDefinition"
@@ -34,7 +33,7 @@ _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 class Manifests:
     """The objects of one component."""
 
-    objects: tuple[Raw, ...]
+    objects: tuple[Draft, ...]
 
     @classmethod
     def rendered(cls, plane: ControlPlane, folder: Path) -> Manifests:
@@ -58,10 +57,10 @@ class Manifests:
     def __add__(self, other: Manifests) -> Manifests:
         return Manifests((*self.objects, *other.objects))
 
-    def of_kind(self, *kinds: str) -> list[Raw]:
+    def of_kind(self, *kinds: str) -> list[Draft]:
         return [each for each in self.objects if each["kind"] in kinds]
 
-    def deployment(self) -> Raw:
+    def deployment(self) -> Draft:
         """Its only Deployment."""
         (found,) = self.of_kind("Deployment")
         return found
@@ -79,10 +78,10 @@ class Manifests:
             tuple(each for each in self.objects if each["kind"] != CRD or each["metadata"]["name"] not in names)
         )
 
-    def config(self) -> Raw:
+    def config(self) -> Draft:
         """The configuration of its manager, from its ConfigMap."""
         (text,) = (text for each in self.of_kind("ConfigMap") for text in each["data"].values())
-        config: Raw = yaml.safe_load(text)
+        config: Draft = yaml.safe_load(text)
         return config
 
     def install(self, plane: ControlPlane) -> None:
@@ -120,12 +119,12 @@ class Manifests:
         _wait_until_served(plane, ours)
 
     @staticmethod
-    def _apply(plane: ControlPlane, objects: list[Raw]) -> None:
+    def _apply(plane: ControlPlane, objects: list[Draft]) -> None:
         if objects:
             plane.kubectl("apply", "--server-side", "--force-conflicts", "--filename", "-", input=_as_list(objects))
 
 
-def _wait_until_served(plane: ControlPlane, crds: list[Raw]) -> None:
+def _wait_until_served(plane: ControlPlane, crds: list[Draft]) -> None:
     for name in (each["metadata"]["name"] for each in crds):
         plane.wait_for(f"the CRD {name}", partial(_is_served, plane, name))
 
@@ -136,25 +135,25 @@ def _is_served(plane: ControlPlane, name: str) -> bool:
     return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
 
 
-def on_loopback(configuration: Mapping[str, Any], url: str, ca: bytes) -> Raw:
+def on_loopback(configuration: Mapping[str, Any], url: str, ca: bytes) -> Draft:
     """A webhook configuration whose webhooks are called at this URL."""
-    changed: Raw = json.loads(json.dumps(configuration))
+    changed: Draft = json.loads(json.dumps(configuration))
     for webhook in changed["webhooks"]:
         _move(webhook, url, ca)
     return changed
 
 
-def _converted_at(raw: Mapping[str, Any], url: str, ca: bytes) -> Raw:
-    changed: Raw = json.loads(json.dumps(raw))
+def _converted_at(raw: Mapping[str, Any], url: str, ca: bytes) -> Draft:
+    changed: Draft = json.loads(json.dumps(raw))
     if changed["kind"] == CRD and "webhook" in changed["spec"].get("conversion", {}):
         _move(changed["spec"]["conversion"]["webhook"], url, ca)
     return changed
 
 
-def _move(webhook: Raw, url: str, ca: bytes) -> None:
+def _move(webhook: Draft, url: str, ca: bytes) -> None:
     path = webhook["clientConfig"]["service"]["path"]
     webhook["clientConfig"] = {"url": f"{url}{path}", "caBundle": base64.b64encode(ca).decode()}
 
 
-def _as_list(objects: list[Raw]) -> str:
+def _as_list(objects: list[Draft]) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})

@@ -22,7 +22,7 @@ import yaml
 from tests.cluster.pki import Servers
 from tests.cluster.ports import free_port
 from tests.cluster.process import Process
-from tests.neighbours.manifests import Manifests, Raw
+from tests.neighbours.manifests import Manifests
 from tests.neighbours.operators import is_ready
 from webhook.model.names import INHERIT
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from tests.cluster.control_plane import ControlPlane
     from tests.neighbours.build import NeighbourFiles
+    from webhook.model.raw import Draft
 
 NAMESPACE = "kubeflow-system"
 TRAINERS = "trainer.kubeflow.org/v1alpha1"
@@ -100,9 +101,9 @@ def _manifests(plane: ControlPlane, source: Path, copy: Path) -> Manifests:
     return found
 
 
-def _inheriting(runtime: Raw) -> Raw:
+def _inheriting(runtime: Draft) -> Draft:
     """A copy of a runtime whose pods take the annotations of their owners."""
-    copy: Raw = json.loads(json.dumps(runtime))
+    copy: Draft = json.loads(json.dumps(runtime))
     copy["metadata"]["name"] = INHERITING
     for job in copy["spec"]["template"]["spec"]["replicatedJobs"]:
         template = job["template"]["spec"]["template"]

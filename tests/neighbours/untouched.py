@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tests.cluster.gated import GATE
 
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tests.cluster.kubelets import Kubelets
+    from webhook.model.raw import Draft
 
 OURS = "topology-webhook"
-Raw = dict[str, Any]
 
 
-def gates(raw: Raw) -> set[str]:
+def gates(raw: Draft) -> set[str]:
     return {gate["name"] for gate in raw["spec"].get("schedulingGates", ())}
 
 
-def writers(raw: Raw) -> set[str]:
+def writers(raw: Draft) -> set[str]:
     """The programs that changed a pod, by its managed fields."""
     return {entry["manager"] for entry in raw["metadata"].get("managedFields", ())}
 
 
-def touched_by_us(raw: Raw) -> list[str]:
+def touched_by_us(raw: Draft) -> list[str]:
     """What of a pod is from this service: its gate, annotations, labels, and terms that name nodes."""
     metadata = raw["metadata"]
     keys = [key for part in ("annotations", "labels") for key in metadata.get(part, {}) if key.startswith(OURS)]
@@ -33,7 +33,7 @@ def touched_by_us(raw: Raw) -> list[str]:
     return [*keys, *affinity, *(gates(raw) & {GATE}), *(name for name in writers(raw) if name.startswith(OURS))]
 
 
-def touched_by(raw: Raw, prefixes: tuple[str, ...], programs: Iterable[str]) -> list[str]:
+def touched_by(raw: Draft, prefixes: tuple[str, ...], programs: Iterable[str]) -> list[str]:
     """What of a pod is from another component: keys and gates with its prefixes, and writes of its programs."""
     metadata = raw["metadata"]
     keys = [key for part in ("annotations", "labels") for key in metadata.get(part, {}) if key.startswith(prefixes)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
@@ -22,7 +22,7 @@ from webhook.kube.client import APPLY_PATCH, JSON_PATCH
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    Raw = dict[str, Any]
+    from webhook.model.raw import Draft
 
 _DISCOVERY: Final = {
     "topology.node.k8s.io": ("v1alpha2", "noderesourcetopologies"),
@@ -37,7 +37,7 @@ class ApiServer:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._others: dict[str, Raw] = {}
+        self._others: dict[str, Draft] = {}
         """The Lease and the Secrets, by path."""
         self._versions = itertools.count(1)
 
@@ -117,7 +117,7 @@ class ApiServer:
         return _answer(stored)
 
 
-def _merged(old: Raw, patch: Raw) -> Raw:
+def _merged(old: Draft, patch: Draft) -> Draft:
     """A merge patch; conditions are merged by type, as by a strategic merge patch."""
     merged = dict(old)
     for name, value in patch.items():
@@ -138,11 +138,11 @@ def _discovered(group: str) -> web.Response:
     return _answer({"versions": [{"version": version}], "preferredVersion": {"version": version}})
 
 
-def _found(raw: Raw | None) -> web.Response:
+def _found(raw: Draft | None) -> web.Response:
     return _status(404) if raw is None else web.json_response(raw)
 
 
-def _answer(raw: Raw, status: int = 200) -> web.Response:
+def _answer(raw: Draft, status: int = 200) -> web.Response:
     return web.Response(body=dumps(raw), status=status, content_type="application/json")
 
 

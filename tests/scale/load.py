@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from tests.scale.reviews import Reviews
     from tests.scale.storage import Storage
-
-    Raw = dict[str, Any]
+    from webhook.model.raw import Draft
 
 _TICK_SECONDS: Final = 0.01
 _NODE_HEARTBEAT_SECONDS: Final = 300.0
@@ -79,7 +78,7 @@ class Load:
         for number in range(count):
             self._storage.update_topology(number % self._storage.fleet.nodes)
 
-    def unplaced(self) -> Raw:
+    def unplaced(self) -> Draft:
         """A pod for a review that creates nothing."""
         return self._new_pod()
 
@@ -92,12 +91,12 @@ class Load:
         self._pods.add(task)
         task.add_done_callback(self._pods.discard)
 
-    def _new_pod(self) -> Raw:
+    def _new_pod(self) -> Draft:
         self._number += 1
         number = self._number
         return new_pod(f"job-{number}", namespace_of(number), f"uid-{number}", f"web-{number % _OWNERS}")
 
-    async def _live(self, pod: Raw) -> None:
+    async def _live(self, pod: Draft) -> None:
         key = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
         self.counts.created += 1
         try:
@@ -113,7 +112,7 @@ class Load:
             if key in self._storage.created:
                 self._storage.delete_pod(key)
 
-    async def _is_assigned(self, key: str, pod: Raw) -> bool:
+    async def _is_assigned(self, key: str, pod: Draft) -> bool:
         if not is_gated(pod):
             return True
         self._assigned[key] = asyncio.Event()
@@ -128,7 +127,7 @@ class Load:
         self.counts.assign_seconds.append(time.monotonic() - began)
         return True
 
-    def _pod_changed(self, key: str, pod: Raw) -> None:
+    def _pod_changed(self, key: str, pod: Draft) -> None:
         if (assigned := self._assigned.get(key)) is not None and not is_gated(pod):
             assigned.set()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import ssl
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import aiohttp
 
@@ -13,7 +13,7 @@ from webhook.codec import dumps, loads
 from webhook.formats.patches.json_patch import apply
 
 if TYPE_CHECKING:
-    Raw = dict[str, Any]
+    from webhook.model.raw import Draft
 
 
 class RefusedError(Exception):
@@ -28,11 +28,11 @@ class Reviews:
         self._session = session
         self._url = url
 
-    async def create(self, pod: Raw) -> Raw:
+    async def create(self, pod: Draft) -> Draft:
         """The pod as the webhook changes it at its creation. Raises RefusedError."""
         return await self._call("pods", "Pod", "", "system:serviceaccount:kube-system:replicaset-controller", pod)
 
-    async def bind(self, pod: Raw, node: str) -> dict[str, str]:
+    async def bind(self, pod: Draft, node: str) -> dict[str, str]:
         """The annotations that the webhook gives to the Binding of a pod. Raises RefusedError."""
         metadata = {name: pod["metadata"][name] for name in ("name", "namespace", "uid")}
         binding = {
@@ -45,7 +45,7 @@ class Reviews:
         annotations: dict[str, str] = changed["metadata"].get("annotations") or {}
         return annotations
 
-    async def _call(self, path: str, kind: str, sub_resource: str, user: str, raw: Raw) -> Raw:
+    async def _call(self, path: str, kind: str, sub_resource: str, user: str, raw: Draft) -> Draft:
         metadata = raw["metadata"]
         request = {
             "uid": metadata["uid"],
@@ -71,7 +71,7 @@ class Reviews:
             raise RefusedError(response["status"]["message"])
         if "patch" not in response:
             return raw
-        changed: Raw = apply(raw, loads(base64.b64decode(response["patch"])))
+        changed: Draft = apply(raw, loads(base64.b64decode(response["patch"])))
         return changed
 
 

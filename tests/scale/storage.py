@@ -8,7 +8,7 @@ import json
 import time
 from collections import defaultdict, deque
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tests.scale.fleet import NAMESPACES, Fleet, namespace_of, node_name, node_number
 from tests.scale.objects import NICS, TOPOLOGY, FixedPodTexts, TopologyTexts, listing, node_template
@@ -18,7 +18,7 @@ from webhook.model.names import NUMA_HINT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    Raw = dict[str, Any]
+    from webhook.model.raw import Draft
 
 NODES, TOPOLOGIES, PODS = "nodes", "noderesourcetopologies", "pods"
 _FIRST_VERSION: Final = 1000
@@ -49,12 +49,12 @@ class Storage:
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
-        self.created: dict[str, Raw] = {}
+        self.created: dict[str, Draft] = {}
         """The pods that came after the start, by namespace/name."""
         self.watches: dict[str, list[Watch]] = defaultdict(list)
         self.sent: dict[str, deque[tuple[int, float]]] = defaultdict(deque)
         """(version, moment) of the events of each kind that the service may not have processed yet."""
-        self.changed: Callable[[str, Raw], None] = lambda _key, _pod: None
+        self.changed: Callable[[str, Draft], None] = lambda _key, _pod: None
         """Called with each changed pod."""
         self._versions = itertools.count(_FIRST_VERSION)
         self._node_text = node_template(fleet)
@@ -112,7 +112,7 @@ class Storage:
         version = next(self._versions)
         self._publish(TOPOLOGIES, "MODIFIED", version, self.topology(node, version))
 
-    def put_pod(self, key: str, pod: Raw) -> Raw:
+    def put_pod(self, key: str, pod: Draft) -> Draft:
         """Create or change a pod. Returns the object as stored."""
         version = next(self._versions)
         kind = "MODIFIED" if key in self.created else "ADDED"

@@ -9,7 +9,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from webhook.admission.workload.templates import Template, annotations_on, templates_in
 from webhook.formats.kueue import (
@@ -30,12 +30,11 @@ from webhook.model.names import (
     KAI_TOPOLOGY,
     KUEUE_POD_SET_GROUP,
 )
+from webhook.model.raw import Raw
 from webhook.state.rules import Rules
 
 _LEVELS: Final = (KAI_TOPOLOGY, KAI_REQUIRED_PLACEMENT, KAI_PREFERRED_PLACEMENT)
 _OWN: Final = "metadata.annotations"
-
-Raw = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

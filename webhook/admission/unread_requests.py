@@ -15,7 +15,7 @@ batch/v1alpha1.
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from webhook.admission.workload.templates import Template, templates_in
 from webhook.formats.kubernetes.membership import GROUP_ANNOTATIONS
@@ -50,6 +50,7 @@ from webhook.model.names import (
     VOLCANO_NUMA_POLICY,
 )
 from webhook.model.nearest import did_you_mean
+from webhook.model.raw import Raw
 from webhook.state.rules import Rules
 
 _NUMA: Final = frozenset({NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC})
@@ -79,8 +80,6 @@ _OF_POD_SET: Final = f"{KUEUE_POD_SET}-"
 # Each warning quotes names of the user, and people read only a few.
 _MOST: Final = 10
 _KINDS: Final = ("labels", "annotations")
-
-Raw = Mapping[str, Any]
 
 
 def unread_requests(raw: Raw, rules: Rules) -> tuple[str, ...]:

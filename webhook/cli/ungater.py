@@ -28,9 +28,10 @@ from webhook.kube.api_errors import APIError, ClusterError, UnreachableError, ma
 from webhook.kube.backoff import Backoff
 from webhook.kube.client import Client
 from webhook.kube.pod_writes import PodWrites
-from webhook.kube.resource import Raw, Resource, items_of, key_of
+from webhook.kube.resource import Resource, items_of, key_of
 from webhook.kube.write import Outcome
 from webhook.model.names import PLACEMENT, PLACEMENT_GATE
+from webhook.model.raw import Raw
 
 TEXT: Final = "ungated by `topology-webhook ungate`\nthe scheduler picks the node, no NUMA nodes are reserved"
 """The text in the annotation `placement` of a pod that this ungates."""

@@ -50,6 +50,7 @@ from webhook.kube.write import Outcome
 from webhook.model.counted import counted
 from webhook.model.errors import UserError
 from webhook.model.names import LOST_NODES, MANAGED_FIELDS
+from webhook.model.raw import Raw
 from webhook.placing.gang.gang_agreement import agree
 from webhook.placing.gang.gang_search import GangSearch, GatedGang, search_gang
 from webhook.placing.node_holdings import Holdings
@@ -177,8 +178,6 @@ _AGAIN_SECONDS: Final = 30.0
 _MOST_MEMBERS: Final = 512
 # Gangs whose records are read in a sweep, with up to three reads each.
 _MOST_RESTORED: Final = 16
-
-Raw = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from webhook.kube.api_errors import APIError, ClusterError, mapping_or_empty
 from webhook.kube.backoff import Backoff
 from webhook.kube.client import Client
 from webhook.kube.informer import Informer
-from webhook.kube.resource import Raw, Resource
+from webhook.kube.resource import Resource
+from webhook.model.raw import Raw
 from webhook.supervise import supervised
 
 log = structlog.get_logger(__name__)

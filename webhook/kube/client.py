@@ -34,7 +34,7 @@ from webhook.kube.backoff import Backoff
 from webhook.kube.credentials import Credentials, load_credentials
 from webhook.kube.list_page import ListPage
 from webhook.kube.rate_limiter import RateLimiter
-from webhook.kube.resource import Raw
+from webhook.model.raw import Raw
 from webhook.version import DISTRIBUTION, VERSION
 
 # After 30 s of silence the connection is probed, and closed 3 x 5 s later: a vanished API server is detected in 45 s.

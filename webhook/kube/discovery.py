@@ -17,7 +17,8 @@ from webhook.kube.backoff import Backoff
 from webhook.kube.client import Client
 from webhook.kube.informer import Informer, ResourceGoneError
 from webhook.kube.informer_status import Phase
-from webhook.kube.resource import Raw, Resource
+from webhook.kube.resource import Resource
+from webhook.model.raw import Raw
 
 log = structlog.get_logger(__name__)
 

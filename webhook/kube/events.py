@@ -23,7 +23,7 @@ from webhook.kube.api_errors import ClusterError
 from webhook.kube.client import Client
 from webhook.kube.fair_queue import FairQueue
 from webhook.kube.rate_limiter import RateLimiter
-from webhook.kube.resource import Raw
+from webhook.model.raw import Raw
 
 log = structlog.get_logger(__name__)
 

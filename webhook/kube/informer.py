@@ -40,9 +40,10 @@ from webhook.kube.backoff import Backoff
 from webhook.kube.client import Client
 from webhook.kube.informer_status import InformerStatus, Phase
 from webhook.kube.large_field import LargeField
-from webhook.kube.resource import Raw, Resource, is_object, key_of
+from webhook.kube.resource import Resource, is_object, key_of
 from webhook.kube.turns import Turns
 from webhook.model.counted import counted
+from webhook.model.raw import Raw
 from webhook.signal import Signal
 
 log = structlog.get_logger(__name__)

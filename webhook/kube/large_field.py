@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 from xxhash import xxh3_128_intdigest
 
 from webhook.codec import loads
-from webhook.kube.resource import Raw, is_object, key_of
+from webhook.kube.resource import is_object, key_of
+from webhook.model.raw import Raw
 
 UpsertRest = Callable[[str, Raw], bool]
 """Stores a changed object that lacks the field, which has not changed; False if the whole object is required."""

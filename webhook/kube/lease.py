@@ -22,7 +22,8 @@ from webhook.kube.client import Client
 from webhook.kube.election import Election, Read, Rest, Term, Timing
 from webhook.kube.informer import Informer
 from webhook.kube.lease_record import Claim, LeaseRecord, Release
-from webhook.kube.resource import Raw, Resource
+from webhook.kube.resource import Resource
+from webhook.model.raw import Raw
 from webhook.supervise import supervised
 
 log = structlog.get_logger(__name__)

@@ -11,7 +11,7 @@ from math import ceil
 from typing import Final
 
 from webhook.kube.api_errors import MalformedAnswerError, mapping_or_empty
-from webhook.kube.resource import Raw
+from webhook.model.raw import Draft, Raw
 
 RELEASED_ANNOTATION: Final = "topology-webhook.dev/released"
 
@@ -84,13 +84,13 @@ class Claim:
     renews: bool = False
     """Whether the holder stays the same."""
 
-    def body(self, wall: datetime) -> Raw:
+    def body(self, wall: datetime) -> Draft:
         """A merge patch that the API server rejects (409) if the Lease has changed since.
 
         `wall` must differ from that of the last renewal.
         """
         now = _micro_time(wall)
-        spec: Raw = {
+        spec: Draft = {
             "holderIdentity": self.holder,
             "leaseTransitions": self.transitions,
             "leaseDurationSeconds": ceil(self.duration),
@@ -98,7 +98,7 @@ class Claim:
         }
         if not self.renews and self.release is None:
             spec["acquireTime"] = now
-        metadata: Raw = {} if self.renews else {"annotations": {RELEASED_ANNOTATION: self.release}}
+        metadata: Draft = {} if self.renews else {"annotations": {RELEASED_ANNOTATION: self.release}}
         if self.replaces is not None:
             metadata["resourceVersion"] = self.replaces.version
         return {"metadata": metadata, "spec": spec}

@@ -21,7 +21,8 @@ import structlog
 
 from webhook.codec import loads
 from webhook.kube.api_errors import MalformedAnswerError, UnreachableError, mapping_or_empty
-from webhook.kube.resource import Raw, is_object, items_of
+from webhook.kube.resource import is_object, items_of
+from webhook.model.raw import Raw
 
 log = structlog.get_logger(__name__)
 

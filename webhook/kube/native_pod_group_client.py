@@ -7,8 +7,9 @@ import structlog
 from webhook.formats.kubernetes.native_pod_group import CONDITION_TYPES
 from webhook.kube.client import Client
 from webhook.kube.discovery import Wanted
-from webhook.kube.resource import Raw, Resource
+from webhook.kube.resource import Resource
 from webhook.kube.write import Write, write
+from webhook.model.raw import Raw
 
 log = structlog.get_logger(__name__)
 

@@ -9,7 +9,8 @@ from webhook.formats.kubernetes.owner_reference import check_owner
 from webhook.formats.kubernetes.pod import Owner
 from webhook.kube.api_errors import APIError
 from webhook.kube.client import Client
-from webhook.kube.resource import Raw, Resource
+from webhook.kube.resource import Resource
+from webhook.model.raw import Raw
 
 ReadOwner = Callable[[str, Owner], Awaitable[Mapping[str, Any] | None]]
 """(namespace, reference) -> the object; None if it cannot be read. Raises ClusterError, UserError."""

@@ -10,8 +10,9 @@ import structlog
 
 from webhook.kube.client import Client
 from webhook.kube.discovery import Wanted
-from webhook.kube.resource import Raw, Resource, key_of
+from webhook.kube.resource import Resource, key_of
 from webhook.kube.write import Write, write
+from webhook.model.raw import Raw
 
 log = structlog.get_logger(__name__)
 

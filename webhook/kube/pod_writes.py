@@ -9,8 +9,8 @@ from typing import Any
 
 from webhook.kube.api_errors import APIError
 from webhook.kube.client import Client
-from webhook.kube.resource import Raw
 from webhook.kube.write import Write, write
+from webhook.model.raw import Raw
 
 
 class PodWrites:

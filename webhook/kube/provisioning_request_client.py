@@ -11,8 +11,9 @@ from webhook.formats.autoscaling.provisioning_request import GROUP, PLURAL, VERS
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.client import Client
 from webhook.kube.discovery import Wanted
-from webhook.kube.resource import Raw, Resource
+from webhook.kube.resource import Resource
 from webhook.kube.write import LONGEST_REASON, WRITTEN, Write, write
+from webhook.model.raw import Raw
 
 PROVISIONING_REQUESTS: Final = Wanted(GROUP, PLURAL, VERSIONS)
 

@@ -7,11 +7,9 @@ from typing import Any
 import structlog
 
 from webhook.kube.api_errors import MalformedAnswerError, mapping_or_empty
+from webhook.model.raw import Raw
 
 log = structlog.get_logger(__name__)
-
-Raw = dict[str, Any]
-"""An object as decoded from JSON. Never a typed model: that would drop fields newer than the client."""
 
 
 @dataclass(frozen=True, slots=True)

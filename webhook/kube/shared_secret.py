@@ -8,7 +8,7 @@ import structlog
 from webhook.kube.api_errors import APIError, ClusterError, MalformedAnswerError
 from webhook.kube.client import Client
 from webhook.kube.events import event_object
-from webhook.kube.resource import Raw
+from webhook.model.raw import Raw
 from webhook.version import DISTRIBUTION
 
 log = structlog.get_logger(__name__)
@@ -67,7 +67,7 @@ class SharedSecret:
 
         Returns `expected` if the API server accepts no other data (an immutable Secret, or its type).
         """
-        test_and_replace = [
+        test_and_replace: list[Raw] = [
             {"op": "test", "path": "/data", "value": dict(expected)},
             {"op": "replace", "path": "/data", "value": dict(data)},
         ]

@@ -27,6 +27,7 @@ What a pod holds, and who says so (as in kube-scheduler's cache):
 - gone: nothing is held, and what the NRT still shows as taken by it is given back.
 
 The machine itself is `assumed.assumed_pods`. It is pure, and every replica that reads the same objects derives the same
+from webhook.model.raw import Raw
 from them. Only assumed pods, and where a pod may be instead of on its hint's NUMA nodes, are known to one replica.
 """
 
@@ -74,8 +75,6 @@ from webhook.state.pod_info import PodInfo, believed
 from webhook.state.rules import Rules
 from webhook.state.store import Feed, Store
 from webhook.state.unmanaged import is_annotated
-
-Raw = dict[str, Any]
 
 
 def _always() -> bool:

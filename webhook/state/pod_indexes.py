@@ -14,10 +14,10 @@ from typing import Any, Final, TypeVar
 from webhook.formats.kubernetes.bound_pod import BoundPod
 from webhook.formats.kubernetes.gates import waits_for_us_alone
 from webhook.formats.kubernetes.resident import ResidentPod
+from webhook.model.raw import Raw
 from webhook.state.pod_info import PodInfo
 from webhook.state.unmanaged import is_annotated
 
-Raw = dict[str, Any]
 Record = TypeVar("Record")
 
 # A pod that was bound longer ago runs: its condition tells nothing new. After an upgrade there are 50,000 of these.

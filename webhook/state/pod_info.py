@@ -13,12 +13,12 @@ from webhook.formats.kubernetes.placed_condition import placed_condition
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.model.errors import UserError
 from webhook.model.names import HOSTNAME_LABEL, NUMA_HINT, PLACEMENT
+from webhook.model.raw import Raw
 from webhook.records import record
 from webhook.state.delegated_pods import why_delegated
 from webhook.state.rules import Rules
 from webhook.state.unmanaged import is_annotated, why_unmanaged
 
-Raw = dict[str, Any]
 IsMissed = Callable[[Mapping[str, Any], ResidentPod], bool]
 ReadBound = Callable[[Mapping[str, Any], ResidentPod], BoundPod | None]
 

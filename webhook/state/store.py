@@ -12,11 +12,10 @@ import structlog
 
 from webhook.internal_errors import Where, contained, internal_error
 from webhook.model.errors import UserError
+from webhook.model.raw import Raw
 from webhook.signal import Signal
 
 log = structlog.get_logger(__name__)
-
-Raw = dict[str, Any]
 Record = TypeVar("Record")
 
 # An exporter's odd attribute may be in the objects of all 5,000 nodes. 5,000 lines say no more than these do.

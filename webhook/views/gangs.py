@@ -9,15 +9,13 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from webhook.formats.kubernetes.membership import AssignedMember, membership_of
 from webhook.model.errors import UserError
 from webhook.model.json_text import parse_object
 from webhook.model.names import DOMAIN, PLACEMENT
+from webhook.model.raw import Raw
 from webhook.state.cluster_cache import ClusterCache
-
-Raw = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

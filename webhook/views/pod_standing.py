@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from webhook.engine.snapshot.ledger import Reservation
 from webhook.formats.koordinator.intent import NUMAIntent
@@ -11,6 +10,7 @@ from webhook.formats.kubernetes.gates import is_gated, waits_for_us_alone
 from webhook.formats.kubernetes.membership import Membership
 from webhook.formats.kubernetes.placed_condition import placed_condition
 from webhook.model.names import PLACEMENT
+from webhook.model.raw import Raw
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.delegated_pods import last_failure
 from webhook.state.rules import Rules
@@ -18,7 +18,6 @@ from webhook.state.unmanaged import why_unmanaged
 from webhook.views.hint_check import HintCheck, hint_check
 from webhook.views.nodes import ManagerView, NUMAShare, manager_views
 
-Raw = Mapping[str, Any]
 Path = tuple[tuple[str, str], ...]
 
 

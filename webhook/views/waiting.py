@@ -4,20 +4,17 @@ The reason is what the service wrote into the pod; without it, what the schedule
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from webhook.formats.kubernetes.gates import is_gated, waits_for_us_alone
 from webhook.formats.kubernetes.membership import membership_of
 from webhook.formats.kubernetes.timestamps import epoch_seconds
 from webhook.model.names import PLACEMENT
+from webhook.model.raw import Raw
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.delegated_pods import last_failure
 from webhook.state.unmanaged import is_annotated
-
-Raw = Mapping[str, Any]
 
 
 class WaitsFor(StrEnum):

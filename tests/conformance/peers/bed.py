@@ -12,16 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Self
+from typing import Self
 
 from tests.unit.cli.conftest import run_review
+from webhook.model.raw import Draft
 
 GPU = "nvidia.com/gpu"
 TOPOLOGY = "cluster-topology"
 HOST = "kubernetes.io/hostname"
 _NAMESPACE = "team"
-
-Raw = dict[str, Any]
 Asked = Mapping[str, str]
 """Annotations."""
 Amounts = int | Mapping[str, int | str]
@@ -40,7 +39,7 @@ def amounts_of(amounts: Amounts) -> dict[str, str]:
 class Answer:
     """The answer of `review` for one workload."""
 
-    entry: Raw
+    entry: Draft
     paths: Mapping[str, tuple[str, ...]]
     """Node -> its values, coarse to fine, itself last."""
     levels: tuple[str, ...]
@@ -56,9 +55,9 @@ class Answer:
         return str(self.entry["message"])
 
     @property
-    def group(self) -> Raw:
+    def group(self) -> Draft:
         """The group's JSON."""
-        group: Raw = self.entry["group"]
+        group: Draft = self.entry["group"]
         return group
 
     @property
@@ -103,10 +102,10 @@ class Bed:
         for number, (path, amounts) in enumerate(_leaves(tree)):
             self.paths[f"n{number}"] = (*path, f"n{number}")
             self._free[f"n{number}"] = amounts
-        self._others: list[Raw] = []
-        self._changes: dict[str, Raw] = {}
+        self._others: list[Draft] = []
+        self._changes: dict[str, Draft] = {}
 
-    def changed(self, node: str, **changes: Raw) -> Self:
+    def changed(self, node: str, **changes: Draft) -> Self:
         """The same cluster with changed fields in a Node: `metadata`, `spec` and `status` are merged one level deep."""
         self._changes[node] = changes
         return self
@@ -114,7 +113,7 @@ class Bed:
     def with_pod(self, name: str, node: str, takes: Amounts, owner: tuple[str, str] | None = None) -> Self:
         """The same cluster with a pod on a node. owner: kind and name of its controller."""
         requests = amounts_of(takes)
-        metadata: Raw = {"name": name, "namespace": _NAMESPACE}
+        metadata: Draft = {"name": name, "namespace": _NAMESPACE}
         if owner is not None:
             kind, of = owner
             reference = {"apiVersion": "batch/v1", "kind": kind, "name": of, "uid": "u", "controller": True}
@@ -129,12 +128,12 @@ class Bed:
             self.with_pod(pod, node, takes)
         return self
 
-    def review(self, workload: Raw) -> Answer:
+    def review(self, workload: Draft) -> Answer:
         """The answer for one object."""
         (answer,) = self.review_all([workload])
         return answer
 
-    def review_all(self, workloads: Iterable[Raw]) -> list[Answer]:
+    def review_all(self, workloads: Iterable[Draft]) -> list[Answer]:
         """The answers for objects that belong together, such as bare pods of one group."""
         with TemporaryDirectory() as folder:
             cluster, objects = Path(folder, "cluster.json"), Path(folder, "objects.json")
@@ -144,7 +143,7 @@ class Bed:
         assert outcome.code in {0, 1}, outcome.stderr
         return [Answer(entry, self.paths, self.levels) for entry in outcome.json]
 
-    def _cluster(self) -> list[Raw]:
+    def _cluster(self) -> list[Draft]:
         topology = {
             "apiVersion": "kai.scheduler/v1alpha1",
             "kind": "Topology",
@@ -153,12 +152,12 @@ class Bed:
         }
         return [topology, *map(self._node, self._free), *self._others]
 
-    def _node(self, name: str) -> Raw:
+    def _node(self, name: str) -> Draft:
         values = zip(map(_label, self.levels), self.paths[name], strict=False)
         labels = {label: value for label, value in values if value} | {HOST: name}
         ready = [{"type": "Ready", "status": "True"}]
         allocatable = {"memory": "64Gi", "pods": "110"} | amounts_of(self._free[name])
-        node: Raw = {
+        node: Draft = {
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": {"name": name, "labels": labels},
@@ -211,26 +210,26 @@ def minimum(pods: int) -> dict[str, str]:
     return {"kai.scheduler/batch-min-member": str(pods)}
 
 
-def template(asked: Asked = NOTHING, takes: Amounts = 1) -> Raw:
+def template(asked: Asked = NOTHING, takes: Amounts = 1) -> Draft:
     """A pod template."""
     resources = {"requests": amounts_of(takes), "limits": amounts_of(takes)}
     containers = [{"name": "main", "image": "i", "resources": resources}]
     return {"metadata": {"annotations": dict(asked)}, "spec": {"containers": containers}}
 
 
-def workload(kind: str, api_version: str, spec: Raw, asked: Asked = NOTHING, name: str = "w") -> Raw:
+def workload(kind: str, api_version: str, spec: Draft, asked: Asked = NOTHING, name: str = "w") -> Draft:
     """An object of any kind."""
     metadata = {"name": name, "namespace": _NAMESPACE, "annotations": dict(asked)}
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
 
 
-def job(pods: int, asked: Asked = NOTHING, takes: Amounts = 1, on_template: Asked = NOTHING, name: str = "w") -> Raw:
+def job(pods: int, asked: Asked = NOTHING, takes: Amounts = 1, on_template: Asked = NOTHING, name: str = "w") -> Draft:
     """A Job with this parallelism."""
     spec = {"parallelism": pods, "completions": pods, "template": template(on_template, takes)}
     return workload("Job", "batch/v1", spec, asked, name)
 
 
-def job_set(jobs: Mapping[str, tuple[int, int, Raw]], asked: Asked = NOTHING) -> Raw:
+def job_set(jobs: Mapping[str, tuple[int, int, Draft]], asked: Asked = NOTHING) -> Draft:
     """A JobSet; jobs: name -> replicas, pods of each, template."""
     replicated = [
         {
@@ -243,10 +242,10 @@ def job_set(jobs: Mapping[str, tuple[int, int, Raw]], asked: Asked = NOTHING) ->
     return workload("JobSet", "jobset.x-k8s.io/v1alpha2", {"replicatedJobs": replicated}, asked)
 
 
-def training(kind: str, asked: Asked = NOTHING, minimum_pods: int | None = None, **types: tuple[int, Raw]) -> Raw:
+def training(kind: str, asked: Asked = NOTHING, minimum_pods: int | None = None, **types: tuple[int, Draft]) -> Draft:
     """One of Kubeflow's jobs; types: name -> replicas, template."""
     field = {"PyTorchJob": "pytorchReplicaSpecs", "TFJob": "tfReplicaSpecs", "MPIJob": "mpiReplicaSpecs"}[kind]
-    spec: Raw = {field: {name: {"replicas": pods, "template": below} for name, (pods, below) in types.items()}}
+    spec: Draft = {field: {name: {"replicas": pods, "template": below} for name, (pods, below) in types.items()}}
     if minimum_pods is not None:
         spec["runPolicy"] = {"schedulingPolicy": {"minAvailable": minimum_pods}}
     return workload(kind, "kubeflow.org/v2beta1" if kind == "MPIJob" else "kubeflow.org/v1", spec, asked)
@@ -255,13 +254,13 @@ def training(kind: str, asked: Asked = NOTHING, minimum_pods: int | None = None,
 def leader_worker_set(
     replicas: int,
     size: int,
-    worker: Raw,
+    worker: Draft,
     asked: Asked = NOTHING,
-    leader: Raw | None = None,
+    leader: Draft | None = None,
     policy: Mapping[str, int | str] | None = None,
-) -> Raw:
+) -> Draft:
     """A LeaderWorkerSet; policy: its subGroupPolicy."""
-    below: Raw = {"size": size, "workerTemplate": worker}
+    below: Draft = {"size": size, "workerTemplate": worker}
     if policy is not None:
         below["subGroupPolicy"] = policy
     if leader is not None:

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from webhook.model.quantity import Quantity
+from webhook.model.raw import Draft
 
 HOST: Final = "kubernetes.io/hostname"
 Row = Mapping[str, Any]
-Raw = dict[str, Any]
 
 
 @cache
@@ -32,7 +32,7 @@ def rows(name: str) -> tuple[Row, ...]:
     return tuple(map(json.loads, lines))
 
 
-def objects(row: Row) -> Iterator[Raw]:
+def objects(row: Row) -> Iterator[Draft]:
     """The cluster of a row."""
     levels = [{"nodeLabel": label} for label in row["levels"]]
     yield {
@@ -47,7 +47,7 @@ def objects(row: Row) -> Iterator[Raw]:
         yield running_pod(f"other-{number}", pod.get("on"), pod["takes"], ended=pod.get("ended", False))
 
 
-def _node(name: str, node: Row, row: Row) -> Raw:
+def _node(name: str, node: Row, row: Row) -> Draft:
     values = {label: value for label, value in zip(row["levels"], node["in"], strict=True) if value is not None}
     spec = {"taints": node.get("taints", []), "unschedulable": node.get("cordoned", False)}
     ready = "False" if node.get("unready") else "True"
@@ -61,13 +61,15 @@ def _node(name: str, node: Row, row: Row) -> Raw:
     }
 
 
-def running_pod(name: str, node: str | None, takes: Mapping[str, str], *, ended: bool = False, owner: str = "") -> Raw:
+def running_pod(
+    name: str, node: str | None, takes: Mapping[str, str], *, ended: bool = False, owner: str = ""
+) -> Draft:
     """A pod on a node, or on none."""
-    metadata: Raw = {"name": name, "namespace": "team"}
+    metadata: Draft = {"name": name, "namespace": "team"}
     if owner:
         reference = {"apiVersion": "batch/v1", "kind": "Job", "name": owner, "uid": "u", "controller": True}
         metadata["ownerReferences"] = [reference]
-    spec: Raw = {"containers": [{"name": "c", "resources": {"requests": dict(takes)}}]}
+    spec: Draft = {"containers": [{"name": "c", "resources": {"requests": dict(takes)}}]}
     if node:
         spec["nodeName"] = node
     phase = "Succeeded" if ended else "Running"

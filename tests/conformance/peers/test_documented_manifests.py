@@ -19,14 +19,14 @@ from tests.builders.pod_groups import pod_group
 from tests.builders.pods import plain
 from tests.builders.workloads import workload
 from tests.unit.cli.conftest import run_review
+from webhook.model.raw import Draft
 
 RACK, BLOCK = "topology.example.com/rack", "topology.example.com/block"
 KUEUE = "kueue.x-k8s.io/podset-"
 QUEUE = {"kueue.x-k8s.io/queue-name": "tas-user-queue"}
-Raw = dict[str, Any]
 
 
-def topology(*levels: str) -> Raw:
+def topology(*levels: str) -> Draft:
     spec = {"levels": [{"nodeLabel": level} for level in levels]}
     return {"apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology", "metadata": {"name": "racks"}, "spec": spec}
 
@@ -40,7 +40,7 @@ CLUSTER = [
 ]
 
 
-def answers(folder: Path, *objects: Raw, flags: tuple[str, ...] = ()) -> dict[str, Raw]:
+def answers(folder: Path, *objects: Draft, flags: tuple[str, ...] = ()) -> dict[str, Draft]:
     """Kind -> the entry of its last object."""
     (folder / "cluster.json").write_text("\n".join(map(json.dumps, CLUSTER)))
     (folder / "objects.json").write_text("\n".join(map(json.dumps, objects)))
@@ -49,19 +49,21 @@ def answers(folder: Path, *objects: Raw, flags: tuple[str, ...] = ()) -> dict[st
     return {entry["object"]["kind"]: entry for entry in outcome.json}
 
 
-def template(cpu: str = "1", annotations: Mapping[str, str] | None = None, **spec: Any) -> Raw:
+def template(cpu: str = "1", annotations: Mapping[str, str] | None = None, **spec: Any) -> Draft:
     container = {"name": "worker", "image": "busybox", "resources": {"requests": {"cpu": cpu}}}
     return {"metadata": {"annotations": dict(annotations or {})}, "spec": {"containers": [container], **spec}}
 
 
-def job_set(replicas: int, pods: int, of: Raw, annotations: Mapping[str, str] | None = None, labels: Any = None) -> Raw:
+def job_set(
+    replicas: int, pods: int, of: Draft, annotations: Mapping[str, str] | None = None, labels: Any = None
+) -> Draft:
     spec = {"completions": pods, "parallelism": pods, "template": of}
     jobs = [{"name": "rj", "replicas": replicas, "template": {"spec": spec}}]
     metadata = {"labels": labels} if labels else {}
     return workload(kind="JobSet", name="js", annotations=annotations, metadata=metadata, spec={"replicatedJobs": jobs})
 
 
-def native_workload(name: str, minimum: int) -> Raw:
+def native_workload(name: str, minimum: int) -> Draft:
     templates = [{"name": "workers", "schedulingPolicy": {"gang": {"minCount": minimum}}}]
     body = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "Workload", "metadata": {"name": name}}
     return {**body, "spec": {"podGroupTemplates": templates}}
@@ -74,7 +76,7 @@ IN_GROUP = {"schedulingGroup": {"podGroupName": "js-abc-workers-def"}}
 def test_jobsets_workload_pod_group_and_job_set_are_one_gang_in_one_rack(
     tmp_path: Path, cpu: str, verdict: str
 ) -> None:
-    ref: Raw = {"podGroupTemplateRef": {"workload": {"workloadName": "js-abc", "podGroupTemplateName": "workers"}}}
+    ref: Draft = {"podGroupTemplateRef": {"workload": {"workloadName": "js-abc", "podGroupTemplateName": "workers"}}}
     group = native_pod_group(name="js-abc-workers-def", minimum=4, level=RACK, **ref)
     found = answers(tmp_path, native_workload("js-abc", 4), group, job_set(2, 2, template(cpu, **IN_GROUP)))
     assert (found["JobSet"]["verdict"], found["PodGroup"]["warnings"]) == (verdict, [])
@@ -87,7 +89,7 @@ def test_its_groups_without_a_constraint_are_the_schedulers(tmp_path: Path) -> N
     group = native_pod_group(name="js-abc-workers-def", minimum=6, priorityClassName="high", disruptionMode="PodGroup")
     found = answers(tmp_path, native_workload("js-abc", 6), group, job_set(3, 2, template("4", **IN_GROUP)))
     assert found["JobSet"]["message"].startswith("unmanaged: ")
-    claims: Raw = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]}
+    claims: Draft = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]}
     (warning,) = answers(tmp_path, native_pod_group(minimum=6, **claims))["PodGroup"]["warnings"]
     assert "devices of claims are not counted" in warning
 
@@ -100,7 +102,7 @@ def test_a_priority_class_in_the_scheduling_policy_is_not_the_groups(tmp_path: P
 
 
 def test_a_group_with_an_invalid_constraint_holds_its_pods(tmp_path: Path) -> None:
-    constraints: Raw = {"schedulingConstraints": {"topology": [{"key": BLOCK}, {"key": RACK}]}}
+    constraints: Draft = {"schedulingConstraints": {"topology": [{"key": BLOCK}, {"key": RACK}]}}
     member = plain(schedulingGroup={"podGroupName": "g"})
     found = answers(tmp_path, native_pod_group(minimum=1, **constraints), member)
     assert (found["Pod"]["verdict"], found["PodGroup"]["verdict"]) == ("wait", "wait")
@@ -115,7 +117,7 @@ def test_a_group_with_an_invalid_constraint_holds_its_pods(tmp_path: Path) -> No
     ],
 )
 def test_exclusive_placement_is_the_operators_and_no_gang_beside_it(tmp_path: Path, name: str, kind: str) -> None:
-    def asked(annotations: Mapping[str, str]) -> Raw:
+    def asked(annotations: Mapping[str, str]) -> Draft:
         if kind == "JobSet":
             return job_set(2, 1, template(), annotations)
         spec = {"replicas": 2, "leaderWorkerTemplate": {"size": 2, "workerTemplate": template()}}
@@ -148,7 +150,7 @@ def test_kueues_examples_name_a_queue_and_are_left_to_it(tmp_path: Path, asked: 
 def test_the_lists_of_slices_may_not_end_in_a_comma(tmp_path: Path) -> None:
     text = f'[{{"topology": "{BLOCK}", "size": "4"}},\n {{"topology": "{RACK}", "size": "2"}},\n]'
 
-    def answer(layers: str) -> Raw:
+    def answer(layers: str) -> Draft:
         manifest = job_set(1, 4, template(annotations={f"{KUEUE}slice-required-topology-constraints": layers}))
         return answers(tmp_path, manifest, flags=("--kueue-annotations=true",))["JobSet"]
 

@@ -13,7 +13,6 @@ import pytest
 
 from tests.builders.gangs import topology_of
 from tests.conformance.peers.tables import (
-    Raw,
     Row,
     domain,
     in_words,
@@ -37,6 +36,7 @@ from webhook.formats.kubernetes.node import Node
 from webhook.formats.kubernetes.pod import Pod
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.model.names import STRATEGY
+from webhook.model.raw import Draft
 
 Assignments = dict[str, dict[str, str]]
 """Set -> pod, in order of rank -> node; empty if there is no place."""
@@ -151,7 +151,7 @@ def _reviewed(row: Row) -> Assignments:
     return {each: {pod: where[pod] for pod in pods if pod in where} for each, pods in names.items()}
 
 
-def _running(row: Row) -> list[Raw]:
+def _running(row: Row) -> list[Draft]:
     """The pods of the workload that run, and their amounts."""
     found = []
     _, names = _workload(row)
@@ -163,7 +163,7 @@ def _running(row: Row) -> list[Raw]:
     return found
 
 
-def _workload(row: Row) -> tuple[Raw, dict[str, list[str]]]:
+def _workload(row: Row) -> tuple[Draft, dict[str, list[str]]]:
     """A Job, or a JobSet for several sets, and the names of the pods of each."""
     first, *others = row["sets"]
     if not others:
@@ -182,7 +182,7 @@ def _workload(row: Row) -> tuple[Raw, dict[str, list[str]]]:
     return _object("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": jobs}, asked), names
 
 
-def _object(api_version: str, kind: str, spec: Raw, annotations: dict[str, str]) -> Raw:
+def _object(api_version: str, kind: str, spec: Draft, annotations: dict[str, str]) -> Draft:
     metadata = {"name": "w", "namespace": "team", "annotations": annotations}
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
 
@@ -206,9 +206,9 @@ def _segments(each: Row) -> dict[str, str]:
     return sized | {"kai.scheduler/segment-topology-required-placement": ",".join(level for _, level in layers)}
 
 
-def _template(each: Row, annotations: dict[str, str]) -> Raw:
+def _template(each: Row, annotations: dict[str, str]) -> Draft:
     resources = {"requests": each["takes"], "limits": each["takes"]}
-    spec: Raw = {"containers": [{"name": "c", "image": "i", "resources": resources}]}
+    spec: Draft = {"containers": [{"name": "c", "image": "i", "resources": resources}]}
     spec["nodeSelector"] = each.get("selector", {})
     spec["tolerations"] = each.get("tolerations", [])
     if "affinity" in each:

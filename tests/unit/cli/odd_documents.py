@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tests.builders import pods, workloads
+
+if TYPE_CHECKING:
+    from webhook.model.raw import Draft
 
 SPEC: Final = "scheduling.koordinator.sh/numa-topology-spec"
 SINGLE: Final = {SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
@@ -16,22 +19,22 @@ MIN_MEMBER: Final = "topology-webhook.dev/min-member"
 SEGMENT: Final = "kai.scheduler/segment-size"
 SEGMENT_LEVEL: Final = "kai.scheduler/segment-topology-required-placement"
 
-Raw = dict[str, Any]
 
-
-def amounts(cpu: Any = "4", memory: Any = "1Gi") -> Raw:
+def amounts(cpu: Any = "4", memory: Any = "1Gi") -> Draft:
     """Resources of a Guaranteed container."""
     return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": cpu, "memory": memory}}
 
 
-def pod(annotations: Any = SINGLE, *, metadata: Raw | None = None, container: Raw | None = None, **spec: Any) -> Raw:
+def pod(
+    annotations: Any = SINGLE, *, metadata: Draft | None = None, container: Draft | None = None, **spec: Any
+) -> Draft:
     """A pod `p`."""
     own = {"annotations": annotations, **(metadata or {})}
     how = {"containers": [pods.guaranteed(cpu=4, **(container or {}))], **spec}
     return pods.pod(namespace="", metadata=own, **how)
 
 
-def job(annotations: Any = SINGLE, template: Any = None, **spec: Any) -> Raw:
+def job(annotations: Any = SINGLE, template: Any = None, **spec: Any) -> Draft:
     """A Job `j`."""
     below = {"spec": {**pod()["spec"], "restartPolicy": "Never"}} if template is None else template
     return workloads.workload(
@@ -39,14 +42,14 @@ def job(annotations: Any = SINGLE, template: Any = None, **spec: Any) -> Raw:
     )
 
 
-def deployment(annotations: Any = SINGLE, **spec: Any) -> Raw:
+def deployment(annotations: Any = SINGLE, **spec: Any) -> Draft:
     """A Deployment `d`."""
     template = {"metadata": {"labels": {"app": "d"}}, "spec": pod()["spec"]}
     own = {"selector": {"matchLabels": {"app": "d"}}, "template": template, **spec}
     return workloads.workload(kind="Deployment", name="d", metadata={"annotations": annotations}, spec=own)
 
 
-def without(raw: Raw, *path: str) -> Raw:
+def without(raw: Draft, *path: str) -> Draft:
     """The object without this field."""
     key, *below = path
     if not below:
@@ -54,12 +57,12 @@ def without(raw: Raw, *path: str) -> Raw:
     return {**raw, key: without(raw[key], *below)}
 
 
-def many(*raws: Raw) -> str:
+def many(*raws: Draft) -> str:
     """A file with these documents. JSON is YAML."""
     return "\n---\n".join(map(json.dumps, raws))
 
 
-def policy(value: Any) -> Raw:
+def policy(value: Any) -> Draft:
     """The NUMA annotation with this policy."""
     return {SPEC: json.dumps({"numaTopologyPolicy": value})}
 

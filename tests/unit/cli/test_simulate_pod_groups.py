@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,11 +12,10 @@ from tests.builders.pods import plain
 from tests.builders.topologies import topology
 from tests.unit.cli.cluster_files import written
 from tests.unit.cli.conftest import Outcome, run_command
+from webhook.model.raw import Draft
 
 RACK = "example.com/rack"
 NODES = {"n1": "rack-1", "n2": "rack-2", "n3": "rack-2"}
-
-Raw = dict[str, Any]
 
 
 # rack-1 ── n1 [2]        [free CPUs]
@@ -28,7 +26,7 @@ def cluster(tmp_path: Path) -> Path:
     return written(tmp_path, topology(labels=(RACK,)), *nodes)
 
 
-def simulated(cluster: Path, *objects: Raw) -> Outcome:
+def simulated(cluster: Path, *objects: Draft) -> Outcome:
     outcome = run_command(
         "simulate", "-f", "-", "-o", "json", cluster=cluster, stdin="\n".join(map(json.dumps, objects))
     )
@@ -36,24 +34,24 @@ def simulated(cluster: Path, *objects: Raw) -> Outcome:
     return outcome
 
 
-def run_with(cluster: Path, *objects: Raw) -> Raw:
+def run_with(cluster: Path, *objects: Draft) -> Draft:
     """The run with the webhook."""
     outcome = simulated(cluster, *objects)
     assert outcome.stderr == ""
-    found: Raw = outcome.json["runs"][1]
+    found: Draft = outcome.json["runs"][1]
     return found
 
 
-def native(count: int) -> list[Raw]:
+def native(count: int) -> list[Draft]:
     return [in_group(name=f"p-{n}", cpu=1) for n in range(count)]
 
 
-def of_subgroup(name: str, count: int) -> list[Raw]:
+def of_subgroup(name: str, count: int) -> list[Draft]:
     metadata = {"labels": {"kai.scheduler/subgroup-name": name}, "annotations": {"pod-group-name": "g"}}
     return [plain(name=f"{name}-{n}", cpu=1, metadata=metadata) for n in range(count)]
 
 
-def rack_of(name: str, minimum: int) -> Raw:
+def rack_of(name: str, minimum: int) -> Draft:
     return {"name": name, "minMember": minimum, "topologyConstraint": constraint(RACK)}
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from webhook.formats.kubernetes.pod import Owner
 from webhook.internal_errors import internal_error_counts
 from webhook.kube.write import Outcome, Write
 from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, LOST_NODES, MIN_MEMBER
+from webhook.model.raw import Raw
 from webhook.state.rules import Rules
 
 RACK = "example.com/rack"
@@ -62,7 +62,7 @@ class Cluster(Leader):
         self.repair = GangRepair(self.cache, self.api, events, Rules(), self.is_leader, self.metrics)
         self.controller.gang_examined.subscribe(self.repair.saw)
 
-    async def read_owner(self, namespace: str, owner: Owner) -> Mapping[str, Any] | None:
+    async def read_owner(self, namespace: str, owner: Owner) -> Raw | None:
         del namespace
         template = {"metadata": {}, "spec": gated()["spec"]}
         spec = {"parallelism": 2, "completions": 2, "template": template}
@@ -262,7 +262,7 @@ async def test_a_waiting_gang_is_read_for_a_record_only_once() -> None:
     reads: list[str] = []
     read = cluster.api.read
 
-    async def counted(key: str) -> dict[str, Any] | None:
+    async def counted(key: str) -> Raw | None:
         reads.append(key)
         return await read(key)
 

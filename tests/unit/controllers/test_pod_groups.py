@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from tests.builders.clusters import cluster_cache, put
@@ -21,6 +20,7 @@ from webhook.model.names import (
     PLACEMENT,
     POD_GROUP_NAME,
 )
+from webhook.model.raw import Raw
 from webhook.placing.gang.gang_search import GatedGang
 from webhook.placing.gang.gated_gang import units_of
 from webhook.placing.pod.gated_pods import GatedPod
@@ -39,23 +39,23 @@ class Cluster(PodGroups):
     """Groups and pods that wait, and the PodGroups that were applied."""
 
     def __init__(self) -> None:
-        self.known: dict[str, dict[str, Any]] = {}
+        self.known: dict[str, Raw] = {}
         self.cache = cluster_cache(node(name="n0"))
         self.owner = job(**{KAI_TOPOLOGY: "t"})
         self.takes = True
         self.applied = 0
         self.leads = self.serves = True
 
-    async def apply(self, body: dict[str, Any]) -> Write:
+    async def apply(self, body: Raw) -> Write:
         self.applied += 1
         if self.takes:
             self.known[f"{body['metadata']['namespace']}/{body['metadata']['name']}"] = body
         return Write(Outcome.WRITTEN if self.takes else Outcome.REFUSED)
 
-    async def read_owner(self, *_: object) -> Mapping[str, Any] | None:
+    async def read_owner(self, *_: object) -> Raw | None:
         return self.owner
 
-    async def read_pod(self, key: str) -> Mapping[str, Any] | None:
+    async def read_pod(self, key: str) -> Raw | None:
         assert key == "default/w-0-abcde"
         return member(**{POD_GROUP_NAME: "pg-w-uid-Job"})
 

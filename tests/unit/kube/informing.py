@@ -10,6 +10,7 @@ from webhook.kube.backoff import Backoff
 from webhook.kube.informer import Informer
 from webhook.kube.large_field import LargeField
 from webhook.kube.resource import Resource
+from webhook.model.raw import Raw
 
 NODES = Resource("", "v1", "nodes")
 
@@ -18,10 +19,10 @@ class Copy:
     """A handler that keeps everything and remembers the order."""
 
     def __init__(self) -> None:
-        self.objects: dict[str, dict[str, Any]] = {}
+        self.objects: dict[str, Raw] = {}
         self.log: list[str] = []
 
-    def upsert(self, key: str, raw: dict[str, Any]) -> None:
+    def upsert(self, key: str, raw: Raw) -> None:
         self.objects[key] = raw
         self.log.append(f"+{key}")
 

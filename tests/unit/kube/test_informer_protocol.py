@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import json
-from typing import Any
 
 import pytest
 
@@ -13,6 +12,7 @@ from webhook.kube.api_errors import APIError
 from webhook.kube.backoff import Backoff
 from webhook.kube.informer import Informer, ResourceGoneError
 from webhook.kube.informer_status import Phase
+from webhook.model.raw import Raw
 
 
 async def test_a_list_is_read_page_by_page_and_then_watched_from_its_version() -> None:
@@ -159,7 +159,7 @@ async def test_what_an_interrupted_list_brought_is_deleted_when_the_next_one_has
     script = ListWatch()
 
     class Deleting(Copy):
-        def upsert(self, key: str, raw: dict[str, Any]) -> None:
+        def upsert(self, key: str, raw: Raw) -> None:
             super().upsert(key, raw)
             script.objects.pop("n0", None)
 
@@ -242,7 +242,7 @@ async def test_a_collection_that_is_not_served_ends_the_informer() -> None:
 
 async def test_a_handlers_exception_is_the_informers_end() -> None:
     class Broken(Copy):
-        def upsert(self, key: str, raw: dict[str, Any]) -> None:
+        def upsert(self, key: str, raw: Raw) -> None:
             raise ZeroDivisionError(key)
 
     script = ListWatch()
@@ -271,7 +271,7 @@ async def test_clearing_deletes_everything_and_counts_as_synced() -> None:
 
 async def test_the_collector_rests_during_a_list_and_runs_afterwards() -> None:
     class Watched(Copy):
-        def upsert(self, key: str, raw: dict[str, Any]) -> None:
+        def upsert(self, key: str, raw: Raw) -> None:
             super().upsert(key, raw)
             self.log.append(f"collector {gc.isenabled()}")
 

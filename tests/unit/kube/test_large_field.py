@@ -8,6 +8,7 @@ import pytest
 from tests.unit.kube.informing import Copy, informing, until
 from tests.unit.kube.listwatch import BREAK, HOLD, ListWatch, event
 from webhook.kube.large_field import LargeField
+from webhook.model.raw import Raw
 
 ZONES = [{"name": "node-0", "resources": [{"name": "cpu", "available": "4"}]}]
 
@@ -19,10 +20,10 @@ class Store(Copy):
         super().__init__()
         self.knows = knows
 
-    def upsert(self, key: str, raw: dict[str, Any]) -> None:
+    def upsert(self, key: str, raw: Raw) -> None:
         self.log.append(f"+{key} {json.dumps(raw.get('zones'))}")
 
-    def upsert_rest(self, key: str, raw: dict[str, Any]) -> bool:
+    def upsert_rest(self, key: str, raw: Raw) -> bool:
         assert "zones" not in raw
         if self.knows:
             self.log.append(f"~{key} {raw['metadata']['resourceVersion']}")
@@ -35,11 +36,11 @@ def nrt(version: int, zones: Any = ZONES, *, name: str = "n0", **fields: Any) ->
     return {"apiVersion": "topology.node.k8s.io/v1alpha2", "metadata": metadata, "zones": zones}
 
 
-def line(kind: str, raw: dict[str, Any]) -> bytes:
+def line(kind: str, raw: Raw) -> bytes:
     return text_of({"type": kind, "object": raw})
 
 
-def text_of(raw: dict[str, Any]) -> bytes:
+def text_of(raw: Raw) -> bytes:
     return json.dumps(raw, separators=(",", ":")).encode()
 
 
@@ -74,7 +75,7 @@ def test_the_same_text_within_a_string_is_not_the_field() -> None:
         ("MODIFIED", nrt(2, [{"a": 1, "zones": ZONES}])),
     ],
 )
-def test_any_other_event_is_decoded_whole(kind: str, raw: dict[str, Any]) -> None:
+def test_any_other_event_is_decoded_whole(kind: str, raw: Raw) -> None:
     field = LargeField("zones", Store().upsert_rest)
     field.decoded("n0", line("MODIFIED", nrt(1)))
     assert field.take(line(kind, raw)) is None

@@ -1,7 +1,5 @@
 """Pods beyond a bound are denied, and the message names it. Pods in use are far below the bounds."""
 
-from typing import Any
-
 import pytest
 
 from tests.builders.pods import container, plain
@@ -20,20 +18,19 @@ from webhook.model.limits import (
     check_annotations,
     check_size,
 )
+from webhook.model.raw import Draft
 
-Raw = dict[str, Any]
 
-
-def asks(**amounts: str) -> Raw:
+def asks(**amounts: str) -> Draft:
     return container(requests=amounts, limits=amounts)
 
 
-def affinity(*terms: Raw) -> Raw:
+def affinity(*terms: Draft) -> Draft:
     required = {"nodeSelectorTerms": list(terms)}
     return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
 
 
-def expressions(count: int, values: int = 1) -> Raw:
+def expressions(count: int, values: int = 1) -> Draft:
     return {"matchExpressions": [{"key": "k", "operator": "NotIn", "values": ["v"] * values}] * count}
 
 
@@ -51,7 +48,7 @@ def expressions(count: int, values: int = 1) -> Raw:
         (affinity(expressions(2, 8193)), "16386 values", MAX_VALUES),
     ],
 )
-def test_what_is_too_large_is_named_with_its_bound(spec: Raw, found: str, allowed: int) -> None:
+def test_what_is_too_large_is_named_with_its_bound(spec: Draft, found: str, allowed: int) -> None:
     with pytest.raises(TooLarge, match=rf"There are {found}.* may have at most {allowed}\.") as fault:
         check_size(spec)
     assert fault.value.path.startswith("spec.")

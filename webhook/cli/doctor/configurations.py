@@ -9,7 +9,8 @@ from typing import Final
 from certs import CABundle, CertificateError
 from webhook.cli.doctor.finding import Finding, fail, ok, warn
 from webhook.cli.doctor.release import Release
-from webhook.kube.resource import Raw, Resource
+from webhook.kube.resource import Resource
+from webhook.model.raw import Raw
 
 _WITHOUT: Final = {
     "mutatingwebhookconfigurations": "no pod is gated and no binding is checked",

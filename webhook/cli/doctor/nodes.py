@@ -15,10 +15,11 @@ from webhook.formats.nrt import NodeTopology, Publisher
 from webhook.formats.topology import Topology
 from webhook.kube.api_errors import mapping_or_empty
 from webhook.kube.discovery import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGIES, locate
-from webhook.kube.resource import Raw, Resource
+from webhook.kube.resource import Resource
 from webhook.model.counted import counted
 from webhook.model.errors import UserError
 from webhook.model.policy import NUMAPolicy
+from webhook.model.raw import Raw
 from webhook.views.audit.actions import repeated_text
 from webhook.views.audit.node_findings import level_views
 

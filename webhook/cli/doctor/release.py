@@ -13,7 +13,8 @@ from webhook.kube.api_errors import APIError, mapping_or_empty
 from webhook.kube.client import Client
 from webhook.kube.discovery import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGIES, locate
 from webhook.kube.provisioning_request_client import PROVISIONING_REQUESTS
-from webhook.kube.resource import Raw, Resource, items_of
+from webhook.kube.resource import Resource, items_of
+from webhook.model.raw import Raw
 
 TLS_MODE_VARIABLE: Final = environment_variable("tls_mode")
 PROVISIONING_CLASS_VARIABLE: Final = environment_variable("provisioning_class")

@@ -1,6 +1,7 @@
 """The replicas: ready, of one version, and one of them leads and renews its Lease."""
 
 import asyncio
+from collections.abc import Sequence
 from time import monotonic
 from typing import Final
 
@@ -8,9 +9,10 @@ from webhook.cli.doctor.finding import Finding, fail, ok, some, warn
 from webhook.cli.doctor.release import Release, is_ready
 from webhook.kube.leader_label import LEADER
 from webhook.kube.lease_record import LeaseRecord
-from webhook.kube.resource import Raw, Resource
+from webhook.kube.resource import Resource
 from webhook.model.counted import counted
 from webhook.model.names import ROLE_LABEL
+from webhook.model.raw import Raw
 from webhook.version import VERSION
 
 _LOOK_AGAIN_SECONDS: Final = 0.25
@@ -30,7 +32,7 @@ async def replicas(release: Release) -> list[Finding]:
     return [judge_replicas(deployment, await release.pods(), elsewhere=await release.calls_a_url())]
 
 
-def judge_replicas(deployment: Raw, pods: list[Raw], *, elsewhere: bool) -> Finding:
+def judge_replicas(deployment: Raw, pods: Sequence[Raw], *, elsewhere: bool) -> Finding:
     """elsewhere: whether the API server calls a URL, so that replicas need not be pods."""
     ready = [pod for pod in pods if is_ready(pod)]
     wanted = deployment["spec"].get("replicas", 1)
@@ -50,7 +52,7 @@ async def versions(release: Release) -> list[Finding]:
     return [] if deployment is None else judge_versions(deployment, await release.pods())
 
 
-def judge_versions(deployment: Raw, pods: list[Raw]) -> list[Finding]:
+def judge_versions(deployment: Raw, pods: Sequence[Raw]) -> list[Finding]:
     """An old image: a roll-out is under way, or it hangs."""
     wanted = deployment["spec"]["template"]["spec"]["containers"][0]["image"]
     old = [pod["metadata"]["name"] for pod in pods if pod["spec"]["containers"][0]["image"] != wanted]
@@ -100,7 +102,7 @@ async def leader(release: Release) -> list[Finding]:
     return [judge_leader(await release.pods(), release.namespace, elsewhere=await release.calls_a_url())]
 
 
-def judge_leader(pods: list[Raw], namespace: str, *, elsewhere: bool) -> Finding:
+def judge_leader(pods: Sequence[Raw], namespace: str, *, elsewhere: bool) -> Finding:
     """Whether the Service of the bindings leads to one pod."""
     marked = [pod for pod in pods if (pod["metadata"].get("labels") or {}).get(ROLE_LABEL) == LEADER]
     names = [pod["metadata"]["name"] for pod in marked if is_ready(pod)]

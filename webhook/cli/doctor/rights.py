@@ -10,7 +10,8 @@ from webhook.cli.doctor.release import PROVISIONING_CLASS_VARIABLE, TLS_MODE_VAR
 from webhook.formats.autoscaling.provisioning_request import GROUP, PLURAL
 from webhook.formats.kubernetes.timestamps import epoch_seconds
 from webhook.kube.api_errors import mapping_or_empty
-from webhook.kube.resource import Raw, Resource
+from webhook.kube.resource import Resource
+from webhook.model.raw import Raw
 
 _AGREE_SECONDS: Final = 5
 """Times in objects are whole seconds, and a call takes a moment."""

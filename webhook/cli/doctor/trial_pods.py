@@ -9,8 +9,9 @@ from webhook.cli.doctor.finding import Finding, fail, ok, warn
 from webhook.cli.doctor.release import MODE_VARIABLE, Release
 from webhook.formats.kubernetes.gates import has_gate
 from webhook.kube.api_errors import APIError
-from webhook.kube.resource import Raw, Resource
+from webhook.kube.resource import Resource
 from webhook.model.names import NUMA_TOPOLOGY_SPEC, PLACEMENT
+from webhook.model.raw import Raw
 
 ENFORCE: Final = "Enforce"
 GOOD: Final = '{"numaTopologyPolicy": ""}'

@@ -5,8 +5,8 @@
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from webhook.cli.input.documents import Item
 from webhook.cli.input.offline_cluster import Cluster
@@ -17,9 +17,9 @@ from webhook.kube.api_errors import ClusterError
 from webhook.kube.client import Client
 from webhook.kube.owners import read_chain, read_owner
 from webhook.model.errors import UserError
+from webhook.model.raw import Raw
 from webhook.state.management import DEFAULT_NAMESPACE
 
-Raw = Mapping[str, Any]
 Key = tuple[str, Owner]
 
 # The same concurrency as in the leader.

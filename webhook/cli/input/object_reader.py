@@ -15,7 +15,7 @@ Which pods belong to a workload or a PodGroup.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 from webhook.app.rules_of_settings import rules_of
@@ -38,9 +38,8 @@ from webhook.kube.resource import Resource
 from webhook.model.errors import UserError
 from webhook.model.nearest import did_you_mean
 from webhook.model.quoted import quoted
+from webhook.model.raw import Raw
 from webhook.state.management import DEFAULT_NAMESPACE
-
-Raw = Mapping[str, Any]
 
 _MADE: Final[Mapping[str, frozenset[str]]] = {**MAKES, "CronJob": frozenset({"Job"})}
 # Kind -> the label on its pods that names it. Source: the APIs' labels.

@@ -13,7 +13,7 @@ from dataclasses import replace
 from webhook.cli.input.documents import Item
 from webhook.cli.input.object_schema import POD
 from webhook.cli.offline.judgement import Domains, Judgement, PodSet, held
-from webhook.cli.offline.judgement_context import Judged, JudgementContext, Raw
+from webhook.cli.offline.judgement_context import Judged, JudgementContext
 from webhook.cli.offline.outcome import body_of, outcome_of
 from webhook.cli.offline.workload import unknown_owner
 from webhook.engine.gang.domains import domain_of_pod
@@ -23,6 +23,7 @@ from webhook.formats.kubernetes.owner_chain import OwnerChain, owner_above, owne
 from webhook.formats.kubernetes.pod import Pod
 from webhook.model.errors import UserError
 from webhook.model.limits import TooLarge
+from webhook.model.raw import Raw
 from webhook.placing.gang.gang_agreement import agree
 from webhook.placing.gang.gang_search import GatedGang, search_gang, why_too_few
 from webhook.placing.gang.workload_judgement import GangJudgement, WorkloadAssignment

@@ -19,7 +19,7 @@ from typing import Final
 
 from webhook.cli.evictions import MovesOfOne, PodOnNode
 from webhook.cli.input.offline_cluster import Cluster
-from webhook.cli.offline.judgement_context import JudgementContext, Owners, Raw
+from webhook.cli.offline.judgement_context import JudgementContext, Owners
 from webhook.cli.offline.waiting_units import WaitingUnit, searched, waiting_units, why_not_judged
 from webhook.engine.freeing.holdings import HeldPod
 from webhook.engine.moves.gang_moves import WaitingGang, moves_for_gang
@@ -36,6 +36,7 @@ from webhook.formats.patches.managed_fields import ManagedFields, without_ours
 from webhook.model.errors import UserError
 from webhook.model.limits import check_annotations
 from webhook.model.names import MANAGED_FIELDS
+from webhook.model.raw import Raw
 from webhook.placing.gang.gang_search import GatedGang, assign_within
 from webhook.placing.node_holdings import Holdings
 from webhook.placing.pod.gated_pods import GatedPod

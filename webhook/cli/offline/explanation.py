@@ -33,6 +33,7 @@ from webhook.formats.kubernetes.membership import controller_uid, membership_of
 from webhook.formats.workload.rank import rank_of
 from webhook.model.errors import UserError
 from webhook.model.names import KAI_TOPOLOGY
+from webhook.model.raw import Raw
 from webhook.placing.autoscaling.answers import Asking, ScaleUpAnswers
 from webhook.placing.autoscaling.provisioning_pod_sets import pod_sets_of, whole_gang, why_no_request
 from webhook.placing.autoscaling.provisioning_texts import request_text
@@ -87,9 +88,6 @@ def pods_to_end(preemptor: Preemptor | None, cluster: Cluster, around: Judgement
     if found.victims is None:
         return PreemptionView(Preempts.UNKNOWN)
     return preemption_view(found.victims, found.candidates)
-
-
-Raw = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

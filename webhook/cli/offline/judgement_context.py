@@ -11,11 +11,10 @@ from webhook.formats.kubernetes.membership import AssignedMember
 from webhook.formats.kubernetes.owner_chain import owner_above
 from webhook.formats.kubernetes.pod import Owner
 from webhook.kube.owners import DEEPEST
+from webhook.model.raw import Raw
 from webhook.state.cluster_snapshot import ClusterSnapshot
 from webhook.state.management import DEFAULT_NAMESPACE
 from webhook.state.rules import Rules
-
-Raw = Mapping[str, Any]
 
 
 class Owners:

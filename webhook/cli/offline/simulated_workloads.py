@@ -47,13 +47,12 @@ from webhook.model.names import (
     SIMULATE_RUN_SECONDS,
 )
 from webhook.model.quoted import quoted
+from webhook.model.raw import Raw
 from webhook.placing.gang.pod_group_members import by_subgroup
 from webhook.placing.pod.decision import Verdict
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.simulation.workload import GangRequest, PodGroup, PodKind, SimulatedWorkload
 from webhook.state.management import DEFAULT_NAMESPACE
-
-Raw = Mapping[str, Any]
 
 _FIELDS: Final = ("requiredTopologyLevel", "preferredTopologyLevel")
 _LEVELS: Final = frozenset({KAI_TOPOLOGY, KAI_REQUIRED_PLACEMENT, KAI_PREFERRED_PLACEMENT})

@@ -33,6 +33,7 @@ from webhook.formats.workload.record import Workload
 from webhook.model.errors import UserError
 from webhook.model.limits import TooLarge
 from webhook.model.names import INHERIT, STRATEGY
+from webhook.model.raw import Raw
 from webhook.placing.gang.workload_judgement import MAX_DEPTH, annotations_in
 from webhook.placing.pod.decision import Verdict
 from webhook.state.cluster_snapshot import ClusterSnapshot
@@ -44,8 +45,6 @@ _DAEMON_SET: Final = ("apps", "DaemonSet")
 _UID: Final = "00000000-0000-0000-0000-000000000000"
 # Replaces the owner's name, which may be one that the API server rejects.
 _OWNER: Final = "owner"
-
-Raw = Mapping[str, Any]
 
 
 class _DeniedError(Exception):

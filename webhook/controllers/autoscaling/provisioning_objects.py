@@ -11,7 +11,7 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from webhook.formats.autoscaling.provisioning_request import (
     GANG,
@@ -27,12 +27,11 @@ from webhook.formats.koordinator.hint_key import SEAL, HintKey
 from webhook.formats.patches.affinity_patch import EXPRESSIONS, Constraint, Term, constrain, none_of, within_bounds
 from webhook.formats.patches.affinity_patch import required_terms as required_terms_of
 from webhook.formats.patches.json_patch import Patch
+from webhook.model.raw import Draft
 from webhook.placing.autoscaling.lacking_room import NewNodes
 from webhook.placing.autoscaling.provisioning_pod_sets import PodSets, digest_of
 from webhook.placing.gang.gang_search import GatedGang
 from webhook.placing.pod.gated_pods import GatedPod
-
-Raw = dict[str, Any]
 
 # 150 bytes each. The objects are made again for the members that remain if all of these end first.
 _MOST_OWNERS: Final = 16
@@ -48,8 +47,8 @@ class ProvisioningObjects:
     """The name of the request."""
     digest: str
     """That of its pod sets."""
-    templates: tuple[Raw, ...]
-    request: Raw
+    templates: tuple[Draft, ...]
+    request: Draft
 
 
 def gang_digest(gang: GatedGang) -> str:
@@ -66,7 +65,7 @@ def objects_of(
     counts = [each.count for each in pod_sets.each]
     name = _PREFIX + digest_of([namespace, digest, class_name, templates, counts])
     names = [f"{name}-{number}" for number in range(len(templates))]
-    metadata: Raw = {
+    metadata: Draft = {
         "namespace": namespace,
         "labels": {**MANAGED_BY, GANG_DIGEST: digest},
         "annotations": {GANG: gang.membership.name},
@@ -93,7 +92,7 @@ def objects_of(
     return ProvisioningObjects(namespace, name, pod_sets.digest, made, request)
 
 
-def constrained(template: Raw, nodes: NewNodes) -> Raw:
+def constrained(template: Draft, nodes: NewNodes) -> Draft:
     """The template with a node affinity that allows these new nodes alone, ANDed with its own."""
     labels: dict[str, list[str]] = {}
     for label, value in nodes.groups:
@@ -111,16 +110,16 @@ def constrained(template: Raw, nodes: NewNodes) -> Raw:
         return template
     patch = Patch(template)
     constrain(patch, within_bounds(Constraint(alternatives), required_terms_of(template)))
-    constrained_template: Raw = patch.document
+    constrained_template: Draft = patch.document
     return constrained_template
 
 
-def _owners(members: Sequence[GatedPod]) -> list[Raw]:
+def _owners(members: Sequence[GatedPod]) -> list[Draft]:
     return [
         {"apiVersion": "v1", "kind": "Pod", "name": member.pod.name, "uid": member.pod.uid}
         for member in members[:_MOST_OWNERS]
     ]
 
 
-def _named(metadata: Raw, name: str, annotations: Raw) -> Raw:
+def _named(metadata: Draft, name: str, annotations: Draft) -> Draft:
     return {**metadata, "name": name, "annotations": {**metadata["annotations"], **annotations}}

@@ -27,6 +27,7 @@ from typing import Any, Final
 
 from webhook.formats.autoscaling.provisioning_request import MAX_POD_SETS, consumed_by
 from webhook.formats.patches.affinity_patch import REQUIRED
+from webhook.model.raw import Draft
 from webhook.placing.autoscaling.provisioning_texts import consumed_text, too_many_text
 from webhook.placing.gang.gang_search import GatedGang
 from webhook.placing.preemption.preemptor import Preemptor
@@ -35,8 +36,6 @@ from webhook.steps import Steps
 _SPEC: Final = ("nodeSelector", "tolerations", "overhead", "priority", "hostNetwork", "schedulerName", "resources")
 _POD_AFFINITIES: Final = ("podAffinity", "podAntiAffinity")
 _SPREAD: Final = "topologySpreadConstraints"
-
-Raw = dict[str, Any]
 
 
 def selected_labels(raw: Mapping[str, Any]) -> set[str]:
@@ -51,12 +50,12 @@ def selected_labels(raw: Mapping[str, Any]) -> set[str]:
     return keys
 
 
-def template_of(raw: Mapping[str, Any], selected: AbstractSet[str]) -> Raw:
+def template_of(raw: Mapping[str, Any], selected: AbstractSet[str]) -> Draft:
     """The PodTemplateSpec of a pod object. selected: the labels to keep."""
     spec = raw["spec"]
     held = raw["metadata"].get("labels") or {}
     labels = {key: held[key] for key in sorted(selected) if key in held}
-    kept: Raw = {field: spec[field] for field in _SPEC if spec.get(field)}
+    kept: Draft = {field: spec[field] for field in _SPEC if spec.get(field)}
     kept["containers"] = [_container(each) for each in spec["containers"]]
     if first := spec.get("initContainers"):
         kept["initContainers"] = [_container(each) for each in first]
@@ -80,7 +79,7 @@ def _is_hard(constraint: Mapping[str, Any]) -> bool:
     return constraint.get("whenUnsatisfiable") != "ScheduleAnyway"
 
 
-def _container(raw: Mapping[str, Any]) -> Raw:
+def _container(raw: Mapping[str, Any]) -> Draft:
     """The amounts and host ports of a container. The API server wants an image, too."""
     amounts = raw.get("resources") or {}
     resources = {kind: amounts[kind] for kind in ("limits", "requests") if amounts.get(kind)}
@@ -98,9 +97,9 @@ def _container(raw: Mapping[str, Any]) -> Raw:
     }
 
 
-def _affinity(affinity: Mapping[str, Any], labels: Mapping[str, str]) -> Raw:
+def _affinity(affinity: Mapping[str, Any], labels: Mapping[str, str]) -> Draft:
     """What it requires; preferences do not decide where a pod fits."""
-    kept: Raw = {}
+    kept: Draft = {}
     if (nodes := (affinity.get("nodeAffinity") or {}).get(REQUIRED)) is not None:
         kept["nodeAffinity"] = {REQUIRED: nodes}
     for kind in _POD_AFFINITIES:
@@ -109,7 +108,7 @@ def _affinity(affinity: Mapping[str, Any], labels: Mapping[str, str]) -> Raw:
     return kept
 
 
-def _merged(term: Mapping[str, Any], labels: Mapping[str, str]) -> Raw:
+def _merged(term: Mapping[str, Any], labels: Mapping[str, str]) -> Draft:
     """A term whose selector has the requirements of its label keys.
 
     Source: kubernetes pkg/registry/core/pod/strategy.go (applyMatchLabelKeysAndMismatchLabelKeys).
@@ -132,7 +131,7 @@ def _merged(term: Mapping[str, Any], labels: Mapping[str, str]) -> Raw:
     return merged
 
 
-def _claim(volume: Mapping[str, Any]) -> Raw:
+def _claim(volume: Mapping[str, Any]) -> Draft:
     return {"name": volume["name"], "persistentVolumeClaim": volume["persistentVolumeClaim"]}
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from time import monotonic
 from typing import Any
@@ -26,14 +25,13 @@ from webhook.formats.kubernetes.membership import controllers_group
 from webhook.formats.kubernetes.rejected_pod import KubeletRejection, RejectedPod, RejectionReason
 from webhook.formats.patches.json_patch import apply
 from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE
+from webhook.model.raw import Raw
 from webhook.signal import Signal
 from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.assumed.assumed_pods import AssumedPods
 from webhook.state.avoided_nodes import AvoidedNodes
 from webhook.state.kubelet_admission import KubeletAdmission
 from webhook.state.rules import Rules
-
-Raw = Mapping[str, Any]
 
 
 class OneNode:

@@ -1,17 +1,14 @@
 """The pod of a Binding: when the API server is asked for it, and how often at most."""
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
 from tests.builders import pods
 from tests.builders.pods import GATES
 from webhook.admission.binding.pod_lookup import PodLookup
+from webhook.model.raw import Raw
 from webhook.state.cluster_cache import ClusterCache
-
-Raw = Mapping[str, Any]
 
 
 class Cluster:

@@ -11,6 +11,7 @@ from webhook.formats.kubernetes.timestamps import utc
 from webhook.kube.provisioning_request_client import ProvisioningWrites
 from webhook.kube.rate_limiter import RateLimiter
 from webhook.kube.write import WRITTEN, Outcome, Write
+from webhook.model.raw import Raw
 
 ATOMIC: Final[ProvisioningClass] = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 
@@ -27,7 +28,7 @@ class Objects(ProvisioningWrites):
         self._leader = leader
         self._uids = 0
 
-    async def create(self, version: str, body: dict[str, Any]) -> Write:
+    async def create(self, version: str, body: Raw) -> Write:
         assert body["apiVersion"] == f"autoscaling.x-k8s.io/{version}"
         if self.refusal is not None:
             return self.refusal
@@ -35,10 +36,10 @@ class Objects(ProvisioningWrites):
             assert f"{body['metadata']['namespace']}/{each['podTemplateRef']['name']}" in self.templates
         return self._create(self.requests, body)
 
-    async def create_template(self, body: dict[str, Any]) -> Write:
+    async def create_template(self, body: Raw) -> Write:
         return self._create(self.templates, body)
 
-    def _create(self, among: dict[str, dict[str, Any]], body: dict[str, Any]) -> Write:
+    def _create(self, among: dict[str, dict[str, Any]], body: Raw) -> Write:
         key = f"{body['metadata']['namespace']}/{body['metadata']['name']}"
         if key in among:
             return Write(Outcome.STALE, "409 AlreadyExists", status=409)

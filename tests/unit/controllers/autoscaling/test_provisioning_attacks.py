@@ -13,6 +13,7 @@ from webhook.formats.koordinator.hint_key import SEAL
 from webhook.kube.rate_limiter import RateLimiter
 from webhook.kube.write import WRITTEN, Write
 from webhook.model.names import MIN_MEMBER
+from webhook.model.raw import Raw
 from webhook.placing.autoscaling import provisioning_pod_sets
 from webhook.placing.autoscaling.provisioning_pod_sets import pod_sets_of, selected_labels, template_of
 from webhook.placing.gang.gang_search import GatedGang
@@ -39,7 +40,7 @@ async def test_a_call_that_hangs_delays_neither_the_sweep_nor_the_gangs_of_other
     leader = RequestingLeader(*FULL, *gang("slow"), *gang("other", namespace="b"), gated(name="single", namespace="c"))
     create, hanging = leader.objects.create_template, asyncio.Event()
 
-    async def hangs(body: dict[str, Any]) -> Write:
+    async def hangs(body: Raw) -> Write:
         if body["metadata"]["namespace"] == "default":
             await hanging.wait()
         return await create(body)
@@ -62,7 +63,7 @@ async def test_templates_that_take_longer_to_write_than_they_are_kept_are_used_a
     leader = RequestingLeader(*FULL, *gang())
     create = leader.objects.create_template
 
-    async def takes_long(body: dict[str, Any]) -> Write:
+    async def takes_long(body: Raw) -> Write:
         leader.second += 40
         return await create(body)
 
@@ -76,7 +77,7 @@ async def test_who_no_longer_leads_writes_no_more() -> None:
     leader = RequestingLeader(*FULL, *gang())
     hanging = asyncio.Event()
 
-    async def hangs(body: dict[str, Any]) -> Write:
+    async def hangs(body: Raw) -> Write:
         await hanging.wait()
         return WRITTEN
 

@@ -1,7 +1,5 @@
 """The strategy that annotations name for a gang."""
 
-from typing import Any
-
 import pytest
 
 from tests.builders.workloads import template, workload
@@ -10,11 +8,10 @@ from webhook.formats.workload.strategy import most_named, strategy_of, strategy_
 from webhook.model.errors import UserError
 from webhook.model.names import STRATEGY
 from webhook.model.options import GangStrategy
+from webhook.model.raw import Draft
 
-Raw = dict[str, Any]
 
-
-def job_set(own: str | None, *templates: str | None) -> Raw:
+def job_set(own: str | None, *templates: str | None) -> Draft:
     """A JobSet of one gang, with a strategy of its own and of each replicated job's pods."""
     jobs = [
         {"name": f"j{number}", "template": {"spec": {"template": template(annotations=naming(strategy))}}}
@@ -27,7 +24,7 @@ def naming(strategy: str | None) -> dict[str, str]:
     return {} if strategy is None else {STRATEGY: strategy}
 
 
-def named_by(raw: Raw) -> GangStrategy | None:
+def named_by(raw: Draft) -> GangStrategy | None:
     found = read_workload(raw)
     assert found is not None
     return strategy_of_gang(found, found.gangs[0])
