@@ -27,7 +27,6 @@ What a pod holds, and who says so (as in kube-scheduler's cache):
 - gone: nothing is held, and what the NRT still shows as taken by it is given back.
 
 The machine itself is `assumed.assumed_pods`. It is pure, and every replica that reads the same objects derives the same
-from webhook.model.raw import Raw
 from them. Only assumed pods, and where a pod may be instead of on its hint's NUMA nodes, are known to one replica.
 """
 
@@ -53,6 +52,7 @@ from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.formats.nrt import NodeTopology
 from webhook.formats.topology import Topology, TopologySource
 from webhook.internal_errors import Where, contained, internal_error
+from webhook.model.raw import Raw
 from webhook.signal import Signal
 from webhook.state.assigned_members import GangMembers, LostMembers
 from webhook.state.assumed.assumed_pod import AssumedPod
