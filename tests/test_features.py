@@ -48,20 +48,12 @@ def test_each_setting_has_the_default_that_the_page_states(found: re.Match[str],
 
 
 def test_what_is_off_by_default_is_enabled_by_another_value_or_by_a_command() -> None:
-    off = rows("### Off by default")
+    off = rows("## Experimental, and off by default")
     assert len(off) > 10
     for row in off:
         enabling = [yaml.safe_load(found[2]) for found in about(row, SETTING)]
         assert enabling or about(row, COMMAND), row
         assert [each for each in enabling if each in (None, yaml.safe_load(row[-1].strip("`")))] == [], row
-
-
-def test_what_is_on_by_default_is_disabled_by_another_value() -> None:
-    on = rows("### On by default")
-    assert on
-    for row in on:
-        (found,) = about(row, SETTING)
-        assert yaml.safe_load(found[2]) not in (None, value(found[1]))
 
 
 def test_every_command_is_core_or_experimental_and_has_the_flags_that_are_named() -> None:
