@@ -31,13 +31,13 @@ from webhook.admission.pod.mutate import PodMutator
 from webhook.admission.response import Patched
 from webhook.codec import dumps, loads
 from webhook.controllers.placement.controller import PlacementController
-from webhook.controllers.placement.limits import Limits
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.formats.kubernetes.admission_review import AdmissionRequest, Operation, User
 from webhook.formats.kubernetes.gates import is_gated
 from webhook.formats.patches.json_patch import apply
 from webhook.kube.write import Outcome, Write
 from webhook.model.names import MIN_MEMBER, POD_GROUP_NAME
+from webhook.placing.planner import Limits
 from webhook.state.rules import Rules
 
 if TYPE_CHECKING:

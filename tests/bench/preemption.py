@@ -63,7 +63,7 @@ def text(line: Mapping[str, Any]) -> str:
 
 
 def _measured(leader: PreemptingLeader, nodes: int, unit: str) -> Mapping[str, Any]:
-    preemptor = leader.controller.preemptors.next()
+    preemptor = leader.controller.planner.preemptors.next()
     if preemptor is None:
         msg = f"{unit} does not preempt"
         raise RuntimeError(msg)

@@ -1,6 +1,7 @@
 """Clusters for tests: the service's own cache, filled as informers fill it."""
 
 from collections.abc import Mapping, Sequence
+from time import monotonic
 from typing import Any
 
 from tests.builders.nodes import node, nrt
@@ -8,6 +9,10 @@ from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.formats.kubernetes.node import Node
 from webhook.formats.nrt import NodeTopology
 from webhook.formats.topology import TopologySource
+from webhook.placing.gang.gated_gang import Assume
+from webhook.placing.pod.assignment import Assignment
+from webhook.placing.pod.gated_pods import GatedPod
+from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.cluster_snapshot import ClusterSnapshot
 
@@ -38,6 +43,17 @@ def put(cache: ClusterCache, *objects: Mapping[str, Any]) -> None:
                 cache.topologies[TopologySource(raw["apiVersion"].partition("/")[0])].upsert(key, dict(raw))
             case other:
                 raise ValueError(other)
+
+
+def assuming(cache: ClusterCache) -> Assume:
+    """Assumes pods in the cache for a minute."""
+
+    def assume(gated: GatedPod, assignment: Assignment) -> AssumedPod:
+        assumed_pod = assignment.assume(gated, monotonic() + 60.0)
+        cache.assume(assumed_pod)
+        return assumed_pod
+
+    return assume
 
 
 def cluster_cache(*objects: Mapping[str, Any]) -> ClusterCache:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from webhook.cli.app import main
 from webhook.controllers import owner_chains
-from webhook.controllers.placement import assignment_writer, pod_attempt
+from webhook.controllers.placement import assignment_writer
+from webhook.placing import planner
 from webhook.placing.gang import gated_gang
 from webhook.placing.pod import gated_pods
 from webhook.state import pod_indexes
@@ -32,7 +33,7 @@ def fail_for(marked: str, owner: Any, name: str) -> None:
 
 
 if __name__ == "__main__":
-    fail_for("faulty-place", pod_attempt, "find_assignment")
+    fail_for("faulty-place", planner, "find_assignment")
     fail_for("faulty-gang", gated_gang, "search_gang")
     fail_for("faulty-owner", owner_chains, "owner_chain_of")
     fail_for("faulty-read", gated_pods, "parse_numa_intent")

@@ -17,7 +17,6 @@ from tests.fuzz.outcome import BrokenError, within_bounds
 from tests.handlers import mutated as answered
 from webhook.cli.input.object_schema import NAMESPACE, NODE, POD, faults
 from webhook.controllers.placement.controller import PlacementController
-from webhook.controllers.placement.limits import Limits
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.formats.topology import TopologySource
@@ -27,6 +26,7 @@ from webhook.kube.pod_writes import PodWrites
 from webhook.kube.write import Outcome, Write
 from webhook.metrics.controller_metrics import PlacementMetrics
 from webhook.model.raw import Draft
+from webhook.placing.planner import Limits
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.rules import Rules
 

@@ -18,10 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.builders import pods
-from tests.builders.clusters import put
+from tests.builders.clusters import assuming, put
 from tests.builders.nodes import node, nrt
 from tests.builders.topologies import topology
-from webhook.controllers.placement.assignment_writer import AssignmentWriter
 from webhook.model.names import (
     DOMAIN,
     KAI_REQUIRED_PLACEMENT,
@@ -62,10 +61,8 @@ class Cluster:
         put(self.cache, topology(name="dc", labels=(ROW, RACK)))
         for name, where in NODES.items():
             self.put_node(name, *where)
-        no_writes: Any = None
-        writer = AssignmentWriter(self.cache, no_writes, lambda: True, 60.0)
         self.placer = GangAssigner(
-            self.cache, writer.assume, Rules(), KeptDomains(self.cache, 0.0, float, monotonic, time)
+            self.cache, assuming(self.cache), Rules(), KeptDomains(self.cache, 0.0, float, monotonic, time)
         )
         self.gated = GatedPods(Rules(), RetryDelays(lambda seconds: None, monotonic))
         self._version = 0

@@ -56,7 +56,7 @@ class Burst:
 
     async def run(self) -> None:
         leader = self.leader
-        leader.controller.preemptors._delays._clock = lambda: leader.now
+        leader.controller.planner.preemptors._delays._clock = lambda: leader.now
         leader.api.has(*self.waiting())
         for _ in range(STEPS):
             await self._step(1.0)

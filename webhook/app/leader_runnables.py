@@ -31,7 +31,6 @@ from webhook.controllers.native_group_conditions import NativeGroupConditions
 from webhook.controllers.nominator import Nominator
 from webhook.controllers.placed_conditions import PlacedConditions
 from webhook.controllers.placement.controller import Background, PlacementController
-from webhook.controllers.placement.limits import Limits
 from webhook.controllers.pod_groups import PodGroupKeeper
 from webhook.controllers.preemption.controller import PreemptionController
 from webhook.controllers.preemption.wave import Waves
@@ -52,6 +51,7 @@ from webhook.kube.pod_writes import PodWrites
 from webhook.kube.provisioning_request_client import ProvisioningWrites
 from webhook.placing.autoscaling.answers import ScaleUpAnswers
 from webhook.placing.autoscaling.lacking_room import LackingRoom
+from webhook.placing.planner import Limits
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.rules import Rules
 
@@ -107,12 +107,13 @@ class LeaderRunnables:
         asks = asking_of(settings).is_enabled
         limits = Limits(answer_lifetime(settings), slots, release, reserve, settings.preempts, asks)
         controller = PlacementController(cache, writes, status_reporter, rules, limits, leadership, reading)
+        planner = controller.planner
         settle = settings.nrt_age_seconds + settings.nrt_settle_seconds
         waves = Waves(writes, events, metrics, is_leader, slots)
-        self._preemption = PreemptionController(cache, controller.preemptors, waves, metrics, rules, is_leader, settle)
+        self._preemption = PreemptionController(cache, planner.preemptors, waves, metrics, rules, is_leader, settle)
         self._preempts, self._autoscaler = settings.preempts, settings.autoscaler
         self.marks = scale_up_marks(
-            settings, writes, ProvisioningWrites(client), cache, controller.lacking_room, events, is_leader
+            settings, writes, ProvisioningWrites(client), cache, planner.lacking_room, events, is_leader
         )
         """Shows a cluster autoscaler the pods that wait for room."""
         self.controller = controller

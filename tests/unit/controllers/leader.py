@@ -9,7 +9,6 @@ import jsonpatch
 from tests.builders.clusters import cluster_cache, put
 from tests.unit.controllers.site import TERM, metrics
 from webhook.controllers.placement.controller import PlacementController
-from webhook.controllers.placement.limits import Limits
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.formats.autoscaling.node_group import Autoscaler
 from webhook.formats.kubernetes.pod import Owner
@@ -17,6 +16,7 @@ from webhook.kube.events import ObjectEvent
 from webhook.kube.pod_writes import PodWrites
 from webhook.kube.write import Outcome, Write
 from webhook.model.names import NUMA_HINT
+from webhook.placing.planner import Limits
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.rules import Rules
 

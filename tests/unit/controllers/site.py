@@ -9,13 +9,13 @@ from prometheus_client import CollectorRegistry
 from tests.builders.clusters import put
 from tests.builders.nodes import node, nrt
 from webhook.controllers.placement.controller import PlacementController
-from webhook.controllers.placement.limits import Limits
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.formats.kubernetes.pod import Owner
 from webhook.kube.election import Term
 from webhook.kube.events import ObjectEvent
 from webhook.kube.write import Outcome, Write
 from webhook.metrics.controller_metrics import PlacementMetrics
+from webhook.placing.planner import Limits
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.rules import Rules
 

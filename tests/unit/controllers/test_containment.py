@@ -15,12 +15,13 @@ from structlog.testing import capture_logs
 from tests.builders.pods import gated
 from tests.unit.controllers.site import TERM, Site
 from webhook.controllers.placement import controller as controlling
-from webhook.controllers.placement import fence, pod_attempt
+from webhook.controllers.placement import fence
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.internal_errors import Where, internal_error_counts
 from webhook.kube.backoff import Backoff
 from webhook.kube.write import Outcome, Write
 from webhook.model.names import MIN_MEMBER
+from webhook.placing import planner
 from webhook.placing.gang import gated_gang as exact_hints
 from webhook.placing.pod.gated_pods import GatedPod
 
@@ -131,7 +132,7 @@ async def test_a_fault_with_one_pod_wherever_it_comes_from_is_that_pods(
 
 async def test_a_pod_that_fails_waits_says_so_and_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site(waiting("faulty"), waiting("a"))
-    faulty_for(monkeypatch, pod_attempt, "find_assignment", "faulty")
+    faulty_for(monkeypatch, planner, "find_assignment", "faulty")
     before = internal_error_counts().get(Where.POD, 0)
     for _ in range(10):
         site.cycle()
@@ -144,7 +145,7 @@ async def test_a_pod_that_is_recreated_under_the_name_does_not_inherit_the_delay
 ) -> None:
     site = Site(waiting("p"))
     with monkeypatch.context() as broken:
-        faulty_for(broken, pod_attempt, "find_assignment", "p")
+        faulty_for(broken, planner, "find_assignment", "p")
         site.cycle()
     site.cycle()
     assert site.cache.assumed_node("default/p") is None

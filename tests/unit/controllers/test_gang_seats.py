@@ -5,9 +5,9 @@ from functools import partial
 from time import monotonic, time
 from typing import Any
 
+from tests.builders.clusters import assuming
 from tests.builders.pods import gated
 from tests.builders.records import GI, node, state, topology
-from webhook.controllers.placement.assignment_writer import AssignmentWriter
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.engine.snapshot.node_sums import NodeSums
 from webhook.engine.snapshot.single_node import NodeAlone, node_for
@@ -66,7 +66,7 @@ async def test_a_small_member_leaves_the_numa_node_that_only_suits_another() -> 
     cluster: Any = Cluster()
     placer = GangAssigner(
         cluster,
-        AssignmentWriter(cluster, cluster, lambda: True, 60.0).assume,
+        assuming(cluster),
         Rules(),
         KeptDomains(cluster, 0, float, monotonic, time),
     )

@@ -73,13 +73,13 @@ async def test_it_stays_kept_in_a_cycle_in_which_a_member_changes_before_the_gro
 ) -> None:
     # rack-0 ── n0 [8 0]      [free cpus]; the group needs both NUMA nodes
     leader, told = await kept(8, 0)
-    collected = leader.controller.lacking_room.collected
+    collected = leader.controller.planner.lacking_room.collected
 
     def changes_a_member(units: Sequence[Unit], now: float) -> None:
         put(leader.cache, {**leader.api.pods["default/w-1"]})
         collected(units, now)
 
-    monkeypatch.setattr(leader.controller.lacking_room, "collected", changes_a_member)
+    monkeypatch.setattr(leader.controller.planner.lacking_room, "collected", changes_a_member)
     leader.api.has(gated(name="later"))
     await leader.cycle()
     assert not told, "it was not tried"

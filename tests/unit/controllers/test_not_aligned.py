@@ -5,10 +5,9 @@ from functools import partial
 from time import monotonic, time
 from typing import Any
 
-from tests.builders.clusters import cluster_snapshot
+from tests.builders.clusters import assuming, cluster_snapshot
 from tests.builders.nodes import node, nrt
 from tests.unit.controllers.placement.peers import APART, burstable, nobody
-from webhook.controllers.placement.assignment_writer import AssignmentWriter
 from webhook.engine.decide import Decision
 from webhook.engine.snapshot.ledger import Ledger
 from webhook.engine.snapshot.node_sums import NodeSums
@@ -85,7 +84,7 @@ async def placed_together(rules: Rules, *, inherits: bool) -> Any:
     assert isinstance(gang, GatedGang)
     placer = GangAssigner(
         cluster,
-        AssignmentWriter(cluster, cluster, lambda: True, 60.0).assume,
+        assuming(cluster),
         rules,
         KeptDomains(cluster, 0, float, monotonic, time),
     )

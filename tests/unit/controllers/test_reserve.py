@@ -10,15 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.builders.clusters import cluster_cache, machine, put
+from tests.builders.clusters import assuming, cluster_cache, machine, put
 from tests.builders.gangs import TOPOLOGY
 from tests.builders.pods import bound, gated
 from tests.builders.topologies import topology
 from tests.unit.controllers.placement.peers import nobody
 from tests.unit.engine.gang.reserved import snapshot
-from webhook.controllers.placement.assignment_writer import AssignmentWriter
-from webhook.controllers.placement.cycle import Cycle
-from webhook.controllers.placement.work_clock import WorkClock
 from webhook.engine.decide import Decision
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.formats.kubernetes.membership import AssignedMember
@@ -26,6 +23,7 @@ from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, NUMA_HINT
 from webhook.placing.gang.gang_search import GatedGang
 from webhook.placing.gang.gated_gang import GangAssigner, units_of
 from webhook.placing.gang.kept_domain import KeptDomains
+from webhook.placing.planner import Cycle
 from webhook.placing.pod.assignment import Assignment, NoAssignment, find_assignment, why_unassigned, without
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.state.assumed.assumed_pod import AssumedPod
@@ -98,9 +96,8 @@ async def waits(
     (gang,) = units_of(pods)
     assert isinstance(gang, GatedGang)
     cluster = cluster or Cluster()
-    writer = AssignmentWriter(cluster, cluster, lambda: True, 60.0)
     placer = GangAssigner(
-        cluster, writer.assume, Rules(), KeptDomains(cluster, reserve_after, wake_in, lambda: 1000.0, time)
+        cluster, assuming(cluster), Rules(), KeptDomains(cluster, reserve_after, wake_in, lambda: 1000.0, time)
     )
     found = await placer.assign(gang, minimum, {}, (), partial(asyncio.sleep, 0), may_reserve=may_reserve)
     assert isinstance(found, NoAssignment)
@@ -133,7 +130,7 @@ async def test_of_a_namespace_one_group_has_a_domain_kept_and_the_others_are_tol
 
 
 def test_of_two_groups_of_a_namespace_the_first_has_its_domain_kept_and_one_of_another_namespace_too() -> None:
-    cycle = Cycle(WorkClock(float), 0, 0)
+    cycle = Cycle(0, 0)
     first, second, other = (gang_of(namespace, name) for namespace, name in (("a", "1"), ("a", "2"), ("b", "1")))
     for gang, node in ((first, "n0"), (second, "n1"), (other, "n2"), (first, "n3")):
         cycle.reserve(gang, [node])

@@ -8,7 +8,7 @@ from tests.unit.controllers.preemption.leader import PreemptingLeader, high, mem
 
 def at_once(leader: PreemptingLeader) -> None:
     """Nothing is put off."""
-    leader.controller.preemptors._delays._clock = lambda: 1e9
+    leader.controller.planner.preemptors._delays._clock = lambda: 1e9
 
 
 async def test_two_pods_that_share_a_numa_node_end_one_pod() -> None:
@@ -57,7 +57,7 @@ async def test_room_that_is_shown_counts_once() -> None:
     leader = PreemptingLeader(one_node(), high("x", cpu=4))
     await leader.round()
     leader.end("default/a")
-    assert leader.controller.preemptors.unshown.holdings().unshown == {}
+    assert leader.controller.planner.preemptors.unshown.holdings().unshown == {}
 
 
 async def test_a_namesake_of_a_victim_is_another_pod() -> None:
@@ -65,7 +65,7 @@ async def test_a_namesake_of_a_victim_is_another_pod() -> None:
     await leader.round()
     leader.end("default/a", shown=False)
     leader.api.has(Placed("a", "n0", cpus=3, priority=10, numa=0, fields={"uid": "another"}).raw())
-    holdings = leader.controller.preemptors.unshown.holdings()
+    holdings = leader.controller.planner.preemptors.unshown.holdings()
     (left,) = (pod for pod in holdings.on("n0").pods if pod.key == holdings.unshown["n0"])
     assert left.numa[0]["cpu"] == 5000, "of 8, it holds 3"
 

@@ -34,7 +34,7 @@ async def silent_rounds(leader: PreemptingLeader, count: int, *, seconds: float 
             leader.end(key, shown=False)
         leader.now += seconds
         later = LATE * (1 + leader.now)
-        leader.controller.preemptors._delays._clock = lambda later=later: later  # type: ignore[misc]
+        leader.controller.planner.preemptors._delays._clock = lambda later=later: later  # type: ignore[misc]
 
 
 async def test_with_silent_exporters_pods_end_on_three_nodes_only() -> None:
@@ -55,7 +55,7 @@ async def test_while_it_is_paused_a_place_is_tried_once_an_hour() -> None:
 
 async def test_the_delay_doubles_and_holds_for_equal_pods() -> None:
     leader = PreemptingLeader(many_nodes(6), high("h0"), high("h1"))
-    preemptors = leader.controller.preemptors
+    preemptors = leader.controller.planner.preemptors
     await leader.cycle()
     kind = preemptors._kind_of["pod h0"]
     assert kind == preemptors._kind_of["pod h1"]
@@ -114,7 +114,7 @@ def test_a_report_lifts_the_pause_until_the_next_one_in_vain() -> None:
 
 async def test_a_success_is_counted() -> None:
     leader = PreemptingLeader(many_nodes(2), high())
-    vain = leader.controller.preemptors.in_vain
+    vain = leader.controller.planner.preemptors.in_vain
     for node in ("n8", "n9"):
         vain.failed(hold(node), 0.0)
     await leader.round()
@@ -161,7 +161,7 @@ async def test_nor_does_a_gang_of_which_a_member_is_recreated(*, recreated: bool
         await leader.round()
         leader.api.has(member(1, 2, metadata={"uid": "another"}))
     await leader.cycle()
-    leader.controller.preemptors._delays._clock = lambda: monotonic() + 10.0
+    leader.controller.planner.preemptors._delays._clock = lambda: monotonic() + 10.0
     await leader.round()
     assert len(leader.api.evicted) == ended
 
@@ -186,6 +186,6 @@ async def test_a_preemptor_that_asks_for_something_else_meanwhile_is_no_sign_of_
     leader.now += 200.0
     await leader.round()
     assert leader.holds == {}
-    in_vain = leader.controller.preemptors.in_vain
+    in_vain = leader.controller.planner.preemptors.in_vain
     assert (in_vain.closed, in_vain.is_paused) == (frozenset(), False)
     assert not in_vain._in_a_row

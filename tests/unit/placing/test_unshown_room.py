@@ -89,7 +89,7 @@ async def test_room_is_forgotten_after_a_report_that_would_show_it() -> None:
     await leader.run_until_ended(1)
     leader.api.delete("default/x")
     await leader.run(11.0)
-    unshown = leader.controller.preemptors.unshown
+    unshown = leader.controller.planner.preemptors.unshown
     assert unshown.holdings().unshown.keys() == {"n0"}
     leader.cluster = Cluster(leader.cluster.nodes, (*leader.cluster.pods, Placed("unseen", "n0", 8, 0, numa=0)))
     leader._publish("n0")  # another pod, which nothing else shows, got the room
@@ -102,7 +102,7 @@ async def test_a_silent_exporter_does_not_keep_room_from_preemptors_for_long() -
     await leader.run_until_ended(1)
     leader.api.delete("default/x")
     await leader.run(131.0)
-    assert leader.controller.preemptors.unshown.holdings().unshown == {}
+    assert leader.controller.planner.preemptors.unshown.holdings().unshown == {}
 
 
 def looping(number: int, node: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Writes an assignment into its pod: retries until it is written, or never will be.
 
-1. The pod is assumed before the first patch is sent, so that the next decision sees the resources as taken. The assumed
-   pod is renewed with each patch, because a patch may be queued or sent again.
+1. The planner has assumed the pod, so that the next decision sees the resources as taken. The assumed pod is renewed
+   with each patch, because a patch may be queued or sent again.
 2. The patch is sent, unless we no longer lead or the assumed pod has expired.
 3. Written: the pod stays assumed until an informer shows it with its hint.
    Stale: the pod is read. If it is still gated and requests the same, the patch is rebuilt from it. If it has our
@@ -30,7 +30,6 @@ from webhook.placing.pod.binding_pod import assigned_node
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.cluster_cache import ClusterCache
-from webhook.state.delegated_pods import TENTATIVE_SECONDS
 
 log = structlog.get_logger(__name__)
 
@@ -48,13 +47,6 @@ class AssignmentWriter:
         self._writes = writes
         self._may_write = may_write
         self._assume_ttl = assume_ttl
-
-    def assume(self, gated: GatedPod, assignment: Assignment) -> AssumedPod:
-        """Reserve the assignment for the pod. Call it before anything is awaited after the decision."""
-        lasts = self._assume_ttl if assignment.nodes is None else min(self._assume_ttl, TENTATIVE_SECONDS)
-        assumed_pod = assignment.assume(gated, monotonic() + lasts)
-        self._cache.assume(assumed_pod)
-        return assumed_pod
 
     async def write(self, gated: GatedPod, assignment: Assignment, assumed_pod: AssumedPod) -> Write:
         """Write the assignment of an assumed pod. WRITTEN: the pod has it; STALE, GONE: the pod is another one now."""

@@ -1,12 +1,14 @@
 """Assigns nodes to gated pods whenever something changes: a single writer, which sees what it has just assumed.
 
+The planner decides (see `webhook.placing.planner`). This loop says when, and writes and reports what comes of it.
+
 Phases of a cycle:
-1. Begin: announce what time alone has changed, and note the state of the cluster (see `cycle`).
+1. Begin: announce what time alone has changed, and note the state of the cluster.
 2. Collect: the pods that only our gate holds back and that are ready (see `ready_pods`), as units: single pods, and the
    members of each gang together. They are sorted by priority (highest first), then age (oldest first), then name.
-3. Attempt the units in this order, each with the current state of the cluster, assumed pods subtracted (see
-   `pod_attempt`, `gang_attempt`). What fits is assumed at once; its assignment is written in the background (see
-   `pending_pods`, `assignment_writer`). What does not fit reports why, or is ungated (see `failure_handler`).
+3. Attempt the units in this order, each with the current state of the cluster. A pod is skipped while it is pending
+   (see `pending_pods`). What fits is assumed; its assignment is written in the background (see `assignment_writer`).
+   What does not fit reports why, or is ungated (see `failure_handler`).
 4. If more units wait than there is time for, attempt the rest in turns by namespace (see `fair_order`).
 
 Life cycle: a term begins -> patches in flight from the last leader are fenced off (see `fence`) -> cycles until the
@@ -15,9 +17,6 @@ cycle; all changes during a cycle trigger one more. No cycle runs while the assi
 written. A cycle ends early if too many writes are in flight: the next one begins when some of them have ended, because
 a cycle costs time for each gated pod.
 
-A pod that waits for a rare resource does not block smaller ones. But the domain of a gang that has waited long is
-reserved, if that is enabled: later units get nothing there.
-
 A cycle never waits for an answer: owners are read, and assignments written, in parallel. It pauses only to let reviews
 run, and pauses do not count as work. An exception affects only its own pod or gang: it waits with the text "internal
 error" and is retried with a growing delay (see `retry_delays`), and the cycle continues.
@@ -25,34 +24,32 @@ error" and is retried with a growing delay (see `retry_delays`), and the cycle c
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator
+from dataclasses import dataclass
 from time import monotonic, time
 from typing import Any, Final, NoReturn
 
 from webhook.controllers.owner_chains import OwnerChains
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
-from webhook.controllers.placement.cycle import Cycle
 from webhook.controllers.placement.failure_handler import FailureHandler
 from webhook.controllers.placement.fence import fence
-from webhook.controllers.placement.gang_attempt import GangAttempts
-from webhook.controllers.placement.limits import Limits
 from webhook.controllers.placement.pending_pods import PendingPods
-from webhook.controllers.placement.pod_attempt import PodAttempts
 from webhook.controllers.placement.ready_pods import ReadyPods
 from webhook.controllers.placement.ungate_unplaced import UnplacedUngater
 from webhook.controllers.placement.work_clock import WorkClock, rest_after
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.controllers.timers import call_after
+from webhook.engine.decide import Decision
 from webhook.kube.election import Term
 from webhook.kube.leadership import Leadership
 from webhook.kube.owners import ReadOwner
 from webhook.kube.pod_writes import PodWrites
-from webhook.placing.autoscaling.lacking_room import LackingRoom
-from webhook.placing.fair_order import PART_SECONDS, FailedAttempts, Unit
+from webhook.placing.fair_order import PART_SECONDS, Unit
 from webhook.placing.gang.gang_search import GatedGang
-from webhook.placing.gang.gated_gang import GangAssigner, units_of
-from webhook.placing.gang.kept_domain import KeptDomains
-from webhook.placing.pod.gated_pods import GatedPods
-from webhook.placing.preemption.waiting_preemptors import WaitingPreemptors
+from webhook.placing.gang.gated_gang import units_of
+from webhook.placing.planner import Attempt, Clocks, Cycle, Limits, Planner
+from webhook.placing.pod.assignment import NoAssignment
+from webhook.placing.pod.gated_pods import GatedPod, GatedPods
+from webhook.placing.pod.wait_reason import WaitReason
 from webhook.placing.retry_delays import RetryDelays
 from webhook.signal import Signal
 from webhook.state.cluster_cache import ClusterCache
@@ -66,6 +63,20 @@ _CLOCK_SECONDS: Final = 1.0
 
 Background = Callable[[], Coroutine[Any, Any, NoReturn]]
 """A task that runs until cancelled."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """A cycle on its way."""
+
+    cycle: Cycle
+    work: WorkClock
+    term: Term | None
+    """The term in which it began. It does not go on in the next one, in which no hold is known yet."""
+    assigned: int = 0
+    """Pods assigned so far."""
+    seconds_in_vain: float = 0.0
+    """Seconds of work that led to no assignment."""
 
 
 class PlacementController:
@@ -85,12 +96,10 @@ class PlacementController:
         """Seconds; measures the work of a cycle, which is bounded."""
         self.gang_examined = Signal[[GatedGang, str]]()
         """Emitted for each gang that was examined, with the reason why its members wait; empty if they do not."""
-        self.preemptors = WaitingPreemptors(cache, monotonic, is_enabled=limits.preempts)
-        """The pods and gangs that may preempt, and the places that are held for some of them."""
-        self.preemptors.holds.changed.subscribe(self._changed)
-        self.lacking_room = LackingRoom(self.preemptors, asks=limits.asks_autoscaler)
-        """The pods and gangs that fit nowhere now, and what a cluster autoscaler is asked for them."""
-        self.lacking_room.changed.subscribe(self._changed)
+        self.planner = Planner(cache, rules, limits, Clocks(monotonic, time), self._wake_in)
+        """What decides."""
+        self.planner.preemptors.holds.changed.subscribe(self._changed)
+        self.planner.lacking_room.changed.subscribe(self._changed)
         self._cache = cache
         self._writes = writes
         self._status_reporter = status_reporter
@@ -102,54 +111,30 @@ class PlacementController:
         self._wake = asyncio.Event()
         self._is_idle = False
         """Whether the last cycle left no gated pod."""
-        self._changes = 0
         self._owner_chains = OwnerChains(read_owner, self._changed)
         self._delays = RetryDelays(self._wake_in, monotonic)
-        self._failed = FailedAttempts()
         self._writer = AssignmentWriter(cache, writes, self._may_write, limits.assume_ttl)
         self._pending = PendingPods(
             cache, self._writer, writes, status_reporter, self._delays, limits.concurrency, self._changed
         )
         ungater = UnplacedUngater(cache, writes, status_reporter, rules, self._may_write)
-        failures = self._failures = FailureHandler(
-            self._pending,
-            ungater,
-            status_reporter,
-            self.gang_examined,
-            rules,
-            limits.ungate_after,
-            self.lacking_room,
+        self._failures = FailureHandler(
+            self._pending, ungater, status_reporter, self.gang_examined, self.planner, limits.ungate_after
         )
         pods = GatedPods(rules, self._delays)
-        self._ready = ReadyPods(cache, pods, self._owner_chains, self._pending, failures)
-        self._pods = PodAttempts(cache, self._writer, self._pending, self._failed, failures, status_reporter, rules)
-        self._gangs = GangAttempts(
-            cache,
-            GangAssigner(
-                cache,
-                self._writer.assume,
-                rules,
-                KeptDomains(cache, limits.reserve_after, self._wake_in, monotonic, time),
-            ),
-            self._pending,
-            self._failed,
-            failures,
-            self.gang_examined,
-            self._metrics,
-        )
+        self._ready = ReadyPods(cache, pods, self._owner_chains, self._pending, self._failures)
         cache.changed.subscribe(self._changed)
 
     def started(self, term: Term) -> None:
         """Start cycles for this term."""
-        self.lacking_room.ended_term()  # a cycle of the last term may have filled it again
+        self.planner.began_term()
         self._term = term
-        self._failed.begin(())
         self._changed()
 
     def stopped(self) -> None:
         """End the cycles: we no longer lead."""
         self._term = None
-        self.lacking_room.ended_term()
+        self.planner.ended_term()
 
     def is_in_burst(self) -> bool:
         """Whether many pods get their nodes at once."""
@@ -216,72 +201,110 @@ class PlacementController:
 
     async def _cycle(self) -> float:
         """One cycle; returns the seconds of work that led to no assignment."""
-        cycle = self._begin()
-        units = await self._collect(cycle)
-        later = await self._attempt_each(units, cycle)
-        later = await self._attempt_each(self._failed.by_namespace(later), cycle)
+        run = self._begin()
+        units = await self._collect(run)
+        later = await self._attempt_each(units, run)
+        later = await self._attempt_each(self.planner.by_namespace(later), run)
         if later:
             self._wake.set()  # not a change: units that failed since the last change are not retried
-        return cycle.seconds_in_vain
+        return run.seconds_in_vain
 
-    def _begin(self) -> Cycle:
+    def _begin(self) -> _Run:
         """Phase 1."""
         self._metrics.cycle()
         self._cache.advance()
-        return Cycle(WorkClock(self.clock), self._cache.snapshot().nodes.version, self._changes, self._term)
+        return _Run(self.planner.begin(), WorkClock(self.clock), self._term)
 
-    async def _collect(self, cycle: Cycle) -> list[Unit]:
+    async def _collect(self, run: _Run) -> list[Unit]:
         """Phase 2; forgets what it remembers of pods and gangs that no longer wait."""
         gated = dict(self._cache.gated_pods())  # as it is now: others arrive meanwhile
         self._status_reporter.keep(set(gated))
-        units = units_of(await self._ready.of(gated, cycle))
+        units = units_of(await self._ready.of(gated, run.cycle, run.work))
         groups = {unit.membership.group for unit in units if isinstance(unit, GatedGang)}
-        self._gangs.keep(groups)
         self._delays.keep({raw["metadata"].get("uid", "") for raw in gated.values()} | groups)
-        self.lacking_room.collected(units, monotonic())
-        self._failed.begin(units)
-        cycle.seconds_in_vain = cycle.work.seconds()
+        self.planner.collected(units)
+        run.seconds_in_vain = run.work.seconds()
         return units
 
-    async def _attempt_each(self, units: Iterable[Unit], cycle: Cycle) -> list[Unit]:
+    async def _attempt_each(self, units: Iterable[Unit], run: _Run) -> list[Unit]:
         """Phases 3 and 4, for one part of the time; returns the units that were not reached, if the cycle goes on."""
         later: list[Unit] = []
         in_vain = 0.0
         for unit in units:
-            if cycle.term is not self._term or not self._may_write() or self._pending.full:
+            if run.term is not self._term or not self._may_write() or self._pending.full:
                 return []
-            if cycle.assigned >= _PER_CYCLE:
+            if run.assigned >= _PER_CYCLE:
                 self._wake.set()
                 return []
-            if in_vain >= PART_SECONDS and self._needs_decision(unit, cycle):
+            if in_vain >= PART_SECONDS and self._needs_decision(unit, run.cycle):
                 later.append(unit)
                 continue
-            in_vain += await self._attempt(unit, cycle)
-            await cycle.work.pause_after_a_turn()  # let reviews run
+            in_vain += await self._attempt(unit, run)
+            await run.work.pause_after_a_turn()  # let reviews run
         return later
 
     def _needs_decision(self, unit: Unit, cycle: Cycle) -> bool:
+        """Whether an attempt would cost a decision: its result is not known yet."""
         if isinstance(unit, GatedGang):
-            return self._gangs.needs_decision(unit, cycle)
-        return self._pods.needs_decision(unit, cycle)
+            return not self.planner.gang_is_known(unit, cycle)
+        return self._known(unit, cycle) is None and not self._pending.has(unit.key, unit.pod.uid)
 
-    async def _attempt(self, unit: Unit, cycle: Cycle) -> float:
+    async def _attempt(self, unit: Unit, run: _Run) -> float:
         """Attempt a unit; returns the seconds of work in vain. An exception affects only this unit."""
-        began = cycle.work.seconds()
+        began = run.work.seconds()
         assigned = 0
         try:
             if isinstance(unit, GatedGang):
-                assigned = await self._gangs.attempt(unit, cycle)
+                attempt = await self._attempt_gang(unit, run)
             else:
-                assigned = self._pods.attempt(unit, cycle)
+                attempt = self._attempt_pod(unit, run)
+            assigned = self._carry_out(attempt, run.cycle)
         except Exception as error:  # noqa: BLE001 # whatever it is, the other units continue
-            self._failures.internal_error(unit, error, cycle)
+            self._failures.internal_error(unit, error, run.cycle)
             if isinstance(unit, GatedGang):
-                self._gangs.keep_reserved(unit, cycle)
-        cycle.assigned += assigned
-        in_vain = 0.0 if assigned else cycle.work.seconds() - began
-        cycle.seconds_in_vain += in_vain
+                self.planner.keep_reserved(unit, run.cycle)
+        run.assigned += assigned
+        in_vain = 0.0 if assigned else run.work.seconds() - began
+        run.seconds_in_vain += in_vain
         return in_vain
+
+    def _attempt_pod(self, gated: GatedPod, run: _Run) -> Attempt:
+        if self._pending.has(gated.key, gated.pod.uid):
+            return Attempt()
+        began = run.work.seconds()
+        attempt = self.planner.attempt_pod(gated, run.cycle, self._known(gated, run.cycle))
+        if attempt.is_decided:
+            self._metrics.decided("pod", run.work.seconds() - began)
+        return attempt
+
+    def _known(self, gated: GatedPod, cycle: Cycle) -> Decision | NoAssignment | None:
+        """The pod's result without a decision. That of an earlier cycle does only if it was reported of this pod."""
+        known = self.planner.known(gated, cycle)
+        if isinstance(known, NoAssignment) and known.reason == WaitReason.PENDING:
+            return None if self._failures.is_news(gated, known.kind) else known
+        return known
+
+    async def _attempt_gang(self, gang: GatedGang, run: _Run) -> Attempt:
+        waiting = tuple(one for one in gang.members if not self._pending.has(one.key, one.pod.uid))
+        if not waiting or self._failures.is_delayed(gang):
+            self.planner.keep_reserved(gang, run.cycle)
+            return Attempt()
+        began = run.work.seconds()
+        attempt = await self.planner.attempt_gang(gang, waiting, run.cycle, run.work.pause)
+        if attempt.is_decided:
+            self._failures.no_error(gang)
+            self._metrics.decided("gang", run.work.seconds() - began)
+        return attempt
+
+    def _carry_out(self, attempt: Attempt, cycle: Cycle) -> int:
+        """Write what was assumed, and report what waits; returns how many pods were assumed."""
+        for assumed in attempt.assumed:
+            self._pending.assign(*assumed)
+        if attempt.examined is not None:
+            self.gang_examined.emit(attempt.examined, attempt.why)
+        for one in attempt.waits:
+            self._failures.unassigned(one, cycle)
+        return len(attempt.assumed)
 
     async def _wake_regularly(self) -> NoReturn:
         while True:
@@ -293,8 +316,7 @@ class PlacementController:
 
     def _changed(self) -> None:
         """Request another cycle, because something changed."""
-        self._changes += 1
-        self.preemptors.changed()
+        self.planner.changed()
         self._wake.set()
 
     def _may_write(self) -> bool:

@@ -16,10 +16,11 @@ from functools import partial
 from typing import Any
 
 from webhook.controllers.owner_chains import OwnerChains
-from webhook.controllers.placement.cycle import Cycle
 from webhook.controllers.placement.failure_handler import FailureHandler
 from webhook.controllers.placement.pending_pods import PendingPods
+from webhook.controllers.placement.work_clock import WorkClock
 from webhook.internal_errors import INTERNAL, Where, contained
+from webhook.placing.planner import Cycle, Waits
 from webhook.placing.pod.assignment import NoAssignment
 from webhook.placing.pod.gated_pods import GatedPod, GatedPods
 from webhook.placing.pod.native_request import GroupBasis
@@ -45,9 +46,9 @@ class ReadyPods:
         self._pending = pending
         self._failures = failures
 
-    async def of(self, gated: Mapping[str, Mapping[str, Any]], cycle: Cycle) -> list[GatedPod]:
+    async def of(self, gated: Mapping[str, Mapping[str, Any]], cycle: Cycle, work: WorkClock) -> list[GatedPod]:
         """The ready ones of these gated pods (by namespace/name), in order. Reviews may run meanwhile."""
-        await cycle.work.result_of(self._pods.update(gated))
+        await work.result_of(self._pods.update(gated))
         groups = self._cache.native_groups.served()
         self._owner_chains.want(self._pods.owners())
         self._pods.take(self._owner_chains.get, partial(GroupBasis.of, groups, self._cache.topologies_by_name()))
@@ -71,7 +72,7 @@ class ReadyPods:
         if owner and (why := self._owner_chains.why_not(gated.pod.namespace, owner)):
             if not self._pending.has(gated.key, gated.pod.uid):
                 found = NoAssignment(frozenset({"owner", why}), waits(f"its owners: {why}"), WaitReason.OWNERS)
-                self._failures.unassigned(gated, found, cycle)
+                self._failures.unassigned(Waits(gated, found), cycle)
             return False
         if not gated.asks:
             self._failures.unmanaged(gated.key, gated.raw, gated.why_unasked)

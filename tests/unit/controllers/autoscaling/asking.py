@@ -63,7 +63,7 @@ class AskingLeader(Leader):
         narrowing = Narrowing(
             self.cache, self.api, events, rules, asking.narrow_after, asking.new_node_seconds, self.is_leader
         )
-        lacking_room = self.controller.lacking_room
+        lacking_room = self.controller.planner.lacking_room
         exporters = MissingExporterReports(events, asking.new_node_seconds)
         self.marks = ScaleUpMarks(
             self.cache, self.api, lacking_room, self.answers, narrowing, exporters, self.provisioning(), self.is_leader

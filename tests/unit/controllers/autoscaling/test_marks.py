@@ -92,7 +92,7 @@ async def test_a_node_that_went_since_the_sweep_began_is_no_template() -> None:
     for name in ("n0", "n1"):
         leader.cache.nodes.delete(name)
     put(leader.cache, node(name="other"))
-    (unit,) = leader.controller.lacking_room.units()
+    (unit,) = leader.controller.planner.lacking_room.units()
     found = result_of(leader.answers.find(unit, 100.0))
     assert not found.is_asked
     assert "no node has the label of a node group" in found.text

@@ -187,7 +187,7 @@ async def test_of_a_gang_with_too_many_templates_only_a_few_members_are_read(mon
 async def test_other_tasks_run_between_any_two_members(monkeypatch: pytest.MonkeyPatch) -> None:
     leader = RequestingLeader(*FULL, *gang(count=40))
     await leader.settle()
-    (unit,) = leader.controller.lacking_room.units()
+    (unit,) = leader.controller.planner.lacking_room.units()
     assert isinstance(unit.unit, GatedGang)
     read: list[object] = []
 

@@ -8,9 +8,9 @@ from tests.builders.clusters import cluster_cache, put
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import gated
 from webhook.controllers.placement.controller import PlacementController
-from webhook.controllers.placement.limits import Limits
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.kube.write import Outcome, Write
+from webhook.placing.planner import Limits
 from webhook.state.rules import Rules
 
 # A decision takes so long by the tests' clock: two parts of 15 are all that a cycle makes in vain.

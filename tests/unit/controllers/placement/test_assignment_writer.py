@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tests.builders.clusters import assuming
 from tests.builders.pods import gated
 from tests.unit.controllers.pod_api import Server
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
@@ -32,7 +33,7 @@ async def written(server: Server, *, leads: bool = True) -> tuple[Outcome, bool]
     cache.use_hint_key(KEY)
     writer = AssignmentWriter(cache, server, lambda: leads, assume_ttl=60.0)
     pod = GatedPod.from_object(waiting())
-    write = await writer.write(pod, PLACE, writer.assume(pod, PLACE))
+    write = await writer.write(pod, PLACE, assuming(cache)(pod, PLACE))
     return write.outcome, cache.assumed_by(pod.key) is not None
 
 

@@ -12,10 +12,11 @@ from tests.builders.clusters import machine, put
 from tests.builders.nodes import node
 from tests.builders.pods import gated
 from tests.unit.controllers.leader import Leader
-from webhook.controllers.placement import controller, pod_attempt
+from webhook.controllers.placement import controller
 from webhook.internal_errors import Where, internal_error_counts
 from webhook.kube.write import Write
 from webhook.model.names import MIN_MEMBER
+from webhook.placing import planner
 from webhook.placing.pod.assignment import find_assignment
 from webhook.placing.pod.gated_pods import GatedPod
 
@@ -100,7 +101,7 @@ async def test_a_pod_that_our_code_fails_on_does_not_stop_the_others(monkeypatch
             raise ZeroDivisionError
         return find_assignment(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(pod_attempt, "find_assignment", fails_on_bad)
+    monkeypatch.setattr(planner, "find_assignment", fails_on_bad)
     before = internal_error_counts().get(Where.POD, 0)
     leader = Leader(*ROOM_FOR_TWO)
     leader.api.has(gated(name="bad", priority=100), gated(name="good", cpu="4"))
@@ -158,7 +159,7 @@ async def test_no_cycle_runs_while_all_placements_are_being_written(monkeypatch:
     begun: list[set[str]] = []
     units: list[list[str]] = []
     cycle, patch = leader.controller._cycle, leader.api.patch
-    collected = leader.controller.lacking_room.collected
+    collected = leader.controller.planner.lacking_room.collected
 
     async def counted() -> float:
         begun.append(leader.waiting())
@@ -174,7 +175,7 @@ async def test_no_cycle_runs_while_all_placements_are_being_written(monkeypatch:
 
     monkeypatch.setattr(controller, "_COALESCE_SECONDS", 0.0)
     monkeypatch.setattr(leader.controller, "_cycle", counted)
-    monkeypatch.setattr(leader.controller.lacking_room, "collected", noted)
+    monkeypatch.setattr(leader.controller.planner.lacking_room, "collected", noted)
     monkeypatch.setattr(leader.api, "patch", slow)
     leader.api.has(gated(name="a"))
     task = asyncio.create_task(leader.controller.run())

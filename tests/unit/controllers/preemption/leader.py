@@ -35,7 +35,7 @@ class PreemptingLeader(Leader):
         self.metrics = metrics()
         waves = Waves(self.api, events, self.metrics, self.is_leader, 4, self._sleep)
         self.preemption = PreemptionController(
-            self.cache, self.controller.preemptors, waves, self.metrics, Rules(), self.is_leader, SETTLE
+            self.cache, self.controller.planner.preemptors, waves, self.metrics, Rules(), self.is_leader, SETTLE
         )
         self.api.has(*(pod.raw() for pod in cluster.pods), *waiting)
 
@@ -45,7 +45,7 @@ class PreemptingLeader(Leader):
     @property
     def holds(self) -> Mapping[str, frozenset[str]]:
         """The nodes that are held, by the preemptor's name."""
-        return {hold.name: hold.nodes for hold in self.controller.preemptors.holds}
+        return {hold.name: hold.nodes for hold in self.controller.planner.preemptors.holds}
 
     async def round(self) -> None:
         """A cycle, then what follows from it for preemption."""
@@ -98,7 +98,7 @@ class LaggingLeader(PreemptingLeader):
         self._ends: dict[str, float] = {}
         self._reports: dict[str, float] = {}
         self.cache._clock = lambda: NOW + self.now
-        self.controller.preemptors._delays._clock = lambda: self.now
+        self.controller.planner.preemptors._delays._clock = lambda: self.now
 
     async def run(self, seconds: float) -> None:
         """Let time pass, half a second at a time."""

@@ -48,7 +48,7 @@ async def test_a_pod_of_the_same_priority_does_not_get_the_place() -> None:
     leader = PreemptingLeader(one_node(), high())
     await leader.round()
     leader.api.has(high("rival", metadata={"creationTimestamp": "2020-01-01T00:00:00Z"}))
-    leader.controller.preemptors._delays._clock = lambda: 1e9  # nothing is put off
+    leader.controller.planner.preemptors._delays._clock = lambda: 1e9  # nothing is put off
     await leader.round()
     assert leader.api.evicted == ["default/a"], "the node is held as a whole"
     leader.end("default/a")

@@ -65,10 +65,10 @@ async def test_the_place_is_kept_and_only_the_missing_end_is_searched_for(outcom
     assert ending(leader) == ALL - {"default/v11"}
     assert set(leader.holds.values()) == {frozenset({"n0", "n1"})}
     assert len(nominated(leader)) == 4
-    leader.controller.preemptors._delays._clock = lambda: 1e9
+    leader.controller.planner.preemptors._delays._clock = lambda: 1e9
     await leader.round()
     assert ending(leader) == ALL
-    (hold,) = leader.controller.preemptors.holds
+    (hold,) = leader.controller.planner.preemptors.holds
     assert {**hold.earlier, **hold.victims}.keys() == ALL
     leader.end(*ALL)
     await leader.round()
@@ -79,9 +79,9 @@ async def test_if_the_missing_one_stays_refused_the_others_are_still_waited_for(
     leader = PreemptingLeader(two_nodes(), *(member(number) for number in range(4)))
     refuses(leader, "default/v11", Outcome.REFUSED)
     await leader.round()
-    leader.controller.preemptors._delays._clock = lambda: 1e9
+    leader.controller.planner.preemptors._delays._clock = lambda: 1e9
     await leader.round()
-    (hold,) = leader.controller.preemptors.holds
+    (hold,) = leader.controller.planner.preemptors.holds
     assert hold.victims.keys() == ALL - {"default/v11"}
     assert hold.phase is Phase.ENDING
 
@@ -169,8 +169,8 @@ async def test_a_wave_whose_hold_was_dropped_ends_no_pod() -> None:
     nominate = leader.api.nominate
 
     async def dropped_meanwhile(key: str, uid: str, node: str | None) -> Write:
-        for hold in leader.controller.preemptors.holds:
-            leader.controller.preemptors.holds.end(hold)
+        for hold in leader.controller.planner.preemptors.holds:
+            leader.controller.planner.preemptors.holds.end(hold)
         return await nominate(key, uid, node)
 
     leader.api.nominate = dropped_meanwhile  # type: ignore[method-assign]
@@ -197,7 +197,7 @@ async def test_the_next_leader_searches_anew_at_once_if_the_wave_was_cut_off() -
     await successor.round()
     assert searched == ["group default/name/g"]
     assert successor.holds == {}
-    assert not successor.controller.preemptors.in_vain.closed
+    assert not successor.controller.planner.preemptors.in_vain.closed
 
 
 async def test_whoever_is_cancelled_leaves_hold_and_nomination_to_the_next_leader() -> None:

@@ -12,7 +12,8 @@ from tests.property.preemptors import Cluster, Placed
 from tests.unit.controllers.leader import Leader
 from tests.unit.controllers.preemption.leader import PreemptingLeader, high, one_node
 from tests.unit.controllers.site import TERM
-from webhook.controllers.placement.cycle import Cycle
+from webhook.controllers.placement.work_clock import WorkClock
+from webhook.placing.planner import Attempt, Cycle
 from webhook.placing.pod.gated_pods import GatedPod
 
 
@@ -25,8 +26,10 @@ async def end_term(leader: Leader, monkeypatch: pytest.MonkeyPatch, *, during_a_
 
     of = leader.controller._ready.of
 
-    async def and_the_term_ends(gated: Mapping[str, Mapping[str, Any]], cycle: Cycle) -> list[GatedPod]:
-        found = await of(gated, cycle)
+    async def and_the_term_ends(
+        gated: Mapping[str, Mapping[str, Any]], cycle: Cycle, work: WorkClock
+    ) -> list[GatedPod]:
+        found = await of(gated, cycle, work)
         end()
         return found
 
@@ -67,7 +70,7 @@ async def test_no_unit_counts_as_looked_at_before_the_first_cycle_of_a_term(
     await end_term(leader, monkeypatch, during_a_cycle=during_a_cycle)
     leader.leads = True
     leader.controller.started(TERM)
-    assert not leader.controller.lacking_room.is_known
+    assert not leader.controller.planner.lacking_room.is_known
 
 
 async def test_a_cycle_does_not_go_on_in_the_next_term_which_knows_of_no_hold_yet(
@@ -81,15 +84,15 @@ async def test_a_cycle_does_not_go_on_in_the_next_term_which_knows_of_no_hold_ye
     leader.api.has(high("rival", cpu=4, second=1))
     await leader.cycle()
     assert leader.waiting() == {"x", "rival"}
-    attempt = leader.controller._pods.attempt
+    attempt_pod = leader.controller.planner.attempt_pod
 
-    def and_another_term_begins(unit: GatedPod, cycle: Cycle) -> int:
-        assigned = attempt(unit, cycle)
+    def and_another_term_begins(unit: GatedPod, cycle: Cycle, known: Any) -> Attempt:
+        attempt = attempt_pod(unit, cycle, known)
         if unit.pod.name == "x":
             leader.controller.stopped()
             leader.controller.started(replace(TERM, name="the next"))
-        return assigned
+        return attempt
 
-    monkeypatch.setattr(leader.controller._pods, "attempt", and_another_term_begins)
+    monkeypatch.setattr(leader.controller.planner, "attempt_pod", and_another_term_begins)
     await leader.cycle()
     assert leader.waiting() == {"x", "rival"}

@@ -141,5 +141,5 @@ async def test_a_place_that_a_higher_priority_took_is_no_sign_of_a_fault() -> No
     assert leader.holds == {"pod x": {"n0"}}
     await leader.round()
     assert leader.holds == {}
-    in_vain = leader.controller.preemptors.in_vain
+    in_vain = leader.controller.planner.preemptors.in_vain
     assert (in_vain.closed, in_vain._in_a_row) == (frozenset(), [])

@@ -1,0 +1,386 @@
+"""The planner: what would be placed where, and what keeps the rest waiting.
+
+One planner answers for the leader and for the commands. A command asks it about a cluster as it is. The leader also
+lets it attempt: what fits is assumed at once, so that the next attempt sees it.
+
+A cycle is one pass over all that waits:
+1. `begin` it, and `collected`: the units that wait now, single pods and gangs, in order (see `units_of`).
+2. `known`: a unit that failed before has the same result as long as nothing has changed. In one cycle that goes for all
+   pods of its signature, because free resources never grow within one.
+3. `attempt_pod`: decide with assumed pods and reserved nodes subtracted (see `assignment`). Nodes that are held for
+   preemptors of the same or a higher priority are closed, unless the pod certainly fits beside them (see `room_now`).
+4. `attempt_gang`: the members agree on a topology and a minimum (see `gang_agreement`). If they name a PodGroup that
+   does not exist, a new gang waits a moment for it. The others are placed and assumed together, all that must start at
+   once or none (see `gated_gang`).
+5. What lacks room may preempt (see `waiting_preemptors`), or an autoscaler is asked for it (see `lacking_room`). If a
+   gang has waited long, a domain is reserved for it: later units get nothing there (see `kept_domain`).
+6. `why` puts a result into words, when it is news.
+
+Pure: clocks and pauses are given, and what is decided is written and reported by the caller.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from webhook.engine.decide import Decision
+from webhook.formats.kubernetes.membership import AssignedMember, controllers_group, wishes_of
+from webhook.model.names import KAI_SUBGROUP, POD_GROUP_NAME
+from webhook.placing.autoscaling.lacking_room import LackingRoom
+from webhook.placing.fair_order import FailedAttempts, Unit
+from webhook.placing.fair_order import name_of as result_name
+from webhook.placing.gang.gang_agreement import Agreement, agree
+from webhook.placing.gang.gang_search import GatedGang
+from webhook.placing.gang.gated_gang import Assumed, GangAssigner
+from webhook.placing.gang.kept_domain import KeptDomains
+from webhook.placing.pod.assignment import Assignment, NoAssignment, find_assignment, why_unassigned, without
+from webhook.placing.pod.gated_pods import GatedPod
+from webhook.placing.pod.placement_text import waiting as waits
+from webhook.placing.pod.wait_reason import WaitReason
+from webhook.placing.preemption.holds_in_vain import PAUSED
+from webhook.placing.preemption.preemptor import Preemptor, name_of
+from webhook.placing.preemption.room_now import place_beside
+from webhook.placing.preemption.waiting_preemptors import WaitingPreemptors
+from webhook.state.assumed.assumed_pod import AssumedPod
+from webhook.state.cluster_cache import ClusterCache
+from webhook.state.delegated_pods import TENTATIVE_SECONDS
+from webhook.state.rules import Rules
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits on time and concurrency. The defaults are those of a command, which writes nothing."""
+
+    assume_ttl: float = 0.0
+    """Seconds after which a write that was not seen never will be."""
+    concurrency: int = 1
+    """Concurrent writes to pods."""
+    ungate_after: float = 0.0
+    """Seconds after which a pod is ungated without an assignment; 0: never."""
+    reserve_after: float = 0.0
+    """Seconds after which a domain is reserved for a waiting gang; 0: never."""
+    preempts: bool = False
+    """Whether pods of lower priority may be ended for those that wait."""
+    asks_autoscaler: bool = False
+    """Whether a cluster autoscaler is shown those that wait for room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """Where the time comes from. The defaults are those of a command: no time passes."""
+
+    monotonic: Callable[[], float] = float
+    """Seconds, monotonic."""
+    now: Callable[[], float] = float
+    """Seconds since the epoch."""
+
+
+@dataclass(slots=True)
+class Cycle:
+    """What one cycle remembers. The next one starts with nothing but the failed attempts (see `fair_order`)."""
+
+    version: Hashable
+    """The version of the nodes' snapshot when the cycle began."""
+    changes: int
+    """The number of changes in the cluster until the cycle began."""
+    reserved_nodes: frozenset[str] = frozenset()
+    """Nodes reserved for gangs that have waited long: later units get nothing there."""
+    reserving: dict[str, str] = field(default_factory=dict)
+    """Namespace -> its gang that has nodes reserved. One of each: a tenant cannot close the cluster to the others by
+    creating gangs (and EASY backfilling, too, reserves for the first of a queue alone).
+    """
+    unassigned: dict[Hashable, Decision | NoAssignment] = field(default_factory=dict)
+    """Request signature -> why no pod of it was assigned: no other one is tried."""
+
+    def basis_of(self, unit: Unit) -> Hashable:
+        """What the result depends on. For a gang that is more than nodes and assumed pods, so any change counts."""
+        return self.changes if isinstance(unit, GatedGang) else (self.version, self.reserved_nodes)
+
+    def may_reserve(self, gang: GatedGang) -> bool:
+        """Whether no other gang of its namespace has nodes reserved."""
+        return self.reserving.get(gang.namespace, gang.membership.group) == gang.membership.group
+
+    def reserve(self, gang: GatedGang, nodes: Iterable[str]) -> None:
+        """Keep later units off the nodes that are reserved for a gang."""
+        nodes = frozenset(nodes)
+        if nodes and self.may_reserve(gang):
+            self.reserving[gang.namespace] = gang.membership.group
+            self.reserved_nodes |= nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """A pod that gets no node now."""
+
+    pod: GatedPod
+    result: Decision | NoAssignment
+    of_gang: bool = False
+    """Whether the result is that of its whole gang."""
+
+    @property
+    def kind(self) -> frozenset[Hashable]:
+        """The kinds of reasons. While they stay the same, there is nothing new to report."""
+        return self.result.kind if isinstance(self.result, NoAssignment) else frozenset(self.result.excluded)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What came of an attempt to place a pod or a gang. The default: it was not tried, and nothing changes."""
+
+    assumed: tuple[Assumed, ...] = ()
+    """The pods that were assumed, with their assignments, which are to be written."""
+    waits: tuple[Waits, ...] = ()
+    """The pods that get no node now."""
+    is_decided: bool = False
+    """Whether it cost a decision."""
+    examined: GatedGang | None = None
+    """The gang, if it was examined."""
+    why: str = ""
+    """Why its members wait; empty if they do not."""
+
+
+class Planner:
+    """Plans for one cluster. wake_in: called with the seconds after which a plan changes by itself."""
+
+    def __init__(
+        self,
+        state: ClusterCache,
+        rules: Rules,
+        limits: Limits = Limits(),  # it is frozen
+        clocks: Clocks = Clocks(),  # so is this
+        wake_in: Callable[[float], object] = float,
+    ) -> None:
+        self.preemptors = WaitingPreemptors(state, clocks.monotonic, is_enabled=limits.preempts)
+        """The pods and gangs that may preempt, and the places that are held for some of them."""
+        self.lacking_room = LackingRoom(self.preemptors, asks=limits.asks_autoscaler)
+        """The pods and gangs that fit nowhere now, and what a cluster autoscaler is asked for them."""
+        self._state = state
+        self._rules = rules
+        self._assume_ttl = limits.assume_ttl
+        self._monotonic = clocks.monotonic
+        self._failed = FailedAttempts()
+        self._changes = 0
+        kept = KeptDomains(state, limits.reserve_after, wake_in, clocks.monotonic, clocks.now)
+        self._gangs = GangAssigner(state, self._assume, rules, kept)
+
+    # The leader's cycles.
+
+    def began_term(self) -> None:
+        """We lead now: what failed is tried again."""
+        self.lacking_room.ended_term()  # a cycle of the last term may have filled it again
+        self._failed.begin(())
+
+    def ended_term(self) -> None:
+        """We no longer lead."""
+        self.lacking_room.ended_term()
+
+    def changed(self) -> None:
+        """Something changed, so that what failed may fit."""
+        self._changes += 1
+        self.preemptors.changed()
+
+    def begin(self) -> Cycle:
+        """Begin a cycle with the cluster as it is."""
+        return Cycle(self._state.snapshot().nodes.version, self._changes)
+
+    def collected(self, units: Iterable[Unit]) -> None:
+        """These units wait in this cycle: forget all others."""
+        units = tuple(units)
+        self._gangs.keep({unit.membership.group for unit in units if isinstance(unit, GatedGang)})
+        self.lacking_room.collected(units, self._monotonic())
+        self._failed.begin(units)
+
+    def by_namespace(self, units: list[Unit]) -> list[Unit]:
+        """Units that this cycle has had no time for, in the order in which their namespaces take turns."""
+        return self._failed.by_namespace(units)
+
+    def known(self, gated: GatedPod, cycle: Cycle) -> Decision | NoAssignment | None:
+        """The result for pods of this signature in this cycle; None if an attempt would cost a decision.
+
+        One of an earlier cycle has no text (its reason is PENDING): it counts only if it was reported of this pod.
+        """
+        known = cycle.unassigned.get(self._result_key(gated))
+        if known is not None:
+            return known
+        failed = self._failed.of(gated)
+        if failed is None or failed.basis != (cycle.basis_of(gated), self.preemptors.closed_to(gated)):
+            return None
+        return NoAssignment(failed.kind, "", WaitReason.PENDING)
+
+    def attempt_pod(self, gated: GatedPod, cycle: Cycle, known: Decision | NoAssignment | None = None) -> Attempt:
+        """Assume the pod where it fits best. known: its result, if there is nothing to decide."""
+        if known is not None:
+            self._note(gated, known, cycle)
+            return Attempt(waits=(Waits(gated, known),))
+        if self._state.gated_pods().get(gated.key) is not gated.raw:
+            return Attempt()  # its change leads to another cycle
+        # Not the basis at the cycle's start: reservations of this cycle may end before the next one, which would then
+        # see the same version.
+        snapshot, closed = self._state.snapshot().nodes, self.preemptors.closed_to(gated)
+        basis = (snapshot.version, cycle.reserved_nodes), closed
+        found = find_assignment(
+            without(snapshot, cycle.reserved_nodes | closed), gated, self._rules, self._state.assigned
+        )
+        if not isinstance(found, Assignment) and closed:
+            preemptor = Preemptor(gated, reserved=cycle.reserved_nodes)
+            found = place_beside(preemptor, self._state, self.preemptors, self._rules) or found
+        if isinstance(found, Assignment):
+            self.lacking_room.forget(name_of(gated))
+            self.preemptors.placed(gated, (found.hint.node,))
+            return Attempt(((gated, found, self._assume(gated, found)),), is_decided=True)
+        cycle.unassigned[self._result_key(gated)] = found
+        self._note(gated, found, cycle)
+        failed = Waits(gated, found)
+        if isinstance(found, NoAssignment) and found.awaits_node:
+            self.lacking_room.forget(name_of(gated))  # if it cannot be ungated now, the next cycle checks it again
+        else:
+            self._failed.record(gated, basis, failed.kind)
+        return Attempt(waits=(failed,), is_decided=True)
+
+    def _note(self, gated: GatedPod, found: Decision | NoAssignment, cycle: Cycle) -> None:
+        """Let the pod preempt, or an autoscaler be asked, if it lacks room."""
+        if isinstance(found, Decision) or found.of_one:
+            self.lacking_room.unfit(Preemptor(gated, reserved=cycle.reserved_nodes))
+        elif found.reason != WaitReason.PENDING:
+            self.lacking_room.forget(name_of(gated))
+            if found.fits_on:
+                self.preemptors.fits_on(gated, found.fits_on)
+
+    def _result_key(self, gated: GatedPod) -> Hashable:
+        """Equal for pods with the same result in one cycle."""
+        closed, name = self.preemptors.closed_to(gated), result_name(gated)
+        return (name, closed) if closed else name
+
+    def gang_is_known(self, gang: GatedGang, cycle: Cycle) -> bool:
+        """Whether an attempt would cost no decision. What is reserved for a gang that has to wait stays reserved."""
+        failed = self._failed.of(gang)
+        if failed is not None:
+            cycle.reserve(gang, failed.reserved_nodes)
+        return failed is not None and failed.basis == cycle.basis_of(gang)
+
+    async def attempt_gang(
+        self, gang: GatedGang, waiting: Collection[GatedPod], cycle: Cycle, pause: Callable[[], Awaitable[None]]
+    ) -> Attempt:
+        """Assume the gang's members that are waiting, or none of them. pause: lets other tasks run."""
+        failed, gated = self._failed.of(gang), self._state.gated_pods()
+        has_changed = any(gated.get(one.key) is not one.raw for one in waiting)
+        if failed is not None and (has_changed or failed.basis == cycle.basis_of(gang)):
+            cycle.reserve(gang, failed.reserved_nodes)
+            return Attempt()
+        if has_changed:
+            return Attempt()  # which leads to another cycle
+        agreed = self.agreed(gang)
+        apart = tuple(Waits(one, why) for one in waiting if (why := agreed.disagreeing.get(one.key)) is not None)
+        keys = {one.key for one in waiting}
+        together = replace(agreed.gang, members=tuple(one for one in agreed.gang.members if one.key in keys))
+        if not together.members:
+            self.lacking_room.forget(name_of(gang))
+            if gang.membership.of_object and agreed.disagreeing:
+                # Its status reports this; other gangs have none but their pods'.
+                return Attempt(waits=apart, examined=gang, why=next(iter(agreed.disagreeing.values())).text)
+            return Attempt(waits=apart)
+        if self._may_get_a_pod_group(together):
+            return Attempt(waits=apart)
+        reserved = cycle.reserved_nodes
+        found = await self._gangs.assign(
+            together,
+            agreed.minimum,
+            agreed.assigned_members,
+            reserved | self.preemptors.closed_to(gang),
+            pause,
+            may_reserve=cycle.may_reserve(gang),
+        )
+        if not isinstance(found, NoAssignment):
+            self.lacking_room.forget(name_of(gang))
+            self.preemptors.placed(together, (assignment.hint.node for _, assignment, _ in found))
+            return Attempt(tuple(found), apart, is_decided=True, examined=together)
+        self._failed.record(together, cycle.basis_of(together), found.kind, found.reserved_nodes)
+        cycle.reserve(together, found.reserved_nodes)
+        if found.reason == WaitReason.GANG_DOES_NOT_FIT:
+            self.lacking_room.unfit(Preemptor(together, agreed.minimum, agreed.assigned_members, reserved))
+        else:
+            self.lacking_room.forget(name_of(gang))
+        told = self.preempting(together.members[0].key) or found
+        left = tuple(Waits(one, found, of_gang=True) for one in together.members)
+        return Attempt(waits=apart + left, is_decided=True, examined=together, why=told.text)
+
+    def keep_reserved(self, gang: GatedGang, cycle: Cycle) -> None:
+        """Keep what was reserved for a gang that is not tried now, unless all its waiting members are assumed."""
+        failed = self._failed.of(gang)
+        if failed is not None and any(self._state.assumed_node(one.key) is None for one in gang.members):
+            cycle.reserve(gang, failed.reserved_nodes)
+
+    def _may_get_a_pod_group(self, gang: GatedGang) -> bool:
+        """Whether the gang is so new that the PodGroup which its pods name may be on its way."""
+        first = gang.members[0]
+        defined = gang.membership.of_object or first.in_group_of_its_top
+        name = None if defined else first.pod.annotations.get(POD_GROUP_NAME)
+        return (
+            bool(name) and gang.pod_group is None and self._state.kai_groups.may_come(f"{first.pod.namespace}/{name}")
+        )
+
+    def _assume(self, gated: GatedPod, assignment: Assignment) -> AssumedPod:
+        """Reserve the assignment for the pod."""
+        lasts = self._assume_ttl if assignment.nodes is None else min(self._assume_ttl, TENTATIVE_SECONDS)
+        assumed_pod = assignment.assume(gated, self._monotonic() + lasts)
+        self._state.assume(assumed_pod)
+        return assumed_pod
+
+    # What is reported of a pod that waits.
+
+    def preempting(self, key: str) -> NoAssignment | None:
+        """What the pod namespace/name waits for while a place is held for it, or would be; None if none is."""
+        holds = self.preemptors.holds
+        hold = holds.of_member(key)
+        if hold is None and (room := holds.beside(key)) is not None:
+            text = f"pods of lower priority end on node {room.node} for another pod, and there is room for both then"
+            return NoAssignment(
+                frozenset({WaitReason.PREEMPTING, "beside", room.node}), waits(text), WaitReason.PREEMPTING
+            )
+        if hold is None:
+            if not self.preemptors.is_paused(key):
+                return None
+            return NoAssignment(frozenset({WaitReason.PREEMPTING, "paused"}), waits(PAUSED), WaitReason.PREEMPTING)
+        return NoAssignment(
+            frozenset({WaitReason.PREEMPTING, hold.phase, len(hold.victims)}), waits(hold.text), WaitReason.PREEMPTING
+        )
+
+    def kind(self, key: str, kind: frozenset[Hashable]) -> frozenset[Hashable]:
+        """The kinds of reasons of the pod namespace/name, with what is done about it since."""
+        preempting = self.preempting(key)
+        return self.lacking_room.kind(key, kind if preempting is None else preempting.kind)
+
+    def why(self, waiting: Waits, cycle: Cycle) -> NoAssignment:
+        """The result in words, with what is done about it; made once for all pods of a signature."""
+        gated = waiting.pod
+        why = self.preempting(gated.key) or waiting.result
+        if isinstance(why, Decision):
+            why = why_unassigned(why, gated, self._rules, len(cycle.reserved_nodes))
+            cycle.unassigned[self._result_key(gated)] = why
+        return self.lacking_room.told(gated.key, why)
+
+    # Gangs.
+
+    def agreed(self, gang: GatedGang) -> Agreement:
+        """What the gang's members agree on; those that are assigned already count, but are not placed again."""
+        left = replace(gang, members=tuple(one for one in gang.members if not self._state.assumed_node(one.key)))
+        snapshot = self._state.snapshot()
+        return agree(left, self.assigned_members(gang), snapshot.topologies, snapshot.kai_groups)
+
+    def assigned_members(self, gang: GatedGang) -> Mapping[str, AssignedMember]:
+        """The members that are assigned or assumed, by namespace/name."""
+        assumed = {
+            one.key: AssignedMember(
+                node, None, wishes_of(one.pod.annotations), assigned=True, subgroup=one.pod.labels.get(KAI_SUBGROUP, "")
+            )
+            for one in gang.members
+            if (node := self._state.assumed_node(one.key)) is not None
+        }
+        # A pod that was bound while no replica answered counts with the request that the others take from the same
+        # owner.
+        of_owners = {one.owner.uid: one for one in gang.members if one.owner is not None and one.in_group_of_its_top}
+        unasked = {
+            key: replace(member, wishes=wishes_of(one.pod.annotations))
+            for uid, one in of_owners.items()
+            for key, member in self._state.gangs.unasked(controllers_group(one.pod.namespace, uid)).items()
+        }
+        return unasked | assumed | dict(self._state.gangs.assigned(gang.membership.group))
