@@ -19,6 +19,7 @@ from webhook.cli.input.offline_cluster import cluster_of
 from webhook.cli.offline.judgement_context import JudgementContext, Owners
 from webhook.cli.render.judgement_json import render_json
 from webhook.model.names import NUMA_TOPOLOGY_SPEC
+from webhook.placing.planner import Planner
 from webhook.state.rules import Rules
 
 LEVELS = ("example.com/zone", "example.com/rack", "kubernetes.io/hostname")
@@ -164,11 +165,10 @@ def _fits(cluster: tuple[Machine, ...], training: Training) -> bool:
 def _review(cluster: Sequence[Machine], training: Training) -> Any:
     """The answer of `review -o json` for the job."""
     raws = [topology(labels=LEVELS), *(raw for machine in cluster for raw in _objects(machine, numa=training.numa))]
-    node_arrays = cluster_of(map(_item, raws))
+    offline = cluster_of(map(_item, raws))
     item = _item(_job(training))
-    cluster_snapshot, rules = node_arrays.cluster_snapshot(), Rules()
-    around = JudgementContext(rules, Owners(), node_arrays.running)
-    (entry,) = json.loads(render_json(judge_all([item], [cluster_snapshot], around), all_nodes=False))
+    around = JudgementContext(Planner(offline.cache, Rules()), Owners(), offline.running)
+    (entry,) = json.loads(render_json(judge_all([item], [offline.cluster_snapshot()], around), all_nodes=False))
     return entry
 
 

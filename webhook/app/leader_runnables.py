@@ -49,9 +49,7 @@ from webhook.kube.owners import ReadOwner, read_owner
 from webhook.kube.pod_group_client import PodGroups
 from webhook.kube.pod_writes import PodWrites
 from webhook.kube.provisioning_request_client import ProvisioningWrites
-from webhook.placing.autoscaling.answers import ScaleUpAnswers
-from webhook.placing.autoscaling.lacking_room import LackingRoom
-from webhook.placing.planner import Limits
+from webhook.placing.planner import Limits, Planner
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.rules import Rules
 
@@ -61,20 +59,20 @@ def scale_up_marks(
     writes: PodWrites,
     requests: ProvisioningWrites,
     cache: ClusterCache,
-    lacking_room: LackingRoom,
+    planner: Planner,
     events: EventRecorder,
     is_leader: Callable[[], bool],
 ) -> ScaleUpMarks:
     """Shows the autoscaler the pods that wait for room, and asks it for gangs as a whole where a class is set."""
-    rules, asking = rules_of(settings), asking_of(settings)
-    narrowing = Narrowing(cache, writes, events, rules, asking.narrow_after, asking.new_node_seconds, is_leader)
+    asking = asking_of(settings)
+    narrowing = Narrowing(cache, writes, events, planner.rules, asking.narrow_after, asking.new_node_seconds, is_leader)
     exporters = MissingExporterReports(events, asking.new_node_seconds)
-    answers = ScaleUpAnswers(cache, rules, asking, cache.current_time)
     provisioning = None
     if asking.provisioning_class:
         writer = ProvisioningWriter(cache, requests, is_leader)
         provisioning = Provisioning(cache, writer, asking.provisioning_class)
-    return ScaleUpMarks(cache, writes, lacking_room, answers, narrowing, exporters, provisioning, is_leader)
+    lacking, answers = planner.lacking_room, planner.scale_up
+    return ScaleUpMarks(cache, writes, lacking, answers, narrowing, exporters, provisioning, is_leader)
 
 
 class LeaderRunnables:
@@ -104,17 +102,14 @@ class LeaderRunnables:
         self.events = events = EventRecorder(client, settings.pod_name or os.uname().nodename)
         status_reporter = StatusReporter(writes, events, cache.gated_pods, metrics)
         release, reserve = settings.ungate_after_seconds, settings.reserve_after_seconds
-        asks = asking_of(settings).is_enabled
-        limits = Limits(answer_lifetime(settings), slots, release, reserve, settings.preempts, asks)
+        limits = Limits(answer_lifetime(settings), slots, release, reserve, settings.preempts, asking_of(settings))
         controller = PlacementController(cache, writes, status_reporter, rules, limits, leadership, reading)
         planner = controller.planner
         settle = settings.nrt_age_seconds + settings.nrt_settle_seconds
         waves = Waves(writes, events, metrics, is_leader, slots)
-        self._preemption = PreemptionController(cache, planner.preemptors, waves, metrics, rules, is_leader, settle)
+        self._preemption = PreemptionController(cache, planner, waves, metrics, is_leader, settle)
         self._preempts, self._autoscaler = settings.preempts, settings.autoscaler
-        self.marks = scale_up_marks(
-            settings, writes, ProvisioningWrites(client), cache, planner.lacking_room, events, is_leader
-        )
+        self.marks = scale_up_marks(settings, writes, ProvisioningWrites(client), cache, planner, events, is_leader)
         """Shows a cluster autoscaler the pods that wait for room."""
         self.controller = controller
         self._cache, self._status_reporter = cache, status_reporter

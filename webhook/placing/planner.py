@@ -21,29 +21,42 @@ Pure: clocks and pauses are given, and what is decided is written and reported b
 
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from webhook.engine.decide import Decision
+from webhook.engine.freeing.smallest_set import NoSet, SmallestSet, smallest_set
+from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.formats.kubernetes.membership import AssignedMember, controllers_group, wishes_of
+from webhook.formats.kubernetes.owner_chain import OwnerChain
 from webhook.model.names import KAI_SUBGROUP, POD_GROUP_NAME
-from webhook.placing.autoscaling.lacking_room import LackingRoom
+from webhook.placing.autoscaling.answers import Asking, ScaleUpAnswers
+from webhook.placing.autoscaling.lacking_room import LackingRoom, ScaleUp
+from webhook.placing.autoscaling.provisioning_pod_sets import pod_sets_of, whole_gang, why_no_request
+from webhook.placing.autoscaling.provisioning_texts import request_text
 from webhook.placing.fair_order import FailedAttempts, Unit
 from webhook.placing.fair_order import name_of as result_name
 from webhook.placing.gang.gang_agreement import Agreement, agree
-from webhook.placing.gang.gang_search import GatedGang
+from webhook.placing.gang.gang_search import GangSearch, GatedGang, search_gang, why_too_few
 from webhook.placing.gang.gated_gang import Assumed, GangAssigner
 from webhook.placing.gang.kept_domain import KeptDomains
+from webhook.placing.node_holdings import Holdings
 from webhook.placing.pod.assignment import Assignment, NoAssignment, find_assignment, why_unassigned, without
 from webhook.placing.pod.gated_pods import GatedPod
+from webhook.placing.pod.native_request import group_basis
 from webhook.placing.pod.placement_text import waiting as waits
 from webhook.placing.pod.wait_reason import WaitReason
+from webhook.placing.preemption.beside import has_room_beside
 from webhook.placing.preemption.holds_in_vain import PAUSED
 from webhook.placing.preemption.preemptor import Preemptor, name_of
 from webhook.placing.preemption.room_now import place_beside
+from webhook.placing.preemption.search import Found, PreemptionSearch
 from webhook.placing.preemption.waiting_preemptors import WaitingPreemptors
 from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.delegated_pods import TENTATIVE_SECONDS
 from webhook.state.rules import Rules
+from webhook.steps import result_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +73,8 @@ class Limits:
     """Seconds after which a domain is reserved for a waiting gang; 0: never."""
     preempts: bool = False
     """Whether pods of lower priority may be ended for those that wait."""
-    asks_autoscaler: bool = False
-    """Whether a cluster autoscaler is shown those that wait for room."""
+    asking: Asking = field(default_factory=Asking)
+    """How a cluster autoscaler is asked for nodes for those that wait for room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +162,21 @@ class Planner:
         clocks: Clocks = Clocks(),  # so is this
         wake_in: Callable[[float], object] = float,
     ) -> None:
+        self.state: Final = state
+        self.rules: Final = rules
+        self.trees: Final = TopologyTrees()
         self.preemptors = WaitingPreemptors(state, clocks.monotonic, is_enabled=limits.preempts)
         """The pods and gangs that may preempt, and the places that are held for some of them."""
-        self.lacking_room = LackingRoom(self.preemptors, asks=limits.asks_autoscaler)
+        self.lacking_room = LackingRoom(self.preemptors, asks=limits.asking.is_enabled)
         """The pods and gangs that fit nowhere now, and what a cluster autoscaler is asked for them."""
-        self._state = state
-        self._rules = rules
+        self.preemption = PreemptionSearch(state, rules, self.trees, self.preemptors.unshown)
+        """Whose end lets a unit start."""
+        self.scale_up = ScaleUpAnswers(state, rules, limits.asking, state.current_time)
+        """Whether new nodes would help a unit."""
+        self._asking = limits.asking
         self._assume_ttl = limits.assume_ttl
-        self._monotonic = clocks.monotonic
+        self._clocks = clocks
+        self._held: tuple[Hashable, Holdings] | None = None
         self._failed = FailedAttempts()
         self._changes = 0
         kept = KeptDomains(state, limits.reserve_after, wake_in, clocks.monotonic, clocks.now)
@@ -180,13 +200,13 @@ class Planner:
 
     def begin(self) -> Cycle:
         """Begin a cycle with the cluster as it is."""
-        return Cycle(self._state.snapshot().nodes.version, self._changes)
+        return Cycle(self.state.snapshot().nodes.version, self._changes)
 
     def collected(self, units: Iterable[Unit]) -> None:
         """These units wait in this cycle: forget all others."""
         units = tuple(units)
         self._gangs.keep({unit.membership.group for unit in units if isinstance(unit, GatedGang)})
-        self.lacking_room.collected(units, self._monotonic())
+        self.lacking_room.collected(units, self._clocks.monotonic())
         self._failed.begin(units)
 
     def by_namespace(self, units: list[Unit]) -> list[Unit]:
@@ -211,18 +231,18 @@ class Planner:
         if known is not None:
             self._note(gated, known, cycle)
             return Attempt(waits=(Waits(gated, known),))
-        if self._state.gated_pods().get(gated.key) is not gated.raw:
+        if self.state.gated_pods().get(gated.key) is not gated.raw:
             return Attempt()  # its change leads to another cycle
         # Not the basis at the cycle's start: reservations of this cycle may end before the next one, which would then
         # see the same version.
-        snapshot, closed = self._state.snapshot().nodes, self.preemptors.closed_to(gated)
+        snapshot, closed = self.state.snapshot().nodes, self.preemptors.closed_to(gated)
         basis = (snapshot.version, cycle.reserved_nodes), closed
         found = find_assignment(
-            without(snapshot, cycle.reserved_nodes | closed), gated, self._rules, self._state.assigned
+            without(snapshot, cycle.reserved_nodes | closed), gated, self.rules, self.state.assigned
         )
         if not isinstance(found, Assignment) and closed:
             preemptor = Preemptor(gated, reserved=cycle.reserved_nodes)
-            found = place_beside(preemptor, self._state, self.preemptors, self._rules) or found
+            found = place_beside(preemptor, self.state, self.preemptors, self.rules) or found
         if isinstance(found, Assignment):
             self.lacking_room.forget(name_of(gated))
             self.preemptors.placed(gated, (found.hint.node,))
@@ -261,7 +281,7 @@ class Planner:
         self, gang: GatedGang, waiting: Collection[GatedPod], cycle: Cycle, pause: Callable[[], Awaitable[None]]
     ) -> Attempt:
         """Assume the gang's members that are waiting, or none of them. pause: lets other tasks run."""
-        failed, gated = self._failed.of(gang), self._state.gated_pods()
+        failed, gated = self._failed.of(gang), self.state.gated_pods()
         has_changed = any(gated.get(one.key) is not one.raw for one in waiting)
         if failed is not None and (has_changed or failed.basis == cycle.basis_of(gang)):
             cycle.reserve(gang, failed.reserved_nodes)
@@ -306,7 +326,7 @@ class Planner:
     def keep_reserved(self, gang: GatedGang, cycle: Cycle) -> None:
         """Keep what was reserved for a gang that is not tried now, unless all its waiting members are assumed."""
         failed = self._failed.of(gang)
-        if failed is not None and any(self._state.assumed_node(one.key) is None for one in gang.members):
+        if failed is not None and any(self.state.assumed_node(one.key) is None for one in gang.members):
             cycle.reserve(gang, failed.reserved_nodes)
 
     def _may_get_a_pod_group(self, gang: GatedGang) -> bool:
@@ -314,16 +334,18 @@ class Planner:
         first = gang.members[0]
         defined = gang.membership.of_object or first.in_group_of_its_top
         name = None if defined else first.pod.annotations.get(POD_GROUP_NAME)
-        return (
-            bool(name) and gang.pod_group is None and self._state.kai_groups.may_come(f"{first.pod.namespace}/{name}")
-        )
+        return bool(name) and gang.pod_group is None and self.state.kai_groups.may_come(f"{first.pod.namespace}/{name}")
 
     def _assume(self, gated: GatedPod, assignment: Assignment) -> AssumedPod:
         """Reserve the assignment for the pod."""
         lasts = self._assume_ttl if assignment.nodes is None else min(self._assume_ttl, TENTATIVE_SECONDS)
-        assumed_pod = assignment.assume(gated, self._monotonic() + lasts)
-        self._state.assume(assumed_pod)
+        assumed_pod = assignment.assume(gated, self._clocks.monotonic() + lasts)
+        self.state.assume(assumed_pod)
         return assumed_pod
+
+    def has_room_beside(self, preemptor: Preemptor) -> bool:
+        """Whether it will have room beside others once their victims are gone; notes that in their hold."""
+        return has_room_beside(preemptor, self.state, self.preemptors, self.rules)
 
     # What is reported of a pod that waits.
 
@@ -354,16 +376,84 @@ class Planner:
         gated = waiting.pod
         why = self.preempting(gated.key) or waiting.result
         if isinstance(why, Decision):
-            why = why_unassigned(why, gated, self._rules, len(cycle.reserved_nodes))
+            why = why_unassigned(why, gated, self.rules, len(cycle.reserved_nodes))
             cycle.unassigned[self._result_key(gated)] = why
         return self.lacking_room.told(gated.key, why)
+
+    # Questions about a cluster as it is: nothing is assumed, and what the leader holds for others is not known.
+
+    def read(self, raw: Mapping[str, Any], owner_chain: OwnerChain | None) -> GatedPod:
+        """A gated pod with what it takes from its owners and its PodGroup. Raises UserError."""
+        snapshot = self.state.snapshot()
+        basis = group_basis(raw, snapshot)
+        gated = GatedPod.from_object(raw, owner_chain, basis, reads_kueue=self.rules.kueue_annotations)
+        return gated.avoiding(snapshot.avoided)
+
+    def place(self, gated: GatedPod, nodes: Snapshot | None = None) -> Assignment | NoAssignment:
+        """Where the pod would go by itself, or why it would wait.
+
+        nodes: others than those of now; no pod waits to be bound there.
+        """
+        now, assigned = self.state.snapshot().nodes, self.state.assigned
+        found = find_assignment(nodes or now, gated, self.rules, assigned if nodes is None else lambda _: ())
+        return why_unassigned(found, gated, self.rules, 0) if isinstance(found, Decision) else found
+
+    def unit(self, unit: Unit) -> Preemptor | None:
+        """The pod, or the gang with those members that are placed together; None if there are none."""
+        if isinstance(unit, GatedPod):
+            return Preemptor(unit)
+        agreed = self.agreed(unit)
+        return Preemptor(agreed.gang, agreed.minimum, agreed.assigned_members) if agreed.gang.members else None
+
+    def search(self, gang: Preemptor) -> GangSearch | NoAssignment:
+        """Where the gang's members would go together, or what is missing. gang: one whose members agree."""
+        assert isinstance(gang.unit, GatedGang)  # noqa: S101
+        if too_few := self.too_few(gang):
+            return too_few
+        return search_gang(gang.unit, gang.minimum, gang.assigned, self.state.snapshot(), self.trees, self.rules)
+
+    def too_few(self, unit: Preemptor) -> NoAssignment | None:
+        """Why a gang waits for more members; None if enough exist, and for a pod."""
+        return why_too_few(unit.unit, unit.minimum, unit.assigned) if isinstance(unit.unit, GatedGang) else None
+
+    def frees(self, gated: GatedPod) -> SmallestSet | NoSet:
+        """The fewest pods whose end would let the pod run, whatever their priority."""
+        nodes, holdings = self.state.snapshot().nodes, self._holdings()
+        options = self.rules.engine
+        return smallest_set(nodes, gated.pod, gated.intent, options, holdings.on, holdings.requests_on)
+
+    def victims(self, unit: Preemptor) -> Found | None:
+        """The pods of lower priority that would end for it; None if its gang lacks members."""
+        return None if self.too_few(unit) else result_of(self.preemption.run(unit))
+
+    def asked_for(self, unit: Preemptor) -> ScaleUp | None:
+        """What an autoscaler would be asked for it; None if none is, or if its gang lacks members."""
+        if not self._asking.is_enabled or self.too_few(unit):
+            return None
+        now = self._clocks.monotonic()
+        self.scale_up.refresh(now)
+        found = result_of(self.scale_up.find(unit, now))
+        gang, class_name = whole_gang(unit), self._asking.provisioning_class
+        if gang is None or not class_name or not found.is_asked:
+            return found
+        pod_sets = result_of(pod_sets_of(gang, unit.minimum, class_name))
+        if why := why_no_request(gang, pod_sets):
+            return ScaleUp(is_asked=False, text=why)
+        return ScaleUp(is_asked=True, text=request_text(class_name, found.text, pod_sets.count))
+
+    def _holdings(self) -> Holdings:
+        """What the pods of each node hold now."""
+        version = self.state.snapshot().nodes.version
+        if self._held is None or self._held[0] != version:
+            self._held = version, Holdings(self.state)
+        return self._held[1]
 
     # Gangs.
 
     def agreed(self, gang: GatedGang) -> Agreement:
         """What the gang's members agree on; those that are assigned already count, but are not placed again."""
-        left = replace(gang, members=tuple(one for one in gang.members if not self._state.assumed_node(one.key)))
-        snapshot = self._state.snapshot()
+        left = replace(gang, members=tuple(one for one in gang.members if not self.state.assumed_node(one.key)))
+        snapshot = self.state.snapshot()
         return agree(left, self.assigned_members(gang), snapshot.topologies, snapshot.kai_groups)
 
     def assigned_members(self, gang: GatedGang) -> Mapping[str, AssignedMember]:
@@ -373,7 +463,7 @@ class Planner:
                 node, None, wishes_of(one.pod.annotations), assigned=True, subgroup=one.pod.labels.get(KAI_SUBGROUP, "")
             )
             for one in gang.members
-            if (node := self._state.assumed_node(one.key)) is not None
+            if (node := self.state.assumed_node(one.key)) is not None
         }
         # A pod that was bound while no replica answered counts with the request that the others take from the same
         # owner.
@@ -381,6 +471,6 @@ class Planner:
         unasked = {
             key: replace(member, wishes=wishes_of(one.pod.annotations))
             for uid, one in of_owners.items()
-            for key, member in self._state.gangs.unasked(controllers_group(one.pod.namespace, uid)).items()
+            for key, member in self.state.gangs.unasked(controllers_group(one.pod.namespace, uid)).items()
         }
-        return unasked | assumed | dict(self._state.gangs.assigned(gang.membership.group))
+        return unasked | assumed | dict(self.state.gangs.assigned(gang.membership.group))

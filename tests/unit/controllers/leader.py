@@ -16,6 +16,7 @@ from webhook.kube.events import ObjectEvent
 from webhook.kube.pod_writes import PodWrites
 from webhook.kube.write import Outcome, Write
 from webhook.model.names import NUMA_HINT
+from webhook.placing.autoscaling.answers import Asking
 from webhook.placing.planner import Limits
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.rules import Rules
@@ -149,7 +150,7 @@ class Leader:
             ungate_after=ungate_after,
             reserve_after=reserve_after,
             preempts=preempting is not None,
-            asks_autoscaler=autoscaler != "None",
+            asking=Asking(autoscaler),
         )
         leadership: Any = self
         self.controller = PlacementController(

@@ -7,7 +7,6 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Annotated, Final
 
 import typer
@@ -28,6 +27,7 @@ from webhook.cli.offline.workload import judge_workload
 from webhook.cli.render.judgement_json import render_json
 from webhook.cli.render.judgement_table import print_table
 from webhook.cli.setting_flags import with_setting_flags
+from webhook.placing.planner import Planner
 from webhook.placing.pod.decision import Verdict
 from webhook.state.cluster_snapshot import ClusterSnapshot
 
@@ -120,22 +120,23 @@ def _judgements(filenames: Sequence[str], snapshots: Sequence[str], flags: Mappi
         tell(f"warning: {warning}")
     rules = rules_of(settings)
     owners = Owners([*cluster.others, *(item.body for item in items)], cluster.asked_by(rules))
-    around = JudgementContext(rules, owners, cluster.running, cluster.assigned_members, cluster.gated)
+    around = JudgementContext(Planner(cluster.cache, rules), owners, cluster.running)
     return judge_all(items, cluster_snapshots_of(items, cluster), around)
 
 
 def judge_all(
     items: Sequence[Item], cluster_snapshots: Sequence[ClusterSnapshot], around: JudgementContext
 ) -> list[Judgement]:
-    """Judge in the order of the objects. cluster_snapshots: the cluster at each creation. Raises InputError."""
+    """Judge in the order of the objects. Raises InputError.
+
+    cluster_snapshots: the cluster at each creation. The leader places them in the cluster with all of them.
+    """
     for item in items:
         item.check(item.body["metadata"], METADATA, "metadata")
     if not items:
         return []
-    latest = cluster_snapshots[-1]
-    around = replace(around, latest=latest)
     pods = {n: (item, cluster_snapshots[n]) for n, item in enumerate(items) if (item.group, item.kind) == ("", "Pod")}
-    found = judge_pods(pods, latest, around)
+    found = judge_pods(pods, around)
     members = by_gang(found.values())
     for n, item in enumerate(items):
         if (item.group, item.kind) in POD_GROUPS:

@@ -29,6 +29,7 @@ from webhook.cli.offline.simulated_workloads import MOST_SECONDS, simulated_work
 from webhook.cli.render.plot import check_plot, write_plot
 from webhook.cli.render.simulation_table import print_simulation
 from webhook.cli.setting_flags import with_setting_flags
+from webhook.placing.planner import Planner
 from webhook.simulation.run import Progress as OnProgress
 from webhook.simulation.run import run
 from webhook.simulation.view import SimulationView, as_printed, view_of
@@ -175,7 +176,7 @@ def _scenario(
     warnings = [*twice(items), *cluster.warnings]
     rules = rules_of(settings)
     owners = Owners([*cluster.others, *(item.body for item in items)], cluster.asked_by(rules))
-    around = JudgementContext(rules, owners, cluster.running, cluster.assigned_members, cluster.gated)
+    around = JudgementContext(Planner(cluster.cache, rules), owners, cluster.running)
     workloads = simulated_workloads(items, cluster, around, warnings)
     if pods:
         workloads += workloads_of(recorded_pods(pods), times.trace_speed)

@@ -20,7 +20,6 @@ from typing import Final
 from webhook.cli.evictions import MovesOfOne, PodOnNode
 from webhook.cli.input.offline_cluster import Cluster
 from webhook.cli.offline.judgement_context import JudgementContext, Owners
-from webhook.cli.offline.waiting_units import WaitingUnit, searched, waiting_units, why_not_judged
 from webhook.engine.freeing.holdings import HeldPod
 from webhook.engine.moves.gang_moves import WaitingGang, moves_for_gang
 from webhook.engine.moves.movable import Movable, Movables, Moves, NoMoves, Placeable
@@ -39,9 +38,11 @@ from webhook.model.names import MANAGED_FIELDS
 from webhook.model.raw import Raw
 from webhook.placing.gang.gang_search import GatedGang, assign_within
 from webhook.placing.node_holdings import Holdings
+from webhook.placing.planner import Planner
+from webhook.placing.pod.assignment import NoAssignment
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.placing.preemption.preemption_candidates import candidates_below
-from webhook.placing.preemption.preemptor import members_of
+from webhook.placing.preemption.preemptor import Preemptor
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.delegated_pods import why_delegated
 from webhook.state.rules import Rules
@@ -180,10 +181,10 @@ class Plan:
 def plan_moves(cluster: Cluster, pods: Iterable[Raw], rules: Rules, count: int) -> Plan:
     """The plan for the first `count` that wait. pods: the pod objects of the cluster."""
     owners = Owners(cluster.others, cluster.asked_by(rules))
-    around = JudgementContext(rules, owners, cluster.running, cluster.assigned_members, cluster.gated)
-    units = waiting_units(cluster, around)
-    planner = _Planner(cluster, pods, around, units[:count])
-    views = [planner.plan(one) for one in units[:count]]
+    planner = Planner(cluster.cache, rules)
+    units = JudgementContext(planner, owners).units()
+    moves = _MovePlanner(planner, pods, units[:count])
+    views = [moves.plan(one) for one in units[:count]]
     bound, gated = cluster.cache.bound_pods.by_key(), cluster.gated
     evictions = [
         MovesOfOne(
@@ -197,22 +198,19 @@ def plan_moves(cluster: Cluster, pods: Iterable[Raw], rules: Rules, count: int) 
         for view in views
         if view.moves
     ]
-    return Plan(views, planner.running, len(units) - len(views), evictions)
+    return Plan(views, moves.running, len(units) - len(views), evictions)
 
 
-class _Planner:
-    def __init__(
-        self, cluster: Cluster, pods: Iterable[Raw], around: JudgementContext, units: Sequence[WaitingUnit]
-    ) -> None:
-        cache = cluster.cache
-        self._cluster = cluster
-        self._around = around
+class _MovePlanner:
+    def __init__(self, planner: Planner, pods: Iterable[Raw], units: Sequence[Preemptor]) -> None:
+        cache = planner.state
+        self._planner = planner
         self._candidates = candidates_below(cache, _ANY_PRIORITY)
-        self.running = running_pods(self._candidates, pods, cache, around.rules)
+        self.running = running_pods(self._candidates, pods, cache, planner.rules)
         self._holdings = Holdings(cache)
         self._left = dict(self.running.movable)
         self._allowed = list(self._candidates.allowed)
-        waiting = [member.pod for one in units for member in members_of(one.unit)]
+        waiting = [member.pod for one in units for member in one.members]
         moving = [one.pod.pod for one in self.running.movable.values()]
         names = dict.fromkeys(name for pod in (*waiting, *moving) for name in named_resources(pod))
         nodes = cache.snapshot().nodes
@@ -220,17 +218,17 @@ class _Planner:
         self._hopeless: dict[object, DefragmentationView] = {}
         """Of single pods: the cluster only becomes fuller."""
 
-    def plan(self, one: WaitingUnit) -> DefragmentationView:
+    def plan(self, one: Preemptor) -> DefragmentationView:
         """The moves for one, which are made for the next."""
         view = DefragmentationView(
             one.namespace,
-            one.name,
+            one.shown_name,
             isinstance(one.unit, GatedGang),
-            len(members_of(one.unit)),
+            len(one.members),
             one.priority,
             Defragments.UNKNOWN,
         )
-        if why := why_not_judged(one):
+        if why := self._why_not_judged(one):
             return replace(view, verdict=Defragments.UNKNOWN, why=why)
         kind = (one.unit.request_signature, one.priority) if isinstance(one.unit, GatedPod) else None
         if kind is not None and kind in self._hopeless:
@@ -251,17 +249,25 @@ class _Planner:
         verdict = Defragments.MOVES if moves else Defragments.FITS
         return replace(view, verdict=verdict, starts=starts, moves=moves, at_least=found.at_least)
 
-    def _search(self, one: WaitingUnit) -> Moves | NoMoves | str:
-        options = self._around.rules.engine
+    def _why_not_judged(self, one: Preemptor) -> str:
+        """Why no move of other pods can be judged for it; empty if it can."""
+        for member in one.members:
+            if (why := member.delegated_why) is not None:
+                return f"only the scheduler can judge its {why}"
+        few = self._planner.too_few(one)
+        return "" if few is None else few.text
+
+    def _search(self, one: Preemptor) -> Moves | NoMoves | str:
+        options = self._planner.rules.engine
         lower = [pod for pod in self._left.values() if pod.candidate.priority <= one.priority]
         movables = Movables.of(lower, self._allowed)
         unit = one.unit
         if isinstance(unit, GatedPod):
             return moves_for_pod(self._planned, _placeable(unit), movables, options)
-        gang = searched(one, unit, self._cluster, self._around)
-        if isinstance(gang, str):
-            return gang
-        assembled, tree, rules = gang.assembled, gang.placement.tree, self._around.rules
+        gang = self._planner.search(one)
+        if isinstance(gang, NoAssignment):
+            return gang.text
+        assembled, tree, rules = gang.assembled, gang.placement.tree, self._planner.rules
         waiting = WaitingGang(
             assembled.gang,
             {member.pod.name: _placeable(member) for member in unit.members},
@@ -278,12 +284,18 @@ class _Planner:
                 self._allowed[number] -= 1
         self._planned.apply(moved, (*found.starts, *(place for _, place in found.moved)))
 
-    def _move(self, node: str, place: Reservation, one: WaitingUnit) -> MoveView:
+    def _move(self, node: str, place: Reservation, one: Preemptor) -> MoveView:
         held = next(pod for pod in self._holdings.on(node).pods if pod.key == place.pod)
         namespace, _, name = place.pod.partition("/")
         numa = tuple(sorted({*held.numa, *held.reserved}))
         return MoveView(
-            namespace, name, node, numa, place.node, tuple(sorted(place.numa)), f"makes room for {one.text}"
+            namespace,
+            name,
+            node,
+            numa,
+            place.node,
+            tuple(sorted(place.numa)),
+            f"makes room for {one.kind_of_object} {one.namespace}/{one.shown_name}",
         )
 
 

@@ -5,14 +5,8 @@
    member of a gang with the others that wait, by the same rules as in the leader.
 3. The pods with a node are shown by rank.
 
-Which pods of lower priority would have to end for a waiting pod or gang. Nothing is ended.
-
-The rules are the leader's (see `controllers.preemption`). A gang is judged with its waiting members, and only as a
+The answers are the planner's, which the leader asks, too. A gang is judged with its waiting members, and only as a
 whole.
-
-What the cluster autoscaler would be asked for a waiting pod or gang. Nothing is marked.
-
-The rules are the leader's (see `controllers.autoscaling`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,10 +15,8 @@ from functools import cached_property
 from typing import Any
 
 from webhook.cli.input.object_reader import FoundObject
-from webhook.cli.input.offline_cluster import Cluster
-from webhook.cli.offline.bare_pods import gated_in, place_together, waiting_beside
+from webhook.cli.offline.bare_pods import place_together
 from webhook.cli.offline.judgement_context import JudgementContext
-from webhook.cli.offline.waiting_units import lacks_members, waiting_unit
 from webhook.cli.render.judgement_json import group_object, per_node
 from webhook.engine.decide import Decision, decide
 from webhook.engine.topology.tree import Domain, TopologyTree
@@ -34,18 +26,15 @@ from webhook.formats.workload.rank import rank_of
 from webhook.model.errors import UserError
 from webhook.model.names import KAI_TOPOLOGY
 from webhook.model.raw import Raw
-from webhook.placing.autoscaling.answers import Asking, ScaleUpAnswers
-from webhook.placing.autoscaling.provisioning_pod_sets import pod_sets_of, whole_gang, why_no_request
-from webhook.placing.autoscaling.provisioning_texts import request_text
+from webhook.placing.autoscaling.answers import Asking
 from webhook.placing.gang.workload_judgement import GangJudgement
-from webhook.placing.pod.assignment import Assignment, NoAssignment, find_assignment, why_unassigned
+from webhook.placing.planner import Limits, Planner
+from webhook.placing.pod.assignment import Assignment
 from webhook.placing.pod.decision import Verdict
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.placing.pod.placement_text import waiting
 from webhook.placing.preemption.preemptor import Preemptor
-from webhook.placing.preemption.search import PreemptionSearch
 from webhook.state.rules import Rules
-from webhook.steps import result_of
 from webhook.views.as_json import as_json
 from webhook.views.domains import tree_of
 from webhook.views.pod_standing import ENDED, WITHOUT_NODE, PodStanding, Standing, pod_standing
@@ -53,39 +42,15 @@ from webhook.views.preemption import PreemptionView, Preempts, preemption_view
 from webhook.views.ranks import PodWithRank, RanksView, ranks_view, topology_of_pods
 from webhook.views.scale_up import ScaleUpView
 
-# One question needs no age of answers.
-_NOW = 0.0
+Raw = Mapping[str, Any]
 
 
-def nodes_to_ask_for(unit: Preemptor | None, cluster: Cluster, rules: Rules, asking: Asking) -> ScaleUpView | None:
-    """The answer for a single pod or gang that does not fit now; None without an autoscaler, or if members lack.
-
-    unit: None if the members of the gang cannot be read.
-    """
-    if not asking.is_enabled or unit is None or lacks_members(unit):
-        return None
-    answers = ScaleUpAnswers(cluster.cache, rules, asking, cluster.clock)
-    answers.refresh(_NOW)
-    found = result_of(answers.find(unit, _NOW))
-    gang, class_name = whole_gang(unit), asking.provisioning_class
-    if gang is None or not class_name or not found.is_asked:
-        return ScaleUpView(found.is_asked, found.text)
-    pod_sets = result_of(pod_sets_of(gang, unit.minimum, class_name))
-    if why := why_no_request(gang, pod_sets):
-        return ScaleUpView(asked=False, text=why)
-    return ScaleUpView(asked=True, text=request_text(class_name, found.text, pod_sets.count))
-
-
-def pods_to_end(preemptor: Preemptor | None, cluster: Cluster, around: JudgementContext) -> PreemptionView:
-    """The pods for a single pod or gang that does not fit now. None: its members cannot be read."""
-    if preemptor is None:
-        return PreemptionView(Preempts.UNKNOWN)
-    if (why := preemptor.why_not) is not None:
+def pods_to_end(unit: Preemptor, planner: Planner) -> PreemptionView:
+    """Which pods of lower priority would have to end for a pod or gang that waits. Nothing is ended."""
+    if (why := unit.why_not) is not None:
         return PreemptionView(Preempts.NEVER, why=why)
-    if lacks_members(preemptor):
-        return PreemptionView(Preempts.UNKNOWN)
-    found = result_of(PreemptionSearch(cluster.cache, around.rules, around.trees).run(preemptor))
-    if found.victims is None:
+    found = planner.victims(unit)
+    if found is None or found.victims is None:
         return PreemptionView(Preempts.UNKNOWN)
     return preemption_view(found.victims, found.candidates)
 
@@ -111,11 +76,10 @@ class Explanation:
 
     def __init__(self, found: FoundObject, rules: Rules, asking: Asking) -> None:
         self.found = found
-        self._asking = asking
         self._cache = found.cluster.cache
         self._rules = rules
-        cluster = found.cluster
-        self._around = JudgementContext(rules, found.owners, cluster.running, cluster.assigned_members, cluster.gated)
+        self._planner = Planner(self._cache, rules, Limits(asking=asking))
+        self._around = JudgementContext(self._planner, found.owners, found.cluster.running)
         self._gated = {raw["metadata"]["name"]: self._read(raw) for raw in found.pods}
         self.pods = tuple(self._standing(raw) for raw in found.pods)
 
@@ -141,22 +105,24 @@ class Explanation:
         decision = decide(snapshot, gated.pod, gated.intent, self._rules.engine)
         if gang is not None:
             return self._with_ways_out(PodAnswer(gang.verdict, gang.message, decision, gang), pod, gated)
-        found = find_assignment(snapshot, gated, self._rules, self._cache.assigned)
+        found = self._planner.place(gated)
         if isinstance(found, Assignment):
             return PodAnswer(Verdict.ALLOW, found.text, decision)
-        why = found if isinstance(found, NoAssignment) else why_unassigned(found, gated, self._rules, 0)
-        text = why.text.removeprefix(waiting(""))
+        text = found.text.removeprefix(waiting(""))
         return self._with_ways_out(PodAnswer(Verdict.WAIT, text, decision), pod, gated)
 
     def _with_ways_out(self, answer: PodAnswer, pod: PodStanding, gated: GatedPod) -> PodAnswer:
         """The answer with what preemption and an autoscaler can do, if our gate alone holds the pod back."""
         if pod.state is not Standing.WAITING or answer.verdict is Verdict.ALLOW:
             return answer
-        cluster = self.found.cluster
-        unit = waiting_unit(gated, cluster, self._around)
-        preemption = pods_to_end(unit, cluster, self._around)
+        unit = self._around.unit_of(gated)
+        if unit is None:
+            return replace(answer, preemption=PreemptionView(Preempts.UNKNOWN))
+        asked = self._planner.asked_for(unit)
         return replace(
-            answer, preemption=preemption, autoscaler=nodes_to_ask_for(unit, cluster, self._rules, self._asking)
+            answer,
+            preemption=pods_to_end(unit, self._planner),
+            autoscaler=None if asked is None else ScaleUpView(asked.is_asked, asked.text),
         )
 
     def answers(self) -> Iterator[tuple[PodStanding, PodAnswer]]:
@@ -181,12 +147,12 @@ class Explanation:
         asked = (
             gated.pod.annotations.get(KAI_TOPOLOGY, "") for gated in self._gated.values() if not isinstance(gated, str)
         )
-        return tree_of(self._nodes, topology_of_pods(asked, self._cache.topologies_by_name()), self._around.trees)
+        return tree_of(self._nodes, topology_of_pods(asked, self._cache.topologies_by_name()), self._planner.trees)
 
     def _read(self, raw: Raw) -> GatedPod | str:
         """The pod with what it takes from its owners; a text if it cannot be read."""
         try:
-            return gated_in(raw, self._cache.snapshot(), self._around)
+            return self._around.gated(raw)
         except UserError as error:
             return " ".join(map(str, error.faults))
 
@@ -216,10 +182,8 @@ class Explanation:
         """The answer for the pod's gang, together with the other members that wait."""
         assert gated.membership is not None  # noqa: S101 # the caller has checked it
         group = gated.membership.group
-        members = {0: gated}
-        beside = waiting_beside({group: members}, self._cache.snapshot(), self._around)
-        judged = place_together(members, beside.get(group, ()), group, self._cache.snapshot(), self._around)
-        return judged.get(0)
+        beside = self._around.waiting_members({group}).get(group, ())
+        return place_together({0: gated}, beside, self._planner).get(0)
 
 
 def pod_object(pod: PodStanding, answer: PodAnswer | None) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def judge_group(
     ours = {name: running[name] for name in _names(gangs) if name in running} if running else {}
     if few:
         return WorkloadGroup(GangJudgement(Verdict.WAIT, few), frozenset(members), {}, top)
-    judgement = judge_gangs(top, cluster_snapshot, around.trees, around.rules, ours)
+    judgement = judge_gangs(top, cluster_snapshot, around.planner.trees, around.rules, ours)
     if judgement.verdict is Verdict.DENY:  # the workload itself was not denied, so its pods wait, with a reason
         judgement = replace(judgement, verdict=Verdict.WAIT)
     domains: Mapping[str, Domains] = {}

@@ -1,20 +1,28 @@
 """The cluster and the other objects of a call, against which each object is judged."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from webhook.cli.input.documents import Item
 from webhook.cli.offline.gang_members import RunningPod
-from webhook.engine.topology.tree_cache import TopologyTrees
-from webhook.formats.kubernetes.membership import AssignedMember
-from webhook.formats.kubernetes.owner_chain import owner_above
+from webhook.formats.kubernetes.gates import waits_for_us_alone
+from webhook.formats.kubernetes.membership import may_be_in_group
+from webhook.formats.kubernetes.owner_chain import OwnerChain, owner_above, owner_chain_of
 from webhook.formats.kubernetes.pod import Owner
 from webhook.kube.owners import DEEPEST
+from webhook.model.errors import UserError
 from webhook.model.raw import Raw
+from webhook.placing.gang.gang_search import GatedGang
+from webhook.placing.gang.gated_gang import units_of
+from webhook.placing.planner import Planner
+from webhook.placing.pod.gated_pods import GatedPod
+from webhook.placing.preemption.preemptor import Preemptor
 from webhook.state.cluster_snapshot import ClusterSnapshot
 from webhook.state.management import DEFAULT_NAMESPACE
 from webhook.state.rules import Rules
+from webhook.state.unmanaged import why_not_scheduled_by_ours
 
 
 class Owners:
@@ -53,19 +61,73 @@ class Owners:
 
 @dataclass(frozen=True, slots=True)
 class JudgementContext:
-    """The input of a judgement."""
+    """The planner of the cluster, and what it does not know: the owners of pods, and which pods run for them."""
 
-    rules: Rules
+    planner: Planner
     owners: Owners
     running: Sequence[RunningPod] = ()
-    """Pods of the snapshot with a node."""
-    assigned_members: Mapping[str, Mapping[str, AssignedMember]] = field(default_factory=dict)
-    """Assigned members of gangs in the snapshot, by gang and by namespace/name."""
-    gated: Mapping[str, Raw] = field(default_factory=dict)
-    """Gated pods in the snapshot, by namespace/name."""
-    latest: ClusterSnapshot | None = None
-    """The cluster with all objects of the call, in which the leader places pods; None: that of a pod's creation."""
-    trees: TopologyTrees = field(default_factory=TopologyTrees)
+    """Pods of the cluster with a node."""
+
+    @property
+    def rules(self) -> Rules:
+        """The rules of the service."""
+        return self.planner.rules
+
+    def owner_chain(self, pod: Raw) -> tuple[OwnerChain | None, tuple[str, ...]]:
+        """The owners of a pod, and a warning for those that are unknown."""
+        owner = owner_above(pod)
+        if owner is None:
+            return None, ()
+        chain, unknown = self.owners.above(pod)
+        takes = may_be_in_group(pod["metadata"].get("annotations") or {})
+        return owner_chain_of(owner, chain), (unknown_owner(unknown),) if unknown and takes else ()
+
+    def gated(self, raw: Raw) -> GatedPod:
+        """A gated pod of the cluster, with what it takes from its owners and its PodGroup. Raises UserError."""
+        return self.planner.read(raw, self.owner_chain(raw)[0])
+
+    def waiting_members(self, groups: Container[str]) -> dict[str, list[GatedPod]]:
+        """The members of these gangs that wait in the cluster."""
+        found: dict[str, list[GatedPod]] = {}
+        for gated in self._gated(self.planner.state.gated_pods().values()):
+            if gated.membership is not None and gated.membership.group in groups:
+                found.setdefault(gated.membership.group, []).append(gated)
+        return found
+
+    def unit_of(self, gated: GatedPod) -> Preemptor | None:
+        """The pod, or its gang with the members that wait; None if none of these can be placed together."""
+        if gated.membership is None:
+            return Preemptor(gated)
+        group = gated.membership.group
+        assigned = self.planner.state.gangs.assigned(group)
+        waiting = self.waiting_members({group}).get(group, ())
+        members = sorted((one for one in waiting if one.key not in assigned), key=lambda one: one.order)
+        return self.planner.unit(GatedGang(gated.membership, tuple(members)))
+
+    def units(self) -> list[Preemptor]:
+        """All that waits for us alone, in the leader's order. What cannot be read or placed together is left out."""
+        raws = (
+            raw
+            for raw in self.planner.state.gated_pods().values()
+            if waits_for_us_alone(raw) and "deletionTimestamp" not in raw["metadata"]
+        )
+        pods = (
+            gated for gated in self._gated(raws) if gated.asks and not why_not_scheduled_by_ours(gated.raw, self.rules)
+        )
+        found = map(self.planner.unit, units_of(sorted(pods, key=lambda one: one.order)))
+        return [unit for unit in found if unit is not None]
+
+    def _gated(self, raws: Iterable[Raw]) -> Iterator[GatedPod]:
+        """Those of these pods that can be read. Others wait alone, and their messages say why."""
+        for raw in raws:
+            with suppress(UserError):
+                yield self.gated(raw)
+
+
+def unknown_owner(owner: Owner) -> str:
+    """A warning about an unknown owner."""
+    where = "neither among the objects nor in the cluster"
+    return f"its owner {owner.kind} {owner.name} is {where}: what it asks for is not known."
 
 
 def _group(api_version: str) -> str:

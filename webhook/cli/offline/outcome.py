@@ -24,17 +24,11 @@ from webhook.formats.patches.affinity_patch import Constraint, required_terms, w
 from webhook.formats.patches.managed_fields import ManagedFields, without_ours
 from webhook.model.errors import UserError
 from webhook.model.names import MANAGED_FIELDS
+from webhook.placing.planner import Planner
 from webhook.placing.pod import placement_text
-from webhook.placing.pod.assignment import (
-    Assignment,
-    NoAssignment,
-    assigned_node,
-    find_assignment,
-    why_unassigned,
-)
+from webhook.placing.pod.assignment import Assignment, assigned_node
 from webhook.placing.pod.decision import PodDecision, Verdict
 from webhook.placing.pod.gated_pods import GatedPod
-from webhook.placing.pod.native_request import group_basis
 from webhook.placing.pod.node_names import hold_to_fitting, keep_off_others
 from webhook.placing.pod.schedulability import UnschedulableReason, look_ahead
 from webhook.state.cluster_snapshot import ClusterSnapshot
@@ -97,17 +91,16 @@ class Outcome:
 def outcome_of(
     pod: Mapping[str, Any],
     cluster_snapshot: ClusterSnapshot,
-    rules: Rules,
+    planner: Planner,
     owner_chain: OwnerChain | None = None,
     path: str | None = None,
-    latest: ClusterSnapshot | None = None,
 ) -> Outcome:
     """The outcome for a pod.
 
-    owner_chain: its owners. path: the path of its template, for messages; None if it has no template. latest: the
-    cluster when the leader places it, with PodGroups that were created later; None: that of its creation.
+    cluster_snapshot: the cluster at its creation; the planner knows what was created later, such as its PodGroup.
+    owner_chain: its owners. path: the path of its template, for messages; None if it has no template.
     """
-    found = _outcome_of(pod, cluster_snapshot, rules, owner_chain, path, latest or cluster_snapshot)
+    found = _outcome_of(pod, cluster_snapshot, planner, owner_chain, path)
     if cluster_snapshot.native_groups is None and scheduling_group_of(pod):
         return replace(found, warnings=(*found.warnings, f"{path or ''}{_UNKNOWN_GROUP}"))
     return found
@@ -116,11 +109,11 @@ def outcome_of(
 def _outcome_of(
     pod: Mapping[str, Any],
     cluster_snapshot: ClusterSnapshot,
-    rules: Rules,
+    planner: Planner,
     owner_chain: OwnerChain | None,
     path: str | None,
-    latest: ClusterSnapshot,
 ) -> Outcome:
+    rules = planner.rules
     if (namespace := namespace_of(pod)) in rules.excluded_namespaces:
         return Outcome(Verdict.ALLOW, f"unmanaged: its namespace {namespace} is excluded")
     try:
@@ -136,9 +129,7 @@ def _outcome_of(
     if created.fit_count is None:
         return Outcome(Verdict.ALLOW, created.message, created.warnings)
     try:
-        chain, basis = owner_chain if created.gated else None, group_basis(created.mutated, latest)
-        gated = GatedPod.from_object(created.mutated, chain, basis, reads_kueue=rules.kueue_annotations)
-        gated = gated.avoiding(latest.avoided)
+        gated = planner.read(created.mutated, owner_chain if created.gated else None)
     except UserError as error:
         return Outcome(Verdict.WAIT, " ".join(map(str, error.faults)), created.warnings, True)
     if not created.gated:
@@ -149,7 +140,7 @@ def _outcome_of(
         return Outcome(Verdict.WAIT, gated.group_fault, created.warnings, True)
     if not gated.asks:
         return Outcome(Verdict.ALLOW, f"unmanaged: {gated.why_unasked}", created.warnings)
-    return _assigned(gated, created, cluster_snapshot, rules)
+    return _assigned(gated, created, cluster_snapshot, planner)
 
 
 def body_of(pod: Mapping[str, Any], outcome: Outcome, cluster_snapshot: ClusterSnapshot) -> Mapping[str, Any]:
@@ -192,18 +183,18 @@ def _of_template(
     return mutate_pod(pod, cluster_snapshot, rules, path, kueues_owner=kueues_owner)
 
 
-def _assigned(gated: GatedPod, created: PodDecision, cluster_snapshot: ClusterSnapshot, rules: Rules) -> Outcome:
+def _assigned(gated: GatedPod, created: PodDecision, cluster_snapshot: ClusterSnapshot, planner: Planner) -> Outcome:
     """The leader's assignment of a pod outside a gang, and the nodes that it may use."""
+    rules = planner.rules
     decision = decide(cluster_snapshot.nodes, gated.pod, gated.intent, rules.engine)
-    found = find_assignment(cluster_snapshot.nodes, gated, rules, lambda _: ())
+    found = planner.place(gated, cluster_snapshot.nodes)
     if not gated.taken and gated.delegated_why is None:
         verdict, text = created.verdict, created.message  # the message at its creation still applies
     elif isinstance(found, Assignment):
         placed = assigned_node(found.hint, cluster_snapshot.nodes.node_arrays)
         verdict, text = Verdict.ALLOW, found.text.removeprefix(f"{placed}; ")
     else:
-        why = found if isinstance(found, NoAssignment) else why_unassigned(found, gated, rules, 0)
-        verdict, text = Verdict.WAIT, why.text.removeprefix(placement_text.waiting(""))
+        verdict, text = Verdict.WAIT, found.text.removeprefix(placement_text.waiting(""))
     if isinstance(found, Assignment) and found.nodes:
         constraint = found.nodes
     elif decision.fit_count:

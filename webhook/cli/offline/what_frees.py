@@ -14,12 +14,12 @@ from webhook.cli.input.documents import Item, Source
 from webhook.cli.input.live_cluster import Also
 from webhook.cli.input.live_owners import read_owners
 from webhook.cli.input.offline_cluster import Cluster
-from webhook.cli.offline.bare_pods import gated_in, place_together, waiting_beside
+from webhook.cli.offline.bare_pods import place_together
 from webhook.cli.offline.judgement_context import JudgementContext, Owners
-from webhook.engine.freeing.smallest_set import NoSet, smallest_set
+from webhook.engine.freeing.smallest_set import NoSet
 from webhook.kube.client import Client
 from webhook.model.errors import UserError
-from webhook.placing.node_holdings import Holdings
+from webhook.placing.planner import Planner
 from webhook.placing.pod.decision import Verdict
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.state.rules import Rules
@@ -48,11 +48,9 @@ def with_frees(views: Sequence[WaitingView], count: int, cluster: Cluster, rules
 
 class _Finder:
     def __init__(self, cluster: Cluster, rules: Rules) -> None:
-        self._cache = cluster.cache
-        self._rules = rules
         owners = Owners(cluster.others, cluster.asked_by(rules))
-        self._around = JudgementContext(rules, owners, cluster.running, cluster.assigned_members, cluster.gated)
-        self._holdings = Holdings(cluster.cache)
+        self._planner = Planner(cluster.cache, rules)
+        self._around = JudgementContext(self._planner, owners, cluster.running)
         self._known: dict[object, Frees] = {}
 
     def find(self, view: WaitingView) -> Frees | None:
@@ -62,9 +60,9 @@ class _Finder:
             return None
         if any(pod.waits_for is WaitsFor.OTHER_GATES for pod in waiting):
             return Frees(Helps.UNKNOWN, why="another gate has to be removed first")
-        raw = self._cache.waiting_pods()[f"{view.namespace}/{waiting[0].name}"]
+        raw = self._planner.state.waiting_pods()[f"{view.namespace}/{waiting[0].name}"]
         try:
-            gated = gated_in(raw, self._cache.snapshot(), self._around)
+            gated = self._around.gated(raw)
         except UserError as error:
             return Frees(Helps.UNKNOWN, why=" ".join(map(str, error.faults)))
         return self._of_pod(gated) if gated.membership is None else self._of_gang(gated)
@@ -72,14 +70,7 @@ class _Finder:
     def _of_pod(self, gated: GatedPod) -> Frees:
         signature = gated.signature
         if signature not in self._known:
-            found = smallest_set(
-                self._cache.snapshot().nodes,
-                gated.pod,
-                gated.intent,
-                self._rules.engine,
-                self._holdings.on,
-                self._holdings.requests_on,
-            )
+            found = self._planner.frees(gated)
             if isinstance(found, NoSet):
                 self._known[signature] = Frees(Helps.NO_END if found.certain else Helps.UNKNOWN)
             else:
@@ -90,8 +81,8 @@ class _Finder:
     def _of_gang(self, gated: GatedPod) -> Frees:
         assert gated.membership is not None  # noqa: S101 # the caller has checked it
         group = gated.membership.group
-        beside = waiting_beside({group: None}, self._cache.snapshot(), self._around).get(group, ())
-        judged = place_together({0: gated}, beside, group, self._cache.snapshot(), self._around)[0]
+        beside = self._around.waiting_members({group}).get(group, ())
+        judged = place_together({0: gated}, beside, self._planner)[0]
         if judged.verdict is Verdict.ALLOW:
             return Frees(Helps.NOTHING_NEEDED)
         placement = judged.placement

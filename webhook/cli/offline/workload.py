@@ -21,7 +21,7 @@ from webhook.cli.input.documents import Item
 from webhook.cli.input.object_schema import METADATA, POD, TEXTS
 from webhook.cli.offline.gang_pods import WorkloadGroup, judge_group
 from webhook.cli.offline.judgement import Judgement, PodSet, held, note_of, worst
-from webhook.cli.offline.judgement_context import JudgementContext
+from webhook.cli.offline.judgement_context import JudgementContext, unknown_owner
 from webhook.cli.offline.outcome import body_of, creation_of, outcome_of
 from webhook.cli.offline.template_pods import BUILT_IN, PodTemplate, as_written, at, pod_templates, with_at
 from webhook.formats.kubernetes.membership import may_be_in_group
@@ -199,10 +199,9 @@ class _WorkloadReview:
         outcome = outcome_of(
             pod,
             self._cache,
-            self._around.rules,
+            self._around.planner,
             owner_chain.taking({**owner_chain.annotations, **asked}),
             path,
-            self._around.latest,
         )
         return PodSet(template.name, template.path, template.pods, template.tokens, outcome)
 
@@ -277,12 +276,6 @@ def _unread(item: Item) -> Iterator[str]:
             f"metadata.annotations[{', '.join(asked)}]: this service does not read objects of the kind {item.kind}, so "
             f'that only pods with the annotation {INHERIT}: "true" take these. Write it into their template.'
         )
-
-
-def unknown_owner(owner: Owner) -> str:
-    """A warning about an unknown owner."""
-    where = "neither among the objects nor in the cluster"
-    return f"its owner {owner.kind} {owner.name} is {where}: what it asks for is not known."
 
 
 def _message(sets: Sequence[PodSet], group: WorkloadGroup | None, verdict: Verdict) -> str:

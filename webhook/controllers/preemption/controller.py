@@ -24,16 +24,14 @@ from webhook.controllers.placement.work_clock import WorkClock, rest_after
 from webhook.controllers.preemption.wave import Wave, WaveOutcome, Waves
 from webhook.engine.preemption.victims import Victims
 from webhook.internal_errors import Where, contained
+from webhook.placing.planner import Planner
 from webhook.placing.pod.binding_pod import assigned_node
-from webhook.placing.preemption.beside import has_room_beside
 from webhook.placing.preemption.holds import Hold, Phase
 from webhook.placing.preemption.nominations import NominationSweep, without_hold
 from webhook.placing.preemption.preemptor import Preemptor
-from webhook.placing.preemption.search import Found, PreemptionSearch
+from webhook.placing.preemption.search import Found
 from webhook.placing.preemption.takeover import have_room
-from webhook.placing.preemption.waiting_preemptors import WaitingPreemptors
 from webhook.state.cluster_cache import ClusterCache
-from webhook.state.rules import Rules
 from webhook.steps import Steps
 
 log = structlog.get_logger(__name__)
@@ -53,21 +51,20 @@ class PreemptionController:
     def __init__(
         self,
         cache: ClusterCache,
-        preemptors: WaitingPreemptors,
+        planner: Planner,
         waves: Waves,
         metrics: ControllerMetrics,
-        rules: Rules,
         is_leader: Callable[[], bool],
         settle: float,
     ) -> None:
         self._cache = cache
-        self._preemptors = preemptors
-        self._holds = preemptors.holds
+        self._planner = planner
+        self._preemptors = planner.preemptors
+        self._holds = planner.preemptors.holds
         self._metrics = metrics
         self._is_leader = is_leader
         self._settle = settle
-        self._rules = rules
-        self._search = PreemptionSearch(cache, rules, unshown=preemptors.unshown)
+        self._search = planner.preemption
         self._waves = waves
         self._is_paused = False
         self._sweep = NominationSweep()
@@ -146,9 +143,7 @@ class PreemptionController:
     async def _choose_for(self, preemptor: Preemptor) -> None:
         if self._is_being_placed(preemptor):
             return
-        if self._holds.get(preemptor.name) is None and has_room_beside(
-            preemptor, self._cache, self._preemptors, self._rules
-        ):
+        if self._holds.get(preemptor.name) is None and self._planner.has_room_beside(preemptor):
             self._metrics.preemption(Preemption.BESIDE)
             self._holds.changed.emit()
             return

@@ -59,9 +59,17 @@ class Preemptor:
     @property
     def text(self) -> str:
         """What it is, for messages in its own namespace."""
-        if isinstance(self.unit, GatedGang):
-            return f"group {self.unit.membership.name}"
-        return f"pod {self.unit.pod.name}"
+        return f"{self.kind_of_object} {self.shown_name}"
+
+    @property
+    def kind_of_object(self) -> str:
+        """What it is, for people."""
+        return "group" if isinstance(self.unit, GatedGang) else "pod"
+
+    @property
+    def shown_name(self) -> str:
+        """Its name in its namespace, for people."""
+        return self.unit.membership.name if isinstance(self.unit, GatedGang) else self.unit.pod.name
 
     def unseen_from(self, key: str) -> str:
         """What it is, for the owner of the pod namespace/name. Other tenants do not see its name.

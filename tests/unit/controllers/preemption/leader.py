@@ -15,7 +15,6 @@ from tests.unit.views.one_node import WRITTEN_AT
 from webhook.controllers.preemption.controller import PreemptionController
 from webhook.controllers.preemption.wave import Waves
 from webhook.model.names import MIN_MEMBER, NUMA_HINT
-from webhook.state.rules import Rules
 
 NOW: Final = WRITTEN_AT + 4_000
 SETTLE: Final = 130.0
@@ -35,7 +34,7 @@ class PreemptingLeader(Leader):
         self.metrics = metrics()
         waves = Waves(self.api, events, self.metrics, self.is_leader, 4, self._sleep)
         self.preemption = PreemptionController(
-            self.cache, self.controller.planner.preemptors, waves, self.metrics, Rules(), self.is_leader, SETTLE
+            self.cache, self.controller.planner, waves, self.metrics, self.is_leader, SETTLE
         )
         self.api.has(*(pod.raw() for pod in cluster.pods), *waiting)
 
