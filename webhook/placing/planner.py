@@ -19,7 +19,7 @@ A cycle is one pass over all that waits:
 Pure: clocks and pauses are given, and what is decided is written and reported by the caller.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -40,6 +40,7 @@ from webhook.placing.gang.gang_agreement import Agreement, agree
 from webhook.placing.gang.gang_search import GangSearch, GatedGang, search_gang, why_too_few
 from webhook.placing.gang.gated_gang import Assumed, GangAssigner
 from webhook.placing.gang.kept_domain import KeptDomains
+from webhook.placing.move_plan import MovePlan, plan_moves
 from webhook.placing.node_holdings import Holdings
 from webhook.placing.pod.assignment import Assignment, NoAssignment, find_assignment, why_unassigned, without
 from webhook.placing.pod.gated_pods import GatedPod
@@ -158,8 +159,8 @@ class Planner:
         self,
         state: ClusterCache,
         rules: Rules,
-        limits: Limits = Limits(),  # it is frozen
-        clocks: Clocks = Clocks(),  # so is this
+        limits: Limits = Limits(),
+        clocks: Clocks = Clocks(),
         wake_in: Callable[[float], object] = float,
     ) -> None:
         self.state: Final = state
@@ -440,6 +441,10 @@ class Planner:
         if why := why_no_request(gang, pod_sets):
             return ScaleUp(is_asked=False, text=why)
         return ScaleUp(is_asked=True, text=request_text(class_name, found.text, pod_sets.count))
+
+    def moves(self, raws: Iterable[Mapping[str, Any]], units: Sequence[Preemptor]) -> MovePlan:
+        """The fewest running pods to move for each unit. raws: the objects of the pods with a node."""
+        return plan_moves(self.state, self.rules, raws, units, self.search)
 
     def _holdings(self) -> Holdings:
         """What the pods of each node hold now."""

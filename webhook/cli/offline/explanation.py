@@ -42,8 +42,6 @@ from webhook.views.preemption import PreemptionView, Preempts, preemption_view
 from webhook.views.ranks import PodWithRank, RanksView, ranks_view, topology_of_pods
 from webhook.views.scale_up import ScaleUpView
 
-Raw = Mapping[str, Any]
-
 
 def pods_to_end(unit: Preemptor, planner: Planner) -> PreemptionView:
     """Which pods of lower priority would have to end for a pod or gang that waits. Nothing is ended."""

@@ -6,9 +6,10 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-from webhook.cli.offline.defrag_plan import Plan, Unmovable
+from webhook.cli.offline.defrag_plan import Plan
 from webhook.cli.render.printable import shortened
 from webhook.cli.render.text_table import Cell, print_line, print_table
+from webhook.placing.move_plan import Unmovable
 from webhook.views.defragmentation import DefragmentationView, Defragments, PlaceView
 
 # Columns of a terminal for a name.
