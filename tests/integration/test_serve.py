@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import operator
+import os
 import signal
 import socket
 import ssl
@@ -262,6 +263,18 @@ def test_not_one_review_is_lost_while_a_replica_drains(
     assert events[-1] == "serve.ended"
     assert events.index("drain.begun") < events.index("drain.done")
     leaving.start_again()
+
+
+def test_a_replica_compares_its_state_with_fresh_lists_on_a_signal(
+    control_plane: ControlPlane, webhook: LocalWebhook
+) -> None:
+    asked = webhook.replicas[0]
+    os.kill(asked.process.pid, signal.SIGUSR2)
+    control_plane.wait_for("the comparison", lambda: "state.compared" in asked.process.tail())
+    lines = {line["event"]: line for line in logged(asked)}
+    assert lines["state.dump"]["nodes"] == len(control_plane.api.get("/api/v1/nodes")["items"])
+    assert lines["state.compared"]["differences"] == 0
+    assert "state.differs" not in lines
 
 
 def test_a_second_signal_ends_a_drain_at_once(control_plane: ControlPlane, webhook: LocalWebhook) -> None:

@@ -23,6 +23,7 @@ from webhook.app.binding_guard import answer_lifetime, for_a_review, leader_stat
 from webhook.app.certificate import ClientCAFile, ServingCertificate
 from webhook.app.certificate_source import source_of
 from webhook.app.clients import Clients
+from webhook.app.debugger import Debugger
 from webhook.app.hint_key_secret import SharedHintKey
 from webhook.app.informers import (
     FAILED_PODS,
@@ -91,6 +92,7 @@ class Service:
             *((watch_provisioning_requests(client, self._cache, page_size),) if settings.provisioning_class else ()),
         )
         self._snapshots = SnapshotKeeper(self._cache, self._watched)
+        self._debugger = Debugger(self._cache, client, page_size)
         self._bundles = _bundle_keeper(settings, client)
         secret = SharedSecret(client, settings.namespace, settings.tls_secret_name)
         hint_secret = SharedSecret(client, settings.namespace, settings.hint_key_secret_name)
@@ -134,6 +136,7 @@ class Service:
         yield self._assumed_pods.run
         yield from self._runnables.background()
         yield self._snapshots.run
+        yield self._debugger.run
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Open the ports, serve until `stop` is set, then hand over leadership and drain."""

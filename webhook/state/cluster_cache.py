@@ -30,7 +30,7 @@ The machine itself is `assumed.assumed_pods`. It is pure, and every replica that
 from them. Only assumed pods, and where a pod may be instead of on its hint's NUMA nodes, are known to one replica.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from time import time
 from typing import Any
 
@@ -248,6 +248,10 @@ class ClusterCache:
         """Whether the namespace is in the cache."""
         return name in self._namespaces.by_key()
 
+    def known_namespaces(self) -> Collection[str]:
+        """The names of the namespaces in the cache."""
+        return self._namespaces.by_key().keys()
+
     def as_managed(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
         """The pod with its missing marks added; unchanged if none is missing."""
         unread = not (raw.get("spec") or {}).get("containers")
@@ -359,6 +363,10 @@ class ClusterCache:
     def known_numa_nodes(self, pod: str) -> Known | None:
         """The NUMA nodes of the pod as far as they are known, as of the last snapshot; None if nothing is."""
         return self._assumed_pods.hints.known(pod)
+
+    def assumed_pods(self) -> Collection[AssumedPod]:
+        """The assumed pods, also the tentative ones."""
+        return self._assumed_pods.all_assumed()
 
     @property
     def assumed_count(self) -> int:

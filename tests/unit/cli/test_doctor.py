@@ -14,10 +14,14 @@ from typer.testing import CliRunner, Result
 
 from certs import CABundle
 from certs.authority import Authority
+from tests.builders.clusters import cluster_cache, machine
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import GATES, created
 from tests.builders.times import SECOND, stamp, written
 from tests.builders.topologies import topology
+from webhook.admission.pod.mutation import mutate_pod
+from webhook.app.rules_of_settings import rules_of
+from webhook.app.settings import Settings
 from webhook.cli.app import app
 from webhook.cli.doctor.checks import NAMES
 from webhook.cli.doctor.configurations import judge_configuration, judge_protection
@@ -33,6 +37,7 @@ from webhook.cli.doctor.nodes import (
 from webhook.cli.doctor.release import judge_version
 from webhook.cli.doctor.replicas import judge_leader, judge_replicas, judge_versions
 from webhook.cli.doctor.rights import judge_clocks, leader_skew
+from webhook.cli.doctor.state import expected_text, judge_agreement, text_of
 from webhook.cli.doctor.trial_pods import BAD, judge_admitted, judge_denial, judge_refusal, trial_pod
 from webhook.formats.koordinator.intent import parse_numa_intent
 from webhook.formats.kubernetes.node import Node
@@ -191,6 +196,27 @@ def test_a_good_pod_has_a_decision() -> None:
     assert judge_admitted(created(name="good"), "default").level is FAIL
     assert admitted().text == "admitted in default, not gated: waits"
     assert admitted(schedulingGates=GATES).text == "admitted in default, gated: waits"
+
+
+def test_the_answer_of_a_replica_must_be_that_of_fresh_lists() -> None:
+    settings = Settings()
+    raw = trial_pod("state", '{"numaTopologyPolicy": "SingleNUMANode"}')
+    cache = cluster_cache(*machine(name="n0", free=[8]), *machine(name="n1", free=[0]))
+    expected = expected_text(raw, cache, settings)
+    assert "1 of 2 nodes fit" in expected
+    assert judge_agreement(expected, expected, "ns").level is Level.OK
+    differs = judge_agreement("waits: 2 of 2 nodes fit", expected, "ns")
+    assert differs.level is Level.WARN
+    assert "waits: 2 of 2 nodes fit" in differs.text
+
+
+def test_the_answer_is_compared_for_the_pod_as_the_service_has_changed_it() -> None:
+    settings = Settings()
+    cache = cluster_cache(*machine(name="n0", free=[8]))
+    raw = created(name="state")
+    answered = dict(mutate_pod(raw, cache.snapshot(), rules_of(settings)).mutated)
+    assert text_of(answered)
+    assert expected_text(answered, cache, settings) == text_of(answered)
 
 
 def answer(message: str, status: int = 500) -> APIError:

@@ -10,6 +10,7 @@ from webhook.cli.doctor.nodes import judge_exporters, judge_policies, judge_wait
 from webhook.cli.doctor.release import Release, crds, kubernetes
 from webhook.cli.doctor.replicas import leader, replicas, versions
 from webhook.cli.doctor.rights import account_rights, clocks
+from webhook.cli.doctor.state import agreement
 from webhook.cli.doctor.trial_pods import bad_pod, good_pod
 from webhook.kube.api_errors import APIError, ClusterError
 
@@ -26,6 +27,7 @@ _FIRST: Final[tuple[tuple[str, Check], ...]] = (
     ("protection", protection),
     ("good-pod", good_pod),
     ("bad-pod", bad_pod),
+    ("state", agreement),
     ("clocks", clocks),
 )
 _OF_THE_FLEET: Final = ("exporters", "policies", "topologies", "gates")

@@ -51,7 +51,7 @@ async def good_pod(release: Release) -> list[Finding]:
             )
         ]
     try:
-        created = await _create(release, "topology-webhook-doctor-good", GOOD)
+        created = await create_trial_pod(release, "topology-webhook-doctor-good", GOOD)
     except APIError as error:
         if error.status == 403 and _may_not(error):
             raise
@@ -96,7 +96,7 @@ async def bad_pod(release: Release) -> list[Finding]:
     if await release.setting(MODE_VARIABLE, ENFORCE) != ENFORCE:
         return []
     try:
-        await _create(release, "topology-webhook-doctor-bad", BAD)
+        await create_trial_pod(release, "topology-webhook-doctor-bad", BAD)
     except APIError as error:
         if error.status == 403 and _may_not(error):
             raise
@@ -125,6 +125,7 @@ def _may_not(error: APIError) -> bool:
     return "cannot create resource" in str(error)
 
 
-async def _create(release: Release, name: str, spec: str) -> Raw:
+async def create_trial_pod(release: Release, name: str, spec: str) -> Raw:
+    """The pod as it would be stored. Raises APIError."""
     path = Resource("", "v1", "pods", release.trial_namespace).path
     return await release.client.create(path, trial_pod(name, spec), {"dryRun": "All"})

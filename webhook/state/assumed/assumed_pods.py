@@ -17,7 +17,7 @@ The API server has the new pod when its binding is reviewed. Until the watch has
 name is about earlier pods, of which there may be several, and does not end what the new one was given.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from math import inf
 
@@ -209,6 +209,10 @@ class AssumedPods:
     def uncertain(self, now: float) -> Iterator[ResidentPod]:
         """The bound pods without a hint because their NUMA nodes are uncertain; an NRT should show these by now."""
         return self.hints.uncertain(now - self._facts.times.age)
+
+    def all_assumed(self) -> Collection[AssumedPod]:
+        """The assumed pods, also the tentative ones."""
+        return self._facts.assumed.all()
 
     @property
     def assumed_count(self) -> int:

@@ -38,7 +38,7 @@ owners may be given any of them.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from struct import pack
@@ -339,6 +339,10 @@ class AssumedIndex:
     def binding_to(self, node: str) -> tuple[AssumedPod, ...]:
         """The assumed pods whose bindings to the node no object shows yet."""
         return tuple(assumed_pod for assumed_pod in self.on(node) if assumed_pod.is_binding)
+
+    def all(self) -> Collection[AssumedPod]:
+        """All assumed pods."""
+        return self._pods.values()
 
     @property
     def count(self) -> int:
