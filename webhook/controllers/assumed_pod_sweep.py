@@ -11,11 +11,11 @@ has served its purpose. If that does not happen in time, the pod is read with a 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from time import monotonic
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import structlog
 
+from webhook.controllers.sweep import Sweep
 from webhook.formats.kubernetes.gates import waits_for_us_alone
 from webhook.internal_errors import Where, contained
 from webhook.kube.api_errors import ClusterError
@@ -26,8 +26,6 @@ from webhook.state.cluster_cache import ClusterCache
 
 log = structlog.get_logger(__name__)
 
-# Assumed pods of callers that may be forgers expire after a second or so, and another pod may wait for the resources.
-_PERIOD_SECONDS: Final = 0.25
 # Pause before a pod that has its assignment is read again: the informer is behind for some reason.
 _AGAIN_SECONDS: Final = 5.0
 # Concurrent GETs.
@@ -38,26 +36,25 @@ Fetch = Callable[[str, str], Awaitable[Mapping[str, Any] | None]]
 """(namespace, name) -> the pod, read with one GET; None if it does not exist."""
 
 
-class AssumedPodSweep:
+class AssumedPodSweep(Sweep):
     """Forgets assumed pods that failed. Runs on every replica: a former leader may still hold some."""
+
+    # Assumed pods of callers that may be forgers expire after a second or so, and another pod may wait for the
+    # resources.
+    period = 0.25
+    leader_only = False
 
     def __init__(
         self, cache: ClusterCache, fetch: Fetch, came_to_nothing: Callable[[str, str, float], None] | None = None
     ) -> None:
         """came_to_nothing: called with the pod, its uid and the time for each binding that was not written."""
+        super().__init__(_never)
         self._cache = cache
         self._fetch = fetch
         self._came_to_nothing = came_to_nothing
         self._taken: dict[tuple[str, str], float] = {}  # (namespace/name, uid) -> when it was read
 
-    async def run(self) -> NoReturn:
-        """Sweep until cancelled."""
-        while True:
-            await asyncio.sleep(_PERIOD_SECONDS)
-            await self.sweep(monotonic())
-
-    async def sweep(self, now: float) -> None:
-        """Check every expired assumed pod once; now: seconds of `time.monotonic`."""
+    async def _sweep(self, now: float) -> None:
         self._taken = {one: at for one, at in self._taken.items() if now - at < _AGAIN_SECONDS}
         slots = asyncio.Semaphore(_SLOTS)
         expired = [one for one in self._cache.expired_pods(now) if (one.pod, one.uid) not in self._taken]
@@ -96,6 +93,10 @@ class AssumedPodSweep:
         """Wait until every assumed pod is shown by an object or forgotten."""
         while self._cache.assumed_count:  # noqa: ASYNC110 # many objects, no single one to wait for
             await asyncio.sleep(_POLL_SECONDS)
+
+
+def _never() -> bool:
+    return False
 
 
 def _took(pod: Mapping[str, Any] | None, assumed_pod: AssumedPod) -> bool:

@@ -11,13 +11,13 @@ Every second the leader checks the gangs that were examined (see the placement c
 - A gang that its pods name themselves has no owner: each of its pods gets its own Event (see `status_reporter`).
 """
 
-import asyncio
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic, time
-from typing import Any, Final, Literal, NoReturn
+from typing import Any, Final, Literal
 
+from webhook.controllers.sweep import Sweep
 from webhook.formats.kubernetes.pod import Owner
 from webhook.internal_errors import Where, contained
 from webhook.kube.events import EventRecorder, ObjectEvent
@@ -26,7 +26,6 @@ from webhook.placing.gang.placed_gang_text import placed_gang_text
 from webhook.placing.pod.gated_pods import seconds_waited
 from webhook.state.cluster_cache import ClusterCache
 
-_PERIOD_SECONDS: Final = 1.0
 # A controller creates the pods of a gang of 500 in ten seconds or so, but any two follow each other faster than this.
 _SETTLE_SECONDS: Final = 1.0
 # A gang whose state never settles is reported after this time.
@@ -63,15 +62,15 @@ class _Examined:
     said_at: float = 0.0
 
 
-class GangEvents:
+class GangEvents(Sweep):
     """Reports on gangs while `is_leader()`. warn_after: seconds after which an Event is a Warning; 0: never."""
 
     def __init__(
         self, cache: ClusterCache, events: EventRecorder, is_leader: Callable[[], bool], warn_after: float
     ) -> None:
+        super().__init__(is_leader)
         self._cache = cache
         self._events = events
-        self._is_leader = is_leader
         self._warn_after = warn_after
         self._gangs: dict[str, _Examined] = {}
 
@@ -91,17 +90,7 @@ class GangEvents:
             known.changed = now
         known.oldest, known.keys, known.why = oldest, keys, why
 
-    async def run(self) -> NoReturn:
-        """Sweep every second until cancelled."""
-        while True:
-            await asyncio.sleep(_PERIOD_SECONDS)
-            self.sweep(monotonic())
-
-    def sweep(self, now: float) -> None:
-        """Report what is new about each gang; now: seconds of `time.monotonic`."""
-        if not self._is_leader():
-            self._gangs.clear()
-            return
+    async def _sweep(self, now: float) -> None:
         gated = self._cache.gated_pods()
         for group, gang in list(self._gangs.items()):
             with contained(Where.GANG, gang=group):
@@ -109,6 +98,9 @@ class GangEvents:
                     self._waits(gang, now)
                 elif not self._assigned(group, gang, now):
                     del self._gangs[group]
+
+    def _forget(self) -> None:
+        self._gangs.clear()
 
     def _waits(self, gang: _Examined, now: float) -> None:
         if not gang.why:

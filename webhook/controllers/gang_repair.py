@@ -24,19 +24,18 @@ Records on a gang's running members which nodes it lost, for a leader that has n
 A gang whose members with the record are lost, too, is as one that lost no node.
 """
 
-import asyncio
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from time import monotonic
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import structlog
 
 from webhook.codec import loads
 from webhook.controllers.metric_recorder import ControllerMetrics
+from webhook.controllers.sweep import Sweep
 from webhook.engine.preemption.freed_cluster import FreedCluster
 from webhook.engine.request import named_resources
 from webhook.engine.snapshot.snapshot import Snapshot
@@ -171,7 +170,6 @@ class LostNodeRecords:
         return _KIND, group, json.dumps(nodes), sha256(members.encode()).hexdigest()
 
 
-_PERIOD_SECONDS: Final = 2.0
 # A try reads every running member, and decides twice on the gang.
 _AGAIN_SECONDS: Final = 30.0
 # A larger gang would take more than ten seconds to read and to evict, one member after the other.
@@ -190,8 +188,10 @@ class _Move:
     text: str
 
 
-class GangRepair:
+class GangRepair(Sweep):
     """Moves gangs while `is_leader()`."""
+
+    period = 2.0
 
     def __init__(
         self,
@@ -202,11 +202,11 @@ class GangRepair:
         is_leader: Callable[[], bool],
         metrics: ControllerMetrics,
     ) -> None:
+        super().__init__(is_leader)
         self._cache = cache
         self._writes = writes
         self._events = events
         self._rules = rules
-        self._is_leader = is_leader
         self._metrics = metrics
         self._trees = TopologyTrees()
         self._records = LostNodeRecords(cache, writes)
@@ -225,19 +225,7 @@ class GangRepair:
         elif self._cache.lost_members.nodes(group) or self._records.may_have(group):
             self._waiting[group] = gang
 
-    async def run(self) -> NoReturn:
-        """Sweep until cancelled."""
-        while True:
-            await asyncio.sleep(_PERIOD_SECONDS)
-            await self.sweep(monotonic())
-
-    async def sweep(self, now: float) -> None:
-        """Try each gang that waits for a lost member; now: seconds of `time.monotonic`."""
-        if not self._is_leader():
-            self._waiting.clear()
-            self._moving.clear()
-            self._records.clear()
-            return
+    async def _sweep(self, now: float) -> None:
         self._not_before = {group: at for group, at in self._not_before.items() if at > now}
         for group, left in list(self._moving.items()):
             with contained(Where.GANG, gang=group):
@@ -254,7 +242,7 @@ class GangRepair:
                     with contained(Where.GANG, gang=group):
                         await self._records.restore(group)
                 if not self._cache.lost_members.nodes(group):
-                    self._forget(group)  # examined again, if it still waits
+                    self._drop(group)  # examined again, if it still waits
                     continue
             self._not_before[group] = now + _AGAIN_SECONDS
             with contained(Where.GANG, gang=group):
@@ -263,6 +251,11 @@ class GangRepair:
                 else:
                     await self._records.keep(group)
 
+    def _forget(self) -> None:
+        self._waiting.clear()
+        self._moving.clear()
+        self._records.clear()
+
     async def _find(self, gang: GatedGang) -> _Move | None:
         """Steps 1 to 3: the move of the gang, if it must and can move."""
         group = gang.membership.group
@@ -270,7 +263,7 @@ class GangRepair:
         waiting = tuple(one for one in gang.members if gated.get(one.key) is one.raw)
         running = dict(self._cache.gangs.assigned(group))
         if not running or len(waiting) < len(gang.members):
-            self._forget(group)  # examined again before it is due again, if it still waits
+            self._drop(group)  # examined again before it is due again, if it still waits
             return None
         if len(running) + len(waiting) > _MOST_MEMBERS or self._fits_beside(gang):
             return None
@@ -355,7 +348,7 @@ class GangRepair:
         self._tell(move.gang, "GangMoved", f"moves as a whole: {move.text}")
         for key, uid in move.evicted.items():
             self._events.tell(PodEvent(key, uid, "EvictedForRescheduling", f"its gang {move.text}", "Evict", "Warning"))
-        self._forget(group)
+        self._drop(group)
         self._moving[group] = dict(move.evicted)
         await self._evict(group, self._moving[group])
 
@@ -372,7 +365,7 @@ class GangRepair:
         if not left:
             self._moving.pop(group, None)
 
-    def _forget(self, group: str) -> None:
+    def _drop(self, group: str) -> None:
         self._waiting.pop(group, None)
 
     def _tell(self, gang: GatedGang, reason: str, text: str, kind: Any = "Normal") -> None:

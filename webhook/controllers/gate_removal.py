@@ -8,11 +8,12 @@ that is removed. After writes that failed the pauses grow. The pod's placement t
 import asyncio
 from collections.abc import Callable, Mapping
 from time import time
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import structlog
 
 from webhook.controllers.metric_recorder import ControllerMetrics, Ungated
+from webhook.controllers.sweep import Sweep
 from webhook.formats.patches.affinity_patch import Constraint
 from webhook.internal_errors import Where, internal_error
 from webhook.kube.backoff import Backoff
@@ -25,11 +26,10 @@ from webhook.state.rules import Mode
 
 log = structlog.get_logger(__name__)
 
-_PERIOD_SECONDS: Final = 1.0
 _LONGEST_PAUSE_SECONDS: Final = 30.0
 
 
-class GateRemoval:
+class GateRemoval(Sweep):
     """Ungates pods; works while `is_leader()`. concurrency: pods that are written at a time."""
 
     def __init__(
@@ -42,30 +42,26 @@ class GateRemoval:
         metrics: ControllerMetrics,
         concurrency: int,
     ) -> None:
+        super().__init__(is_leader)
         self._cache = cache
         self._writes = writes
         self._events = events
         self._note = f"ungated: the mode is {mode}, so no pod is placed"
-        self._is_leader = is_leader
         self._metrics = metrics
         self._slots = asyncio.Semaphore(concurrency)
+        self._backoff = Backoff(base=self.period, cap=_LONGEST_PAUSE_SECONDS)
+        self._not_before = 0.0
 
-    async def run(self) -> NoReturn:
-        """Sweep until cancelled."""
-        backoff = Backoff(base=_PERIOD_SECONDS, cap=_LONGEST_PAUSE_SECONDS)
-        while True:
-            failed = await self.sweep()
-            if failed:
-                log.warning("pods.not_ungated", pods=len(failed), error=failed[-1])
-                await asyncio.sleep(backoff.next(0.2))
-            else:
-                backoff.reset()
-                await asyncio.sleep(_PERIOD_SECONDS)
-
-    async def sweep(self) -> list[str]:
-        """Try each pod once; returns the errors of the writes that failed."""
+    async def _sweep(self, now: float) -> None:
+        if now < self._not_before:
+            return
         gated = tuple(self._cache.gated_pods().items())
-        return [error for error in await asyncio.gather(*(self._error(key, raw) for key, raw in gated)) if error]
+        failed = [error for error in await asyncio.gather(*(self._error(key, raw) for key, raw in gated)) if error]
+        if failed:
+            log.warning("pods.not_ungated", pods=len(failed), error=failed[-1])
+            self._not_before = now + self._backoff.next(0.2)
+        else:
+            self._backoff.reset()
 
     async def _error(self, key: str, raw: Mapping[str, Any]) -> str:
         """Ungate a pod; returns why that failed, and an empty text if it did not."""

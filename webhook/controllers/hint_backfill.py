@@ -10,11 +10,12 @@ nodes.
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NoReturn
+from typing import Any
 
 import structlog
 
 from webhook.controllers.metric_recorder import ControllerMetrics
+from webhook.controllers.sweep import Sweep
 from webhook.formats.koordinator.hint import NUMAHint
 from webhook.internal_errors import Where, contained
 from webhook.kube.api_errors import ClusterError
@@ -26,37 +27,27 @@ from webhook.state.missing_hint import HintBackfill
 
 log = structlog.get_logger(__name__)
 
-_PERIOD_SECONDS: Final = 1.0
 
-
-class HintBackfiller:
-    """Writes the hints. may_write: whether we lead, and know everything that an earlier leader assumed."""
+class HintBackfiller(Sweep):
+    """Writes the hints. is_leader: whether we lead, and know everything that an earlier leader assumed."""
 
     def __init__(
         self,
         cache: ClusterCache,
         writes: PodWrites,
         events: EventRecorder,
-        may_write: Callable[[], bool],
+        is_leader: Callable[[], bool],
         metrics: ControllerMetrics,
         concurrency: int,
     ) -> None:
+        super().__init__(is_leader)
         self._cache = cache
         self._writes = writes
         self._events = events
-        self._may_write = may_write
         self._metrics = metrics
         self._slots = asyncio.Semaphore(concurrency)
 
-    async def run(self) -> NoReturn:
-        """Sweep every second while `may_write()`, until cancelled."""
-        while True:
-            await asyncio.sleep(_PERIOD_SECONDS)
-            if self._may_write():
-                await self.sweep()
-
-    async def sweep(self) -> None:
-        """Write the hints that are known, and emit an Event for each pod whose hint is not."""
+    async def _sweep(self, _now: float) -> None:
         backfill = tuple(self._cache.hint_backfills())
         for one in backfill:
             if one.hint is None:
@@ -77,7 +68,7 @@ class HintBackfiller:
             log.warning("hint.retry", pod=backfill.pod, error=str(error))
             return
         patch = () if raw is None or not _is_the_same(raw, backfill, hint) else hint_patch(raw, hint)
-        if not patch or not self._may_write():
+        if not patch or not self._is_leader():
             return
         write = await self._writes.patch(backfill.pod, patch)
         if write.is_written:

@@ -11,12 +11,13 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import structlog
 
 from webhook.controllers.metric_recorder import ControllerMetrics, Correction
 from webhook.controllers.placement.writes_in_flight import WritesInFlight
+from webhook.controllers.sweep import Sweep
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.pod_writes import PodWrites
@@ -29,53 +30,46 @@ from webhook.state.cluster_cache import ClusterCache
 
 log = structlog.get_logger(__name__)
 
-_PERIOD_SECONDS: Final = 1.0
 # Combines a burst of pod ends and NRT scans into one sweep. Shorter than a runtime takes to create a container.
 _COALESCE_SECONDS: Final = 0.01
 
 
-class HintCorrections:
-    """Writes the corrections. may_write: whether we lead, and know everything that an earlier leader assumed."""
+class HintCorrections(Sweep):
+    """Writes the corrections. is_leader: whether we lead, and know everything that an earlier leader assumed."""
 
     def __init__(
         self,
         cache: ClusterCache,
         writes: PodWrites,
         events: EventRecorder,
-        may_write: Callable[[], bool],
+        is_leader: Callable[[], bool],
         metrics: ControllerMetrics,
         concurrency: int,
     ) -> None:
+        super().__init__(is_leader)
         self._cache = cache
         self._writes = writes
         self._events = events
-        self._may_write = may_write
         self._metrics = metrics
         self._writing = WritesInFlight(concurrency, _later, _later)
         self._wake = asyncio.Event()
         cache.hints_changed.subscribe(self._wake.set)
 
-    async def run(self) -> NoReturn:
-        """Sweep at each change of hints, and at least every second, until cancelled."""
-        try:
-            while True:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_PERIOD_SECONDS):
-                        await self._wake.wait()
-                await asyncio.sleep(_COALESCE_SECONDS)
-                self._wake.clear()
-                self.sweep()
-        except asyncio.CancelledError:
-            self._writing.cancel()
-            raise
-
-    def sweep(self) -> None:
-        """Start to write the pending corrections that are not being written yet."""
-        if not self._may_write():
-            return
+    async def _sweep(self, _now: float) -> None:
         for change in self._cache.hint_changes():
             if change.pod not in self._writing and not self._writing.full:
                 self._writing.start(change.pod, change.uid, partial(self._write, change))
+
+    def _end(self) -> None:
+        self._writing.cancel()
+
+    async def _rest(self) -> None:
+        """Wait for the next change of hints, and at most for the period."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.period):
+                await self._wake.wait()
+        await asyncio.sleep(_COALESCE_SECONDS)
+        self._wake.clear()
 
     async def settle(self) -> None:
         """Wait for the writes in flight."""
@@ -95,7 +89,7 @@ class HintCorrections:
         if not patch:
             self._cache.hint_written(change)
             return True
-        if not self._may_write():
+        if not self._is_leader():
             return False
         write = await self._writes.patch(change.pod, patch)
         if write.is_written:

@@ -13,15 +13,14 @@ an empty message, never because the scheduler wrote another.
 Source: kubernetes v1.36.3 pkg/scheduler/schedule_one_podgroup.go (updatePodGroupCondition).
 """
 
-import asyncio
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from time import monotonic
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import structlog
 
-from webhook.controllers.placement.work_clock import WorkClock
+from webhook.controllers.sweep import Sweep
 from webhook.formats.kubernetes.membership import native_group
 from webhook.formats.kubernetes.native_pod_group import CONDITION_TYPES, NativePodGroup
 from webhook.internal_errors import Where, contained
@@ -33,12 +32,10 @@ from webhook.state.cluster_cache import ClusterCache
 
 log = structlog.get_logger(__name__)
 
-_PERIOD_SECONDS: Final = 1.0
 # As for KAI-Scheduler's PodGroups (`pod_groups`): a write is visible long before, and a rejected one is not repeated at
 # once.
 _WRITTEN_SECONDS: Final = 2.0
 _REFUSED_SECONDS: Final = 30.0
-_REST_PER_WORK, _LONGEST_REST_SECONDS = 20.0, 5.0
 # Groups to compare before reviews may run: a millisecond of work.
 _TURN: Final = 50
 # A condition's message has at most this many characters. Source: metav1.Condition.
@@ -48,36 +45,28 @@ Said = tuple[str, str, str]
 """Status, reason, message."""
 
 
-class NativeGroupConditions:
+class NativeGroupConditions(Sweep):
     """Writes while `is_leader()` and the kind is served."""
 
+    rest_per_work, longest_rest = 20.0, 5.0
+
     def __init__(self, cache: ClusterCache, writes: NativePodGroupWrites, is_leader: Callable[[], bool]) -> None:
+        super().__init__(is_leader)
         self._cache = cache
         self._writes = writes
-        self._is_leader = is_leader
         self._why: dict[str, tuple[frozenset[str], str]] = {}
         self._said: dict[tuple[str, str], Said] = {}
         self._not_before: dict[str, float] = {}
-        self._work = WorkClock()
 
     def saw(self, gang: GatedGang, why: str) -> None:
         """Record a gang that was examined; why: why its members wait, empty if they do not."""
         if gang.membership.of_object:
             self._why[gang.membership.group] = frozenset(gated.key for gated in gang.members), why
 
-    async def run(self) -> NoReturn:
-        """Compare and write until cancelled."""
-        while True:
-            self._work = WorkClock()
-            await self.sweep()
-            rest = min(self._work.seconds() * _REST_PER_WORK, _LONGEST_REST_SECONDS)
-            await asyncio.sleep(max(_PERIOD_SECONDS, rest))
-
-    async def sweep(self) -> None:
-        """Compare all groups once."""
+    async def _sweep(self, _now: float) -> None:
         groups = self._cache.native_groups.served()
-        if not groups or not self._is_leader():
-            self._said.clear()
+        if not groups:
+            self._forget()
             return
         gated = self._cache.gated_pods().keys()
         self._why = {group: entry for group, entry in self._why.items() if entry[0] & gated}
@@ -90,6 +79,9 @@ class NativeGroupConditions:
                 await self._settle(group, ungated)
             if turn % _TURN == 0:
                 await self._work.pause()
+
+    def _forget(self) -> None:
+        self._said.clear()
 
     async def _settle(self, group: NativePodGroup, ungated: Mapping[str, object]) -> None:
         said = self._wanted(group, ungated)

@@ -8,16 +8,14 @@ The status is a resource of its own, so this is one more write for each pod. Not
 3. The rest is written one by one, by namespace in turn, at a limited rate. A pod is compared again right before.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from time import monotonic
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import structlog
 
-from webhook.controllers.placement.work_clock import WorkClock
+from webhook.controllers.sweep import Sweep
 from webhook.formats.kubernetes.placed_condition import PlacedCondition, placed_condition
 from webhook.internal_errors import Where, contained
 from webhook.kube.fair_queue import FairQueue
@@ -28,9 +26,6 @@ from webhook.state.cluster_cache import ClusterCache
 
 log = structlog.get_logger(__name__)
 
-_PERIOD_SECONDS: Final = 1.0
-# A comparison of 5,000 pods takes 50 ms or so.
-_REST_PER_WORK, _LONGEST_REST_SECONDS = 20.0, 5.0
 # As many as Events: client-go's recorder limits a controller to about this rate.
 _RATE, _BURST = 20.0, 20
 # More pods than this get a node within a sweep: the leader is busy. In a burst on a slow machine it is three a second.
@@ -56,8 +51,11 @@ class _Wanted:
     """When its status became what it is; None: with this write."""
 
 
-class PlacedConditions:
+class PlacedConditions(Sweep):
     """Writes while `is_leader()`. reported_reason: why a pod (namespace/name, uid) waits, once that is told."""
+
+    # A comparison of 5,000 pods takes 50 ms or so.
+    rest_per_work, longest_rest = 20.0, 5.0
 
     def __init__(
         self,
@@ -66,34 +64,21 @@ class PlacedConditions:
         reported_reason: Callable[[str, str], str | None],
         is_leader: Callable[[], bool],
     ) -> None:
+        super().__init__(is_leader)
         self._cache = cache
         self._writes = writes
         self._reported_reason = reported_reason
-        self._is_leader = is_leader
         self._pace = RateLimiter(_RATE, _BURST)
         self._with_node: set[tuple[str, bool]] = set()
         self._busy_since: float | None = None
         self._ungated_at: dict[_Incarnation, float] = {}
         self._written: dict[_Incarnation, tuple[PlacedCondition, float]] = {}
-        self._work = WorkClock()
 
     def is_delayed(self) -> bool:
         """Whether many pods got their nodes a moment ago, so that what is written for people alone should wait."""
         return self._busy_since is not None
 
-    async def run(self) -> NoReturn:
-        """Sweep every second until cancelled."""
-        while True:
-            self._work = WorkClock()
-            if self._is_leader():
-                await self.sweep(monotonic())
-            else:
-                self._busy_since = None
-            rest = min(self._work.seconds() * _REST_PER_WORK, _LONGEST_REST_SECONDS)
-            await asyncio.sleep(max(_PERIOD_SECONDS, rest))
-
-    async def sweep(self, now: float) -> None:
-        """Write conditions for about a second; now: seconds of `time.monotonic`."""
+    async def _sweep(self, now: float) -> None:
         if not self._is_busy():
             self._busy_since = None
         elif self._busy_since is None:
@@ -106,11 +91,14 @@ class PlacedConditions:
         for one, lacking in wanted.items():
             if not self._is_written(one, lacking):
                 queue.put(one[0].partition("/")[0], one, lacking)
-        for _ in range(min(len(queue), int(_RATE * _PERIOD_SECONDS))):
+        for _ in range(min(len(queue), int(_RATE * self.period))):
             one, _lacking = queue.pop()
             await self._work.wait_for(self._pace.turn())
             with contained(Where.POD, pod=one[0]):
                 await self._write(one, now)
+
+    def _forget(self) -> None:
+        self._busy_since = None
 
     def _is_busy(self) -> bool:
         """Whether many pods got their nodes since the last sweep."""

@@ -10,7 +10,6 @@ Level-triggered: about every second, the desired PodGroup of each gang is compar
 While the kind is not served, nothing is read or written. When it appears, all gangs get their PodGroup.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
@@ -20,7 +19,7 @@ from typing import Any, Final, NoReturn
 import structlog
 
 from webhook.controllers.owner_chains import OwnerChains
-from webhook.controllers.placement.work_clock import WorkClock
+from webhook.controllers.sweep import Sweep
 from webhook.formats.kai.pod_group_manifest import is_said, pod_group
 from webhook.formats.kubernetes.owner_chain import OwnerChain, owner_above, taken_from_owners
 from webhook.formats.topology import Topology
@@ -38,13 +37,9 @@ from webhook.state.cluster_cache import ClusterCache
 
 log = structlog.get_logger(__name__)
 
-_PERIOD_SECONDS: Final = 1.0
 # A write is visible long before this time; a rejected write is not repeated all the time.
 _WRITTEN_SECONDS: Final = 2.0
 _REFUSED_SECONDS: Final = 30.0
-# With 10,000 gangs a comparison takes a tenth of a second. Then comparisons are less frequent, but still every few
-# seconds.
-_REST_PER_WORK, _LONGEST_REST_SECONDS = 20.0, 5.0
 # Gangs to compare before reviews may run: a millisecond of work.
 _TURN: Final = 50
 _Basis = tuple[OwnerChain, str, Mapping[str, Topology]]
@@ -52,8 +47,12 @@ _Basis = tuple[OwnerChain, str, Mapping[str, Topology]]
 _NO_PODS: Final = "no pods"
 
 
-class PodGroupKeeper:
+class PodGroupKeeper(Sweep):
     """Works while `is_leader()` and `is_served()`; `read_pod` reads the pod namespace/name, None if it is gone."""
+
+    # With 10,000 gangs a comparison takes a tenth of a second. Then comparisons are less frequent, but still every few
+    # seconds.
+    rest_per_work, longest_rest = 20.0, 5.0
 
     def __init__(
         self,
@@ -64,18 +63,17 @@ class PodGroupKeeper:
         is_leader: Callable[[], bool],
         is_served: Callable[[], bool],
     ) -> None:
+        super().__init__(is_leader)
         self._cache = cache
         self._pod_groups = pod_groups
         self._owner_chains = OwnerChains(read_owner, _nothing)
         self._read_pod = read_pod
-        self._is_leader = is_leader
         self._is_served = is_served
         self._members: dict[str, Mapping[str, Any]] = {}
         self._why: dict[str, tuple[frozenset[str], str]] = {}
         self._not_before: dict[str, float] = {}
         self._wanted: dict[str, tuple[_Basis, dict[str, Any] | None]] = {}
         self._said: dict[str, dict[str, Any]] = {}
-        self._work = WorkClock()
 
     def saw(self, gang: GatedGang, why: str) -> None:
         """Record a gang that was examined; why: why its members wait, empty if they do not."""
@@ -88,17 +86,9 @@ class PodGroupKeeper:
         yield self.run
         yield self._owner_chains.run
 
-    async def run(self) -> NoReturn:
-        """Compare and write until cancelled."""
-        while True:
-            self._work = WorkClock()
-            if self._is_leader() and self._is_served():
-                await self._settle()
-            rest = min(self._work.seconds() * _REST_PER_WORK, _LONGEST_REST_SECONDS)
-            await asyncio.sleep(max(_PERIOD_SECONDS, rest))
-
-    async def _settle(self) -> None:
-        """Compare all gangs once."""
+    async def _sweep(self, _now: float) -> None:
+        if not self._is_served():
+            return
         self._not_before = {key: at for key, at in self._not_before.items() if at > monotonic()}
         groups = await self._groups_by_member()
         owners = {}

@@ -8,14 +8,13 @@ be deleted is retried later and delays no other.
 A Job's pod with the finalizer of the Job controller is deleted once that has counted it.
 """
 
-import asyncio
 from collections.abc import Callable
-from time import monotonic
-from typing import Final, NoReturn
+from typing import Final
 
 import structlog
 
 from webhook.controllers.metric_recorder import ControllerMetrics
+from webhook.controllers.sweep import Sweep
 from webhook.formats.kubernetes.rejected_pod import RejectedPod
 from webhook.internal_errors import Where, contained
 from webhook.kube.pod_writes import PodWrites
@@ -24,14 +23,15 @@ from webhook.state.cluster_cache import ClusterCache
 
 log = structlog.get_logger(__name__)
 
-_PERIOD_SECONDS: Final = 5.0
 # With the period: 20 a second, one after the other. A deletion takes the API server 10 to 20 ms.
 _PER_SWEEP: Final = 100
 _AGAIN_SECONDS: Final = 60.0
 
 
-class RejectedPodDeletion:
+class RejectedPodDeletion(Sweep):
     """Deletes while `is_leader()`. after: seconds since the rejection."""
+
+    period = 5.0
 
     def __init__(
         self,
@@ -41,21 +41,14 @@ class RejectedPodDeletion:
         is_leader: Callable[[], bool],
         metrics: ControllerMetrics,
     ) -> None:
+        super().__init__(is_leader)
         self._cache = cache
         self._writes = writes
         self._after = after
-        self._is_leader = is_leader
         self._metrics = metrics
         self._not_before: dict[str, float] = {}  # uid -> when a failed deletion is retried
 
-    async def run(self) -> NoReturn:
-        """Sweep until cancelled."""
-        while True:
-            await asyncio.sleep(_PERIOD_SECONDS)
-            await self.sweep(monotonic())
-
-    async def sweep(self, now: float) -> None:
-        """Delete what is due; now: seconds of `time.monotonic`."""
+    async def _sweep(self, now: float) -> None:
         rejected = self._cache.rejections.by_key().values()
         uids = {pod.uid for pod in rejected}
         self._not_before = {uid: at for uid, at in self._not_before.items() if uid in uids}

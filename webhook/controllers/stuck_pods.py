@@ -12,12 +12,12 @@ At intervals the leader checks each pod that has had neither gate nor node for a
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from time import monotonic
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import structlog
 
 from webhook.controllers.metric_recorder import ControllerMetrics
+from webhook.controllers.sweep import Sweep
 from webhook.engine.decide import decide
 from webhook.engine.reason import REASONS, Reason
 from webhook.engine.snapshot.single_node import as_chosen
@@ -39,7 +39,6 @@ from webhook.state.unmanaged import why_not_mutated
 
 log = structlog.get_logger(__name__)
 
-_PERIOD_SECONDS: Final = 5.0
 # Two decisions per pod, a millisecond each: a sweep takes at most a tenth of a second. The next sweep checks the other
 # pods.
 _PER_SWEEP: Final = 50
@@ -66,8 +65,11 @@ class Limits:
     """Whether stuck pods that a controller recreates are evicted."""
 
 
-class StuckPods:
+class StuckPods(Sweep):
     """Checks ungated pods; works while `is_leader()`."""
+
+    period = 5.0
+    leader_only = False
 
     def __init__(
         self,
@@ -79,12 +81,12 @@ class StuckPods:
         is_leader: Callable[[], bool],
         metrics: ControllerMetrics,
     ) -> None:
+        super().__init__(is_leader)
         self._cache = cache
         self._writes = writes
         self._events = events
         self._rules = rules
         self._limits = limits
-        self._is_leader = is_leader
         self._metrics = metrics
         self._since: dict[tuple[str, str], float] = {}
         self._stuck: set[tuple[str, str]] = set()
@@ -93,12 +95,6 @@ class StuckPods:
     def count(self) -> int:
         """Pods that were stuck at their last check."""
         return len(self._stuck)
-
-    async def run(self) -> NoReturn:
-        """Sweep until cancelled."""
-        while True:
-            await asyncio.sleep(_PERIOD_SECONDS)
-            await self._sweep(monotonic())
 
     async def _sweep(self, now: float) -> None:
         pods = {(key, raw["metadata"].get("uid", "")): raw for key, raw in self._cache.ungated_pods().items()}

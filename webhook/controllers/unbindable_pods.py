@@ -28,11 +28,11 @@ Source: kubernetes pkg/scheduler/schedule_one.go (handleSchedulingFailure, bindi
 
 import asyncio
 from collections.abc import Callable, Mapping
-from time import monotonic
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import structlog
 
+from webhook.controllers.sweep import Sweep
 from webhook.controllers.unbound_pods import assigned_not_bound
 from webhook.formats.koordinator.hint import NUMAHint
 from webhook.internal_errors import Where, contained
@@ -47,7 +47,6 @@ from webhook.state.unmanaged import why_not_mutated
 
 log = structlog.get_logger(__name__)
 
-_PERIOD_SECONDS: Final = 0.5
 # The scheduler's second attempt comes 1 s after the first (podInitialBackoffSeconds); it checks its backoff queue once
 # a second.
 _PATIENCE_SECONDS: Final = 2.0
@@ -58,8 +57,11 @@ _Failing = tuple[str, str, float]
 """(namespace/name, uid, seconds that this must last before the reservation is released)."""
 
 
-class UnbindablePods:
+class UnbindablePods(Sweep):
     """Watches pods that are assigned and not bound; `concurrency`: pods that are written at a time."""
+
+    period = 0.5
+    leader_only = False
 
     def __init__(
         self,
@@ -70,22 +72,15 @@ class UnbindablePods:
         is_leader: Callable[[], bool],
         concurrency: int,
     ) -> None:
+        super().__init__(is_leader)
         self._cache = cache
         self._writes = writes
         self._events = events
         self._rules = rules
-        self._is_leader = is_leader
         self._concurrency = concurrency
         self._since: dict[_Failing, float] = {}
 
-    async def run(self) -> NoReturn:
-        """Sweep twice a second until cancelled."""
-        while True:
-            await asyncio.sleep(_PERIOD_SECONDS)
-            await self.sweep(monotonic())
-
-    async def sweep(self, now: float) -> None:
-        """Check all pods once; now: seconds on a clock that never goes back."""
+    async def _sweep(self, now: float) -> None:
         failing = self._failing()
         self._since = {one: self._since.get(one, now) for one in failing}
         due = [one for one, since in self._since.items() if now - since >= one[2]]

@@ -10,12 +10,11 @@ reservation:
 3. Each pod gets at most one report every half minute, and the total rate is limited.
 """
 
-import asyncio
 import re
 from collections.abc import Callable, Mapping
-from time import monotonic
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
+from webhook.controllers.sweep import Sweep
 from webhook.internal_errors import Where, contained
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.pod_writes import PodWrites
@@ -28,7 +27,6 @@ from webhook.state.delegated_pods import delegation_text, last_failure, why_dele
 from webhook.state.rules import Rules
 from webhook.state.unmanaged import why_not_mutated
 
-_PERIOD_SECONDS: Final = 1.0
 # Six times the scheduler's longest pause between two attempts would be a minute; users look sooner.
 _AGAIN_SECONDS: Final = 30.0
 # The same rate as for gated pods (see `status_reporter`).
@@ -37,7 +35,7 @@ _PER_SWEEP: Final = 50
 _NUMBERS: Final = re.compile(r"\d+")
 
 
-class DelegatedPods:
+class DelegatedPods(Sweep):
     """Reports on pods that are delegated to the scheduler, and on assigned pods without a reservation."""
 
     def __init__(
@@ -48,23 +46,15 @@ class DelegatedPods:
         rules: Rules,
         is_leader: Callable[[], bool],
     ) -> None:
+        super().__init__(is_leader)
         self._cache = cache
         self._writes = writes
         self._events = events
         self._rules = rules
-        self._is_leader = is_leader
         self._pace = RateLimiter(_RATE, _BURST)
         self._reported: dict[tuple[str, str], tuple[str, float]] = {}
 
-    async def run(self) -> NoReturn:
-        """Sweep every second while `is_leader()`, until cancelled."""
-        while True:
-            await asyncio.sleep(_PERIOD_SECONDS)
-            if self._is_leader():
-                await self.sweep(monotonic())
-
-    async def sweep(self, now: float) -> None:
-        """Check all pods once; now: seconds on a clock that never goes back."""
+    async def _sweep(self, now: float) -> None:
         pods = {(key, raw["metadata"].get("uid", "")): raw for key, raw in self._cache.ungated_pods().items()}
         self._reported = {one: reported for one, reported in self._reported.items() if one in pods}
         reported = 0

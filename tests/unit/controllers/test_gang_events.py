@@ -78,89 +78,89 @@ def waiting(text: str) -> tuple[str, str, str]:
 PLACED = "Normal", "Assigned", "placed in r7: 2 pods on 2 nodes"
 
 
-def test_a_gang_that_waits_has_one_event_on_its_owner_until_its_reason_changes() -> None:
+async def test_a_gang_that_waits_has_one_event_on_its_owner_until_its_reason_changes() -> None:
     cluster = Cluster()
     for second, why in enumerate(["no room", "no room", "no rack"], 1):
         cluster.examined(f"waiting: {why}")
-        cluster.events.sweep(NOW + 60 * second)
+        await cluster.events.sweep(NOW + 60 * second)
     assert cluster.notes() == [waiting("waiting: no room"), waiting("waiting: no rack")]
     assert {(event.api_version, event.kind, event.key, event.uid) for event in cluster.told} == {
         ("batch/v1", "Job", "default/w", "uid-Job")
     }
 
 
-def test_nothing_is_said_while_its_members_are_still_created() -> None:
+async def test_nothing_is_said_while_its_members_are_still_created() -> None:
     cluster = Cluster()
     cluster.examined("waiting: 1 of the 2 pods are there")
-    cluster.events.sweep(NOW + 0.5)
+    await cluster.events.sweep(NOW + 0.5)
     assert cluster.notes() == []
 
 
-def test_a_change_of_numbers_alone_is_no_news() -> None:
+async def test_a_change_of_numbers_alone_is_no_news() -> None:
     cluster = Cluster()
     for second in range(1, 4):
         cluster.examined(f"waiting: rack-{second} holds {second} pods")
-        cluster.events.sweep(NOW + 60 * second)
+        await cluster.events.sweep(NOW + 60 * second)
     assert cluster.notes() == [waiting("waiting: rack-1 holds 1 pods")]
 
 
-def test_reasons_that_change_all_the_time_are_reported_every_half_minute() -> None:
+async def test_reasons_that_change_all_the_time_are_reported_every_half_minute() -> None:
     cluster = Cluster()
     for second in range(2, 62, 2):
         cluster.examined(f"waiting: reason {'ab'[second // 2 % 2]}")
-        cluster.events.sweep(NOW + second)
+        await cluster.events.sweep(NOW + second)
     assert len(cluster.notes()) == 2
 
 
-def test_a_gang_that_was_placed_has_one_event_once_all_its_pods_are_ungated() -> None:
+async def test_a_gang_that_was_placed_has_one_event_once_all_its_pods_are_ungated() -> None:
     cluster = Cluster()
     cluster.examined("waiting: no room")
-    cluster.events.sweep(NOW + 10)
+    await cluster.events.sweep(NOW + 10)
     cluster.examined("")
     cluster.assign(0)
-    cluster.events.sweep(NOW + 11)
+    await cluster.events.sweep(NOW + 11)
     assert cluster.notes() == [waiting("waiting: no room")]
     cluster.assign(1)
     for second in range(12, 100):
-        cluster.events.sweep(NOW + second)
+        await cluster.events.sweep(NOW + second)
     assert cluster.notes() == [waiting("waiting: no room"), PLACED]
     assert cluster.events._gangs == {}
 
 
-def test_after_the_time_that_is_set_it_is_a_warning_at_once() -> None:
+async def test_after_the_time_that_is_set_it_is_a_warning_at_once() -> None:
     cluster = Cluster(warn_after=1e9)
     cluster.examined("waiting: no room")
-    cluster.events.sweep(NOW + 10)
+    await cluster.events.sweep(NOW + 10)
     cluster.events._warn_after = 1.0  # the pods are years old
-    cluster.events.sweep(NOW + 11)
-    cluster.events.sweep(NOW + 100)
+    await cluster.events.sweep(NOW + 11)
+    await cluster.events.sweep(NOW + 100)
     assert cluster.notes() == [
         waiting("waiting: no room"),
         ("Warning", "WaitingForPlacement", "waiting: no room"),
     ]
 
 
-def test_a_gang_whose_pods_are_gone_is_forgotten() -> None:
+async def test_a_gang_whose_pods_are_gone_is_forgotten() -> None:
     cluster = Cluster()
     cluster.examined("waiting: no room")
     for raw in cluster.raws:
         cluster.cache.pods.delete(f"default/{raw['metadata']['name']}")
-    cluster.events.sweep(NOW + 10)
+    await cluster.events.sweep(NOW + 10)
     assert (cluster.notes(), cluster.events._gangs) == ([], {})
 
 
-def test_a_gang_that_its_pods_name_themselves_has_no_owner_to_tell() -> None:
+async def test_a_gang_that_its_pods_name_themselves_has_no_owner_to_tell() -> None:
     cluster = Cluster(owned=False)
     cluster.examined("waiting: no room")
-    cluster.events.sweep(NOW + 10)
+    await cluster.events.sweep(NOW + 10)
     assert cluster.notes() == []
 
 
-def test_who_does_not_lead_says_nothing_and_forgets() -> None:
+async def test_who_does_not_lead_says_nothing_and_forgets() -> None:
     cluster = Cluster()
     cluster.examined("waiting: no room")
     cluster.leads = False
-    cluster.events.sweep(NOW + 10)
+    await cluster.events.sweep(NOW + 10)
     cluster.leads = True
-    cluster.events.sweep(NOW + 20)
+    await cluster.events.sweep(NOW + 20)
     assert cluster.notes() == []

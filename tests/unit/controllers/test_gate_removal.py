@@ -32,7 +32,7 @@ class Cluster:
 
 async def test_pods_that_our_gate_alone_holds_back_are_ungated_and_say_why() -> None:
     cluster = Cluster()
-    assert await cluster.removal.sweep() == []
+    await cluster.removal.sweep(0)
     assert [cluster.gates(name) for name in "abc"] == [[], [], [PLACEMENT_GATE, OTHERS["name"]]]
     text = cluster.api.pods["default/a"]["metadata"]["annotations"][PLACEMENT]
     assert text.startswith("ungated: the mode is Observe, so no pod is placed")
@@ -41,25 +41,28 @@ async def test_pods_that_our_gate_alone_holds_back_are_ungated_and_say_why() -> 
 
 async def test_a_pod_with_another_gate_follows_once_that_is_removed() -> None:
     cluster = Cluster()
-    await cluster.removal.sweep()
+    await cluster.removal.sweep(0)
     raw = cluster.api.pods["default/c"]
     cluster.api.has({**raw, "spec": {**raw["spec"], "schedulingGates": [OURS]}})
-    await cluster.removal.sweep()
+    await cluster.removal.sweep(0)
     assert cluster.gates("c") == []
 
 
 async def test_a_write_that_fails_is_counted_and_tried_again() -> None:
     cluster = Cluster()
     cluster.api.outcome = Outcome.REFUSED
-    assert len(await cluster.removal.sweep()) == 2
+    await cluster.removal.sweep(0)
+    assert len(cluster.api.patched) == 2
+    await cluster.removal.sweep(0.1)
+    assert len(cluster.api.patched) == 2  # not yet
     assert cluster.api.told() == []
     cluster.api.outcome = Outcome.WRITTEN
-    assert await cluster.removal.sweep() == []
+    await cluster.removal.sweep(30)
     assert cluster.gates("a") == []
 
 
 async def test_a_follower_ungates_no_pod() -> None:
     cluster = Cluster()
     cluster.leads = False
-    assert await cluster.removal.sweep() == []
+    await cluster.removal.sweep(0)
     assert cluster.api.patched == []

@@ -41,7 +41,7 @@ def sweep(server: Server, backfill: HintBackfill = LATE) -> tuple[Sequence[Objec
     registry, told = CollectorRegistry(), Told()
     metrics = PlacementMetrics(registry, "topology_webhook")
     hints = HintBackfiller(Unhinted(backfill), server, told, lambda: True, metrics, concurrency=2)
-    asyncio.run(hints.sweep())
+    asyncio.run(hints.sweep(0))
     return told.events, registry.get_sample_value(COUNTED)
 
 

@@ -67,7 +67,7 @@ class Corrected:
 
     async def _sweep(self, server: Server) -> None:
         corrections = HintCorrections(self._cache, server, self.told, lambda: self._leads, self._metrics, 2)
-        corrections.sweep()
+        await corrections.sweep(0)
         await corrections.settle()
 
     def counted(self, how: str) -> float | None:
@@ -189,6 +189,6 @@ async def test_numa_nodes_that_became_uncertain_while_the_pod_was_read_are_not_w
     server = Slow(Outcome.WRITTEN, now=hinted(ON_0))
     metrics = PlacementMetrics(CollectorRegistry(), "topology_webhook")
     corrections = HintCorrections(cache, server, Told(), lambda: True, metrics, 2)
-    corrections.sweep()
+    await corrections.sweep(0)
     await corrections.settle()
     assert server.sent == []

@@ -47,7 +47,7 @@ class Site:
         self.leader.controller._changed()
         asyncio.run(self.leader.cycle())
         self.conditions._not_before.clear()
-        asyncio.run(self.conditions.sweep())
+        asyncio.run(self.conditions.sweep(0))
         return [(one["status"], one["reason"], one["message"]) for one in self.written]
 
     def bind(self, *names: str) -> None:

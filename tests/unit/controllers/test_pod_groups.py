@@ -83,12 +83,12 @@ def gang_of(cluster: Cluster) -> GatedGang:
 
 async def settle(keeper: PodGroupKeeper) -> None:
     """One comparison, and another one when the owners are read."""
-    await keeper._settle()
+    await keeper.sweep(0)
     reading = asyncio.create_task(keeper._owner_chains.run())
     while any(not entry.owner_chain for entry in keeper._owner_chains._entries.values()):  # noqa: ASYNC110 # no event tells
         await asyncio.sleep(0)
     reading.cancel()
-    await keeper._settle()
+    await keeper.sweep(0)
 
 
 async def test_a_group_that_was_placed_before_we_led_gets_its_pod_group() -> None:

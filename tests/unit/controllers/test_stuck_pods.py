@@ -44,7 +44,7 @@ class Stuck(Leader):
 
     async def sweeps(self, *times: float) -> None:
         for now in times:
-            await self.stuck._sweep(now)
+            await self.stuck.sweep(now)
 
 
 async def test_it_is_looked_at_once_it_has_been_without_gate_and_node_for_so_long() -> None:

@@ -19,18 +19,16 @@ A mark stays while a new node has not published its NUMA nodes: autoscalers coun
 that fits there. They add no other node, and do not remove the empty one.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from time import monotonic
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import structlog
 
 from webhook.controllers.autoscaling.exporter_reports import MissingExporterReports
 from webhook.controllers.autoscaling.narrowing import Narrowing
 from webhook.controllers.autoscaling.provisioning import Provisioning
-from webhook.controllers.placement.work_clock import WorkClock
+from webhook.controllers.sweep import Sweep
 from webhook.formats.autoscaling.scale_up_mark import is_marked, mark, unmark
 from webhook.internal_errors import Where, contained
 from webhook.kube.fair_queue import FairQueue
@@ -44,9 +42,6 @@ from webhook.state.cluster_cache import ClusterCache
 
 log = structlog.get_logger(__name__)
 
-_PERIOD_SECONDS: Final = 1.0
-# As the placement controller: a fifth of the event loop's time at most.
-_REST_PER_WORK: Final = 4.0
 # Decisions in one sweep: some dozens in a cluster of 5,000 nodes.
 _PART_SECONDS: Final = 0.05
 # Preemption chooses within half a second, and the members of a gang follow each other faster than this.
@@ -63,8 +58,11 @@ _Incarnation = tuple[str, str]
 """(namespace/name, uid)."""
 
 
-class ScaleUpMarks:
+class ScaleUpMarks(Sweep):
     """Writes marks while `is_leader()`."""
+
+    # As the placement controller: a fifth of the event loop's time at most.
+    rest_per_work = 4.0
 
     def __init__(  # noqa: PLR0913, PLR0917 # a part of the sweep each
         self,
@@ -78,6 +76,7 @@ class ScaleUpMarks:
         is_leader: Callable[[], bool],
     ) -> None:
         """provisioning: asks for gangs as a whole; None: their pods are marked."""
+        super().__init__(is_leader)
         self.count = 0
         """The pods that are marked."""
         self._cache = cache
@@ -87,7 +86,6 @@ class ScaleUpMarks:
         self._narrowing = narrowing
         self._exporters = exporters
         self._provisioning = provisioning
-        self._is_leader = is_leader
         self._pace = RateLimiter(_RATE, _BURST)
         self._since: dict[str, float] = {}
         self._served: dict[str, float] = {}
@@ -95,32 +93,20 @@ class ScaleUpMarks:
         self._last: dict[str, ScaleUp] = {}
         self._unwanted_since: dict[_Incarnation, float] = {}
         self._written: dict[_Incarnation, tuple[bool, float]] = {}
-        self._work = WorkClock()
 
     def requests(self) -> Mapping[str, int]:
         """Answer -> the ProvisioningRequests for gangs; empty if none are made."""
         return {} if self._provisioning is None else self._provisioning.counts()
 
-    async def run(self) -> NoReturn:
-        """Sweep every second until cancelled."""
-        try:
-            while True:
-                self._work = WorkClock()
-                if self._is_leader():
-                    await self.sweep(monotonic())
-                else:
-                    self._stop()
-                await asyncio.sleep(max(_PERIOD_SECONDS, self._work.seconds() * _REST_PER_WORK))
-        finally:
-            self._stop()
-
-    def _stop(self) -> None:
+    def _forget(self) -> None:
         """Cancel what is written in the background."""
         if self._provisioning is not None:
             self._provisioning.stop()
 
-    async def sweep(self, now: float) -> None:
-        """Find the answers, and write marks for about a second. now: seconds of `time.monotonic`."""
+    def _end(self) -> None:
+        self._forget()
+
+    async def _sweep(self, now: float) -> None:
         units = self._waiting(now)
         if units:
             self._answers.refresh(now)
@@ -196,7 +182,7 @@ class ScaleUpMarks:
             is_due = now - since >= _UNWANTED_SECONDS and self._lacking_room.is_known
             if is_due and not self._is_written(one, wanted=False):
                 queue.put(one[0].partition("/")[0], one, False)
-        for _ in range(min(len(queue), int(_RATE * _PERIOD_SECONDS))):
+        for _ in range(min(len(queue), int(_RATE * self.period))):
             one, wanted = queue.pop()
             await self._work.wait_for(self._pace.turn())
             with contained(Where.POD, pod=one[0]):

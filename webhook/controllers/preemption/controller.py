@@ -15,13 +15,14 @@ An exception affects only its own preemptor, which is tried again later.
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping
 from time import monotonic
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import structlog
 
 from webhook.controllers.metric_recorder import ControllerMetrics, Preemption
 from webhook.controllers.placement.work_clock import WorkClock, rest_after
 from webhook.controllers.preemption.wave import Wave, WaveOutcome, Waves
+from webhook.controllers.sweep import Sweep
 from webhook.engine.preemption.victims import Victims
 from webhook.internal_errors import Where, contained
 from webhook.placing.planner import Planner
@@ -36,7 +37,6 @@ from webhook.steps import Steps
 
 log = structlog.get_logger(__name__)
 
-_PERIOD_SECONDS: Final = 0.5
 # A part of the placement controller's cycle (see `fair_order`).
 _PART_SECONDS: Final = 0.015
 # Searches between two checks of the holds. No other begins once the next check is due: a search may take seconds.
@@ -45,8 +45,10 @@ _PER_ROUND: Final = 64
 _MOST_NAMED: Final = 16
 
 
-class PreemptionController:
+class PreemptionController(Sweep):
     """The leader's preemption. settle: seconds after which every exporter shows what ended pods have left."""
+
+    period = 0.5
 
     def __init__(
         self,
@@ -57,31 +59,26 @@ class PreemptionController:
         is_leader: Callable[[], bool],
         settle: float,
     ) -> None:
+        super().__init__(is_leader)
         self._cache = cache
         self._planner = planner
         self._preemptors = planner.preemptors
         self._holds = planner.preemptors.holds
         self._metrics = metrics
-        self._is_leader = is_leader
         self._settle = settle
         self._search = planner.preemption
         self._waves = waves
         self._is_paused = False
-        self._sweep = NominationSweep()
+        self._nominations = NominationSweep()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def run(self) -> NoReturn:
-        """Preempt until cancelled."""
-        try:
-            while True:
-                await asyncio.sleep(_PERIOD_SECONDS)
-                if self._is_leader():
-                    self.check_holds(monotonic())
-                    await self.choose()
-        except asyncio.CancelledError:
-            for task in self._tasks:
-                task.cancel()
-            raise
+    async def _sweep(self, now: float) -> None:
+        self.check_holds(now)
+        await self.choose()
+
+    def _end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
 
     def check_holds(self, now: float) -> None:
         """Phase 1; now: seconds of `time.monotonic`."""
@@ -117,13 +114,13 @@ class PreemptionController:
                     self._metrics.preemption(Preemption.IN_VAIN)
                     self._preemptors.ended_in_vain(hold, now)
                     self._drop(hold)
-        if self._preemptors.has_taken_over and (left := self._sweep.left_over(now, gated, self._holds)):
+        if self._preemptors.has_taken_over and (left := self._nominations.left_over(now, gated, self._holds)):
             self._start(self._waves.clear(left))
         self._preemptors.unshown.update(now, self._holds)
         self._preemptors.in_vain.update(now, bound)
         self._tell_pause()
 
-    async def choose(self, seconds: float = _PERIOD_SECONDS) -> None:
+    async def choose(self, seconds: float = period) -> None:
         """Phases 2 and 3, for those whose turn it is. seconds: after which no further one begins."""
         due = monotonic() + seconds
         for _ in range(_PER_ROUND):

@@ -96,7 +96,7 @@ async def test_what_another_leader_cancelled_is_asked_for_at_once_in_the_next_te
     leader = RequestingLeader(*FULL, *gang())
     await leader.requested()
     await leader.after(1)
-    leader.marks._stop()  # as while another replica leads
+    leader.marks._forget()  # as while another replica leads
     leader.objects.requests.clear()
     leader.objects.templates.clear()
     for _ in range(3):
