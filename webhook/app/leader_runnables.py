@@ -5,6 +5,8 @@ How a cluster autoscaler is asked for nodes, by the settings.
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
 
@@ -51,7 +53,7 @@ from webhook.kube.pod_writes import PodWrites
 from webhook.kube.provisioning_request_client import ProvisioningWrites
 from webhook.placing.planner import Limits, Planner
 from webhook.state.cluster_cache import ClusterCache
-from webhook.state.rules import Rules
+from webhook.state.rules import Mode, Rules
 
 
 def scale_up_marks(
@@ -75,10 +77,19 @@ def scale_up_marks(
     return ScaleUpMarks(cache, writes, lacking, answers, narrowing, exporters, provisioning, is_leader)
 
 
-class LeaderRunnables:
-    """The placement of gated pods, status reports, PodGroups, nominations, hints and the care of unbound pods.
+@dataclass(frozen=True, slots=True)
+class Runnable:
+    """A task of the process, and the modes in which it runs."""
 
-    In the modes Observe and Off: only the removal of gates from pods that still wait, and Events.
+    run: Background
+    modes: AbstractSet[Mode] = frozenset({"Enforce"})
+
+
+class LeaderRunnables:
+    """The leader's tasks: `runnables` lists them all.
+
+    Most write what was decided, so they run in mode Enforce alone. In the modes Observe and Off gates are removed from
+    pods that still wait.
     """
 
     def __init__(
@@ -98,48 +109,58 @@ class LeaderRunnables:
         rules, client = rules_of(settings), clients.placement
         reading = _with_kueue(partial(read_owner, clients.owners), cache, rules)
         writes, slots = PodWrites(client), settings.ungate_concurrency
-        self._enforces = settings.mode == "Enforce"
+        self._cache, self._mode, self._autoscaler = cache, settings.mode, settings.autoscaler
         self.events = events = EventRecorder(client, settings.pod_name or os.uname().nodename)
-        status_reporter = StatusReporter(writes, events, cache.gated_pods, metrics)
+        self._status_reporter = status_reporter = StatusReporter(writes, events, cache.gated_pods, metrics)
         release, reserve = settings.ungate_after_seconds, settings.reserve_after_seconds
         limits = Limits(answer_lifetime(settings), slots, release, reserve, settings.preempts, asking_of(settings))
-        controller = PlacementController(cache, writes, status_reporter, rules, limits, leadership, reading)
-        planner = controller.planner
-        settle = settings.nrt_age_seconds + settings.nrt_settle_seconds
-        waves = Waves(writes, events, metrics, is_leader, slots)
-        self._preemption = PreemptionController(cache, planner, waves, metrics, is_leader, settle)
-        self._preempts, self._autoscaler = settings.preempts, settings.autoscaler
+        self.controller = PlacementController(cache, writes, status_reporter, rules, limits, leadership, reading)
+        planner = self.controller.planner
         self.marks = scale_up_marks(settings, writes, ProvisioningWrites(client), cache, planner, events, is_leader)
         """Shows a cluster autoscaler the pods that wait for room."""
-        self.controller = controller
-        self._cache, self._status_reporter = cache, status_reporter
+        self.nominator = Nominator(cache, writes, rules, is_leader)
+        patience = stuck_pods.Limits(settings.stuck_after_seconds, settings.evict_stuck)
+        self.stuck = stuck_pods.StuckPods(cache, writes, events, rules, patience, is_leader, metrics)
+        self._conditions = PlacedConditions(cache, writes, status_reporter.reported_reason, is_leader)
         rejections = RejectionCounter(metrics, is_leader, clock)
         cache.rejections.seen.subscribe(rejections.saw)
         leadership.began.subscribe(rejections.started)
         cache.avoided.began.subscribe(AvoidedNodeReports(events, metrics, is_leader).began)
         keeper = PodGroupKeeper(cache, pod_groups, reading, writes.read, is_leader, pod_groups_are_served)
-        controller.gang_examined.subscribe(keeper.saw)
-        self._pod_groups = keeper
-        native_writes = NativePodGroupWrites(client)
-        self._native_groups = NativeGroupConditions(cache, native_writes, is_leader)
-        controller.gang_examined.subscribe(self._native_groups.saw)
-        self._gang_events = GangEvents(cache, events, is_leader, settings.warn_after_seconds)
-        controller.gang_examined.subscribe(self._gang_events.saw)
-        self._conditions = PlacedConditions(cache, writes, status_reporter.reported_reason, is_leader)
-        self.nominator = Nominator(cache, writes, rules, is_leader)
-        self._hint_backfiller = HintBackfiller(cache, writes, events, may_give_out, metrics, slots)
-        self._hint_corrections = HintCorrections(cache, writes, events, may_give_out, metrics, slots)
-        self._gate_removal = GateRemoval(cache, writes, events, settings.mode, is_leader, metrics, slots)
-        self._delegated = DelegatedPods(cache, writes, events, rules, is_leader)
-        self._unbindable = UnbindablePods(cache, writes, events, rules, is_leader, slots)
-        self._gang_repair: GangRepair | None = None
+        native_groups = NativeGroupConditions(cache, NativePodGroupWrites(client), is_leader)
+        gang_events = GangEvents(cache, events, is_leader, settings.warn_after_seconds)
+        for saw in (keeper.saw, native_groups.saw, gang_events.saw):
+            self.controller.gang_examined.subscribe(saw)
+        self.runnables = [
+            Runnable(self._write_events, frozenset({"Enforce", "Observe", "Off"})),
+            Runnable(
+                GateRemoval(cache, writes, events, settings.mode, is_leader, metrics, slots).run,
+                frozenset({"Observe", "Off"}),
+            ),
+            *map(Runnable, self.controller.background()),
+            *map(Runnable, keeper.background()),
+            Runnable(self.marks.run),
+            Runnable(native_groups.run),
+            Runnable(gang_events.run),
+            Runnable(self._conditions.run),
+            Runnable(self.nominator.run),
+            Runnable(HintBackfiller(cache, writes, events, may_give_out, metrics, slots).run),
+            Runnable(HintCorrections(cache, writes, events, may_give_out, metrics, slots).run),
+            Runnable(DelegatedPods(cache, writes, events, rules, is_leader).run),
+            Runnable(UnbindablePods(cache, writes, events, rules, is_leader, slots).run),
+            Runnable(self.stuck.run),
+        ]
+        if settings.preempts:
+            waves = Waves(writes, events, metrics, is_leader, slots)
+            settle = settings.nrt_age_seconds + settings.nrt_settle_seconds
+            preemption = PreemptionController(cache, planner, waves, metrics, is_leader, settle)
+            self.runnables.append(Runnable(preemption.run))
+        if after := settings.delete_rejected_after_seconds:
+            self.runnables.append(Runnable(RejectedPodDeletion(cache, writes, after, is_leader, metrics).run))
         if settings.repair == "Gang":
-            self._gang_repair = GangRepair(cache, writes, events, rules, is_leader, metrics)
-            controller.gang_examined.subscribe(self._gang_repair.saw)
-        after = settings.delete_rejected_after_seconds
-        self._rejected = RejectedPodDeletion(cache, writes, after, is_leader, metrics) if after else None
-        patience = stuck_pods.Limits(settings.stuck_after_seconds, settings.evict_stuck)
-        self.stuck = stuck_pods.StuckPods(cache, writes, events, rules, patience, is_leader, metrics)
+            repair = GangRepair(cache, writes, events, rules, is_leader, metrics)
+            self.controller.gang_examined.subscribe(repair.saw)
+            self.runnables.append(Runnable(repair.run))
 
     def waiting_pods(self) -> Mapping[tuple[str, str], int]:
         """How many pods wait, by namespace and reason, as far as a leader has tried them."""
@@ -158,29 +179,8 @@ class LeaderRunnables:
         await self.events.run(lambda: self.controller.is_in_burst() or self._conditions.is_delayed())
 
     def background(self) -> Iterator[Background]:
-        """The tasks that run as long as the process."""
-        yield self._write_events
-        if not self._enforces:
-            yield self._gate_removal.run
-            return  # all others write what was decided
-        yield from self.controller.background()
-        yield from self._pod_groups.background()
-        if self._preempts:
-            yield self._preemption.run
-        yield self.marks.run
-        yield self._native_groups.run
-        yield self._gang_events.run
-        yield self._conditions.run
-        yield self.nominator.run
-        yield self._hint_backfiller.run
-        yield self._hint_corrections.run
-        yield self._delegated.run
-        yield self._unbindable.run
-        yield self.stuck.run
-        if self._rejected is not None:
-            yield self._rejected.run
-        if self._gang_repair is not None:
-            yield self._gang_repair.run
+        """The tasks that run in this mode, as long as the process does."""
+        return (each.run for each in self.runnables if self._mode in each.modes)
 
 
 def _with_kueue(read: ReadOwner, cache: ClusterCache, rules: Rules) -> ReadOwner:
