@@ -20,10 +20,11 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from time import monotonic
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import structlog
 
+from webhook.controllers.sweep import Sweep
 from webhook.engine.decide import decide
 from webhook.formats.koordinator.intent import parse_numa_intent
 from webhook.formats.kubernetes.pod import Pod
@@ -59,14 +60,16 @@ _Incarnation = tuple[str, str]
 """(namespace/name, uid)."""
 
 
-class Nominator:
+class Nominator(Sweep):
     """Nominates nodes; `refused` is called for every rejected binding."""
 
+    leader_only = False
+
     def __init__(self, cache: ClusterCache, writes: PodWrites, rules: Rules, is_leader: Callable[[], bool]) -> None:
+        super().__init__(is_leader)
         self._cache = cache
         self._writes = writes
         self._rules = rules
-        self._is_leader = is_leader
         self._refused: dict[_Incarnation, dict[str, float]] = {}
         self._tried: dict[_Incarnation, dict[str, float]] = {}
         self._arrived = asyncio.Event()
@@ -81,15 +84,12 @@ class Nominator:
             del self._refused[next(iter(self._refused))]
         self._arrived.set()
 
-    async def run(self) -> NoReturn:
-        """Nominate nodes until cancelled."""
-        while True:
-            await self._arrived.wait()
-            await asyncio.sleep(_SETTLE_SECONDS)
-            self._arrived.clear()
-            await self._name(monotonic())
+    async def _rest(self) -> None:
+        await self._arrived.wait()
+        await asyncio.sleep(_SETTLE_SECONDS)
+        self._arrived.clear()
 
-    async def _name(self, now: float) -> None:
+    async def _sweep(self, now: float) -> None:
         refused = self._proven(now)
         self._tried = {
             one: lately

@@ -115,7 +115,7 @@ class PlacementController:
         self._delays = RetryDelays(self._wake_in, monotonic)
         self._writer = AssignmentWriter(cache, writes, self._may_write, limits.assume_ttl)
         self._pending = PendingPods(
-            cache, self._writer, writes, status_reporter, self._delays, limits.concurrency, self._changed
+            cache, self._writer, status_reporter, self._delays, limits.concurrency, self._changed
         )
         ungater = UnplacedUngater(cache, writes, status_reporter, rules, self._may_write)
         self._failures = FailureHandler(

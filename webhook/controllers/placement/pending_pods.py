@@ -19,7 +19,6 @@ from webhook.controllers.placement.assignment_writer import AssignmentWriter
 from webhook.controllers.placement.writes_in_flight import WritesInFlight
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.internal_errors import INTERNAL
-from webhook.kube.pod_writes import PodWrites
 from webhook.kube.write import Outcome
 from webhook.placing.pod.assignment import Assignment, NoAssignment
 from webhook.placing.pod.gated_pods import GatedPod
@@ -45,7 +44,6 @@ class PendingPods:
         self,
         cache: ClusterCache,
         writer: AssignmentWriter,
-        writes: PodWrites,
         status_reporter: StatusReporter,
         delays: RetryDelays,
         concurrency: int,
@@ -53,7 +51,6 @@ class PendingPods:
     ) -> None:
         self._cache = cache
         self._writer = writer
-        self._writes = writes
         self._status_reporter = status_reporter
         self.delays = delays
         self._changed = changed

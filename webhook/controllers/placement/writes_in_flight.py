@@ -175,7 +175,7 @@ class UngateOrder(Generic[Item]):
         return True
 
 
-Write = Callable[[], Awaitable[bool]]
+Send = Callable[[], Awaitable[bool]]
 """Returns whether the pod is done; if not, it is retried later."""
 
 # Queued writes per slot: enough for the next one to be ready whenever one is done.
@@ -199,7 +199,7 @@ class WritesInFlight:
         self._enough_room = self._most * 3 // 4
         self._ended = ended
         self._failed = failed
-        self._queue = UngateOrder[tuple[str, Write]]()  # by uid: (namespace/name, write)
+        self._queue = UngateOrder[tuple[str, Send]]()  # by uid: (namespace/name, write)
         self._pace = BindingPace()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._keys: set[str] = set()
@@ -235,7 +235,7 @@ class WritesInFlight:
         """The number of pods whose write is queued or sent, or whose binding others wait for."""
         return len(self._keys) + self._queue.on_way
 
-    def start(self, key: str, uid: str, write: Write, node: str = "", arrival: Hashable = None) -> None:
+    def start(self, key: str, uid: str, write: Send, node: str = "", arrival: Hashable = None) -> None:
         """Write the pod in the background; start no second write of the same pod. arrival: see `UngateOrder.put`."""
         self._keys.add(key)
         self._queue.put(node, uid, (key, write), arrival)
@@ -271,7 +271,7 @@ class WritesInFlight:
             uid, (key, write) = following
             self._tasks[key] = asyncio.create_task(self._run(key, uid, write), name=f"write of {key}")
 
-    async def _run(self, key: str, uid: str, write: Write) -> None:
+    async def _run(self, key: str, uid: str, write: Send) -> None:
         fault, written = "", False
         try:
             written = await write()
