@@ -1,0 +1,86 @@
+"""The base of the loops: who works, what a fault does, and how long a loop rests."""
+
+import asyncio
+from asyncio import sleep
+from typing import Any
+
+import pytest
+
+from webhook.controllers import sweep
+from webhook.controllers.sweep import Sweep
+from webhook.internal_errors import Where, internal_error_counts
+
+
+class Counting(Sweep):
+    """A loop that notes what is asked of it."""
+
+    def __init__(self, *, leads: bool = True) -> None:
+        super().__init__(lambda: leads)
+        self.did: list[str] = []
+
+    async def _sweep(self, now: float) -> None:
+        assert now > 0
+        self.did.append("sweep")
+        if self.did == ["sweep"]:
+            msg = "the first one fails"
+            raise RuntimeError(msg)
+
+    def _forget(self) -> None:
+        self.did.append("forget")
+
+    def _end(self) -> None:
+        self.did.append("end")
+
+
+class OnEveryReplica(Counting):
+    leader_only = False
+
+
+@pytest.fixture
+def rests(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds of each rest; the third one never ends."""
+    found: list[float] = []
+
+    async def rest(seconds: float) -> None:
+        found.append(seconds)
+        await sleep(3600 if len(found) == 3 else 0)
+
+    monkeypatch.setattr(asyncio, "sleep", rest)
+    return found
+
+
+async def three_sweeps(loop: Counting, rests: list[float]) -> list[str]:
+    running = asyncio.create_task(loop.run())
+    async with asyncio.timeout(20):
+        while len(rests) < 3:  # noqa: ASYNC110 # a list that grows
+            await sleep(0)
+    running.cancel()
+    await asyncio.wait({running})
+    return loop.did
+
+
+async def test_a_sweep_that_fails_is_counted_and_the_next_one_follows(rests: list[float]) -> None:
+    before = internal_error_counts().get(Where.TASK, 0)
+    assert await three_sweeps(Counting(), rests) == ["sweep", "sweep", "sweep", "end"]
+    assert internal_error_counts()[Where.TASK] == before + 1
+
+
+async def test_who_does_not_lead_forgets_and_does_nothing(rests: list[float]) -> None:
+    assert await three_sweeps(Counting(leads=False), rests) == ["forget", "forget", "forget", "end"]
+
+
+async def test_a_loop_of_every_replica_sweeps_whoever_leads(rests: list[float]) -> None:
+    assert await three_sweeps(OnEveryReplica(leads=False), rests) == ["sweep", "sweep", "sweep", "end"]
+
+
+async def test_after_much_work_a_loop_rests_longer_than_its_period_and_not_without_limit(
+    rests: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Busy(Counting):
+        rest_per_work, longest_rest = 20.0, 5.0
+
+    worked = iter([0.01, 0.1, 10.0])
+    clock: Any = type("Clock", (), {"seconds": lambda _: next(worked)})
+    monkeypatch.setattr(sweep, "WorkClock", clock)
+    await three_sweeps(Busy(), rests)
+    assert rests == [1.0, 2.0, 5.0]
