@@ -39,8 +39,7 @@ def text(line: dict[str, Any]) -> str:
 
 
 async def _measure(shapes: int, nodes: int, zones: int) -> dict[str, Any]:
-    cluster = Cluster()
-    cluster.controller.clock = monotonic
+    cluster = Cluster(monotonic)
     for number in range(nodes):
         name = f"m{number}"
         cluster.cache.nodes.upsert(name, node(name=name, cpus=8))

@@ -2,7 +2,8 @@
 
 1. A sweep looks at everything that the loop looks after, level-triggered: what one leaves out, the next one finds.
    On a replica that does not lead it does nothing, and forgets what it knew in its term.
-2. What a sweep raises is logged and counted. Faults with single pods or gangs are contained by the loops themselves.
+2. What a sweep raises is logged and counted, and the next one follows after a growing pause. Faults with single pods or
+   gangs are contained by the loops themselves.
 3. It rests for its period. After much work it rests longer, because reviews need the event loop.
 """
 
@@ -11,10 +12,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from math import inf
 from time import monotonic
-from typing import ClassVar, NoReturn
+from typing import ClassVar, Final, NoReturn
 
 from webhook.controllers.placement.work_clock import WorkClock
-from webhook.internal_errors import Where, contained
+from webhook.internal_errors import Where, internal_error
+from webhook.kube.backoff import Backoff
+
+_LONGEST_PAUSE_SECONDS: Final = 30.0
 
 
 class Sweep(ABC):
@@ -35,12 +39,18 @@ class Sweep(ABC):
 
     async def run(self) -> NoReturn:
         """Sweep until cancelled."""
+        backoff = Backoff(base=self.period, cap=_LONGEST_PAUSE_SECONDS)
         try:
             while True:
                 self._work = WorkClock()
-                with contained(Where.TASK, task=type(self).__name__):
+                try:
                     await self.sweep(monotonic())
-                await self._rest()
+                except Exception as error:  # noqa: BLE001 # a fault ends no loop
+                    internal_error(Where.TASK, error, task=type(self).__name__)
+                    await asyncio.sleep(backoff.next(self.period))
+                else:
+                    backoff.reset()
+                    await self._rest()
         finally:
             self._end()
 

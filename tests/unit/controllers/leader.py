@@ -1,7 +1,7 @@
 """The leader on the real cache. Only the API server is a fake: it takes writes and shows them to the cache."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jsonpatch
@@ -135,8 +135,12 @@ class Leader:
         reserve_after: float = 0.0,
         preempting: ClusterCache | None = None,
         autoscaler: Autoscaler = "None",
+        clock: Callable[[], float] = float,
     ) -> None:
-        """preempting: the cluster, if pods may be preempted in it. autoscaler: the one that is asked for nodes."""
+        """preempting: the cluster, if pods may be preempted in it. autoscaler: the one that is asked for nodes.
+
+        clock: measures the work of a cycle; by default it stands still, so that a cycle has time for all.
+        """
         self.leads = True
         self.unsettled = 0.0
         self.cache = preempting or cluster_cache()
@@ -154,9 +158,15 @@ class Leader:
         )
         leadership: Any = self
         self.controller = PlacementController(
-            self.cache, self.api, reporter, Rules(autoscaler=autoscaler), limits, leadership, self.read_owner
+            self.cache,
+            self.api,
+            reporter,
+            Rules(autoscaler=autoscaler),
+            limits,
+            leadership,
+            self.read_owner,
+            clock=clock,
         )
-        self.controller.clock = lambda: 0.0  # however slow the machine, a cycle has time for all
         self.controller.started(TERM)
 
     async def cycle(self) -> None:

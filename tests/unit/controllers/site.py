@@ -47,10 +47,10 @@ class Site:
         # No pod has waited so long, but each is asked.
         limits = Limits(assume_ttl=60.0, concurrency=2, ungate_after=1e9)
         self.controller = PlacementController(
-            self.cache, writes, self.status_reporter, Rules(), limits, leadership, self.read_owner
+            self.cache, writes, self.status_reporter, Rules(), limits, leadership, self.read_owner, clock=lambda: 0.0
         )
         # However slow the machine: what is put off stays so, and a cycle has time for all.
-        self.controller._delays._clock = self.controller.clock = lambda: 0.0
+        self.controller._delays._clock = lambda: 0.0
         self.controller.started(TERM)
 
     def see(self, raw: dict[str, Any]) -> None:

@@ -59,10 +59,12 @@ async def three_sweeps(loop: Counting, rests: list[float]) -> list[str]:
     return loop.did
 
 
-async def test_a_sweep_that_fails_is_counted_and_the_next_one_follows(rests: list[float]) -> None:
+async def test_a_sweep_that_fails_is_counted_and_the_next_one_follows_after_a_longer_pause(rests: list[float]) -> None:
     before = internal_error_counts().get(Where.TASK, 0)
     assert await three_sweeps(Counting(), rests) == ["sweep", "sweep", "sweep", "end"]
     assert internal_error_counts()[Where.TASK] == before + 1
+    assert 1.0 <= rests[0] <= 2.0
+    assert rests[1:] == [1.0, 1.0]
 
 
 async def test_who_does_not_lead_forgets_and_does_nothing(rests: list[float]) -> None:
@@ -78,6 +80,9 @@ async def test_after_much_work_a_loop_rests_longer_than_its_period_and_not_witho
 ) -> None:
     class Busy(Counting):
         rest_per_work, longest_rest = 20.0, 5.0
+
+        async def _sweep(self, now: float) -> None:
+            del now
 
     worked = iter([0.01, 0.1, 10.0])
     clock: Any = type("Clock", (), {"seconds": lambda _: next(worked)})

@@ -82,7 +82,7 @@ class _Run:
 class PlacementController:
     """Assigns nodes to gated pods, on the leader."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 # all but the last are its parts
         self,
         cache: ClusterCache,
         writes: PodWrites,
@@ -91,9 +91,11 @@ class PlacementController:
         limits: Limits,
         leadership: Leadership,
         read_owner: ReadOwner,
+        *,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
-        self.clock: Callable[[], float] = monotonic
-        """Seconds; measures the work of a cycle, which is bounded."""
+        """clock: seconds; measures the work of a cycle, which is bounded."""
+        self._clock = clock
         self.gang_examined = Signal[[GatedGang, str]]()
         """Emitted for each gang that was examined, with the reason why its members wait; empty if they do not."""
         self.planner = Planner(cache, rules, limits, Clocks(monotonic, time), self._wake_in)
@@ -213,7 +215,7 @@ class PlacementController:
         """Phase 1."""
         self._metrics.cycle()
         self._cache.advance()
-        return _Run(self.planner.begin(), WorkClock(self.clock), self._term)
+        return _Run(self.planner.begin(), WorkClock(self._clock), self._term)
 
     async def _collect(self, run: _Run) -> list[Unit]:
         """Phase 2; forgets what it remembers of pods and gangs that no longer wait."""

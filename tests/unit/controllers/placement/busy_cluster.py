@@ -1,5 +1,6 @@
 """A leader with more pods than a cycle has time for."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jsonpatch
@@ -20,7 +21,8 @@ DECISION_SECONDS = 0.001
 class Cluster:
     """One node of 8 CPUs in one NUMA node, a cordoned one that is large enough for all, and a leader."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+        """clock: measures the work of a cycle; None: `now`."""
         self.now = 0.0
         self.takes = DECISION_SECONDS
         self.decisions = 0
@@ -29,8 +31,10 @@ class Cluster:
         parts: Any = self
         status_reporter = StatusReporter(parts, parts, self.cache.gated_pods, parts)
         limits = Limits(assume_ttl=60.0, concurrency=64)
-        self.controller = PlacementController(self.cache, parts, status_reporter, Rules(), limits, parts, parts)
-        self.controller.clock = lambda: self.now
+        clock = clock or (lambda: self.now)
+        self.controller = PlacementController(
+            self.cache, parts, status_reporter, Rules(), limits, parts, parts, clock=clock
+        )
         term: Any = object()
         self.controller.started(term)
 

@@ -112,11 +112,12 @@ async def test_a_pod_that_our_code_fails_on_does_not_stop_the_others(monkeypatch
 
 # n0 ── NUMA 0 [8];  large ── cordoned      [free cpus]
 async def test_the_flood_of_a_namespace_does_not_starve_the_pod_of_another_one() -> None:
-    leader = Leader(*ROOM_FOR_ONE, node(name="large", cpus=1000, unschedulable=True))
+    ticks = count()
+    large = node(name="large", cpus=1000, unschedulable=True)
+    # Each look at the clock is a millisecond later.
+    leader = Leader(*ROOM_FOR_ONE, large, clock=lambda: next(ticks) / 1000)
     leader.api.has(*(gated(name=f"f{n}", namespace="flood", cpu=str(20 + n)) for n in range(200)))
     leader.api.has(gated(name="mine", namespace="other", second=59))
-    ticks = count()
-    leader.controller.clock = lambda: next(ticks) / 1000  # each look at the clock is a millisecond later
     await leader.cycle()
     assert leader.nodes() == {"mine": "n0"}
     assert len(leader.waiting()) == 200
