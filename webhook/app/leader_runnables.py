@@ -158,7 +158,7 @@ class LeaderRunnables:
         if after := settings.delete_rejected_after_seconds:
             self.runnables.append(Runnable(RejectedPodDeletion(cache, writes, after, is_leader, metrics).run))
         if settings.repair == "Gang":
-            repair = GangRepair(cache, writes, events, rules, is_leader, metrics)
+            repair = GangRepair(cache, writes, events, planner, is_leader, metrics)
             self.controller.gang_examined.subscribe(repair.saw)
             self.runnables.append(Runnable(repair.run))
 

@@ -36,10 +36,6 @@ import structlog
 from webhook.codec import loads
 from webhook.controllers.metric_recorder import ControllerMetrics
 from webhook.controllers.sweep import Sweep
-from webhook.engine.preemption.freed_cluster import FreedCluster
-from webhook.engine.request import named_resources
-from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.formats.patches.managed_fields import ManagedFields, without_ours
 from webhook.internal_errors import Where, contained
 from webhook.kube.api_errors import ClusterError
@@ -50,12 +46,10 @@ from webhook.model.counted import counted
 from webhook.model.errors import UserError
 from webhook.model.names import LOST_NODES, MANAGED_FIELDS
 from webhook.model.raw import Raw
-from webhook.placing.gang.gang_agreement import agree
-from webhook.placing.gang.gang_search import GangSearch, GatedGang, search_gang
-from webhook.placing.node_holdings import Holdings
+from webhook.placing.gang.gang_search import GatedGang
+from webhook.placing.planner import Planner
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.state.cluster_cache import ClusterCache
-from webhook.state.rules import Rules
 
 log = structlog.get_logger(__name__)
 
@@ -198,7 +192,7 @@ class GangRepair(Sweep):
         cache: ClusterCache,
         writes: PodWrites,
         events: EventRecorder,
-        rules: Rules,
+        planner: Planner,
         is_leader: Callable[[], bool],
         metrics: ControllerMetrics,
     ) -> None:
@@ -206,9 +200,8 @@ class GangRepair(Sweep):
         self._cache = cache
         self._writes = writes
         self._events = events
-        self._rules = rules
+        self._planner = planner
         self._metrics = metrics
-        self._trees = TopologyTrees()
         self._records = LostNodeRecords(cache, writes)
         self._waiting: dict[str, GatedGang] = {}
         self._not_before: dict[str, float] = {}
@@ -265,7 +258,7 @@ class GangRepair(Sweep):
         if not running or len(waiting) < len(gang.members):
             self._drop(group)  # examined again before it is due again, if it still waits
             return None
-        if len(running) + len(waiting) > _MOST_MEMBERS or self._fits_beside(gang):
+        if len(running) + len(waiting) > _MOST_MEMBERS or not self._planner.lacks_room_in_its_domain(gang):
             return None
         raws = await self._read(running)
         restored = None if raws is None else _restored(gang.members[0], raws)
@@ -282,15 +275,6 @@ class GangRepair(Sweep):
                 self._tell(gang, "GangNotMoved", f"{text}; it stays, because {key} may not be evicted now", "Warning")
                 return None
         return _Move(gang, uids, text) if self._is_same(gang, running) and self._is_leader() else None
-
-    def _fits_beside(self, gang: GatedGang) -> bool:
-        """Whether the waiting members fit beside the running ones, or do not wait for room."""
-        snapshot, assigned = self._cache.snapshot(), self._cache.gangs.assigned(gang.membership.group)
-        agreed = agree(gang, assigned, snapshot.topologies, snapshot.kai_groups)
-        if not agreed.gang.members or not agreed.assigned_members:
-            return True
-        found = search_gang(agreed.gang, agreed.minimum, agreed.assigned_members, snapshot, self._trees, self._rules)
-        return not isinstance(found, GangSearch) or found.placement.assigned or found.assembled.within is None
 
     async def _read(self, running: Mapping[str, object]) -> dict[str, Raw] | None:
         """The running members as they are; None if one of them has just gone."""
@@ -309,30 +293,16 @@ class GangRepair(Sweep):
     def _where_to(self, gang: GatedGang, raws: Mapping[str, Raw], restored: Iterable[GatedPod]) -> str | None:
         """Step 2: why and where to the whole gang moves; None if no domain holds it."""
         whole = replace(gang, members=tuple(sorted((*gang.members, *restored), key=lambda one: one.order)))
-        snapshot = self._cache.snapshot()
-        agreed = agree(whole, {}, snapshot.topologies, snapshot.kai_groups)
-        if len(agreed.gang.members) < len(whole.members):
-            return None
-        without = replace(snapshot, nodes=self._without(snapshot.nodes, whole, raws))
-        found = search_gang(agreed.gang, len(whole.members), {}, without, self._trees, self._rules)
-        if not isinstance(found, GangSearch) or not found.placement.assigned:
-            return None
-        placement = found.placement
-        if len(list(placement.pods())) < len(whole.members):
+        placement = self._planner.place_whole(
+            whole, {key: raw["spec"].get("nodeName") or "" for key, raw in raws.items()}
+        )
+        if placement is None:
             return None
         path = placement.tree.path(placement.domain) if placement.domain is not None else ()
         where = f"{path[-1][0].rpartition('/')[2]} {path[-1][1]}" if path else "the cluster"
         lost = ", ".join(sorted(self._cache.lost_members.nodes(gang.membership.group))[:3])
         pods = counted(len(whole.members), "pod")
         return f"lost {lost}, and its domain has no room for the lost pods; {where} holds all {pods}"
-
-    def _without(self, nodes: Snapshot, whole: GatedGang, raws: Mapping[str, Raw]) -> Snapshot:
-        """The cluster without the running members."""
-        names = [name for one in whole.members for name in named_resources(one.pod)]
-        ended: dict[str, list[str]] = {}
-        for key, raw in raws.items():
-            ended.setdefault(raw["spec"].get("nodeName") or "", []).append(key)
-        return FreedCluster(nodes, names, Holdings(self._cache).on).without(ended)
 
     def _is_same(self, gang: GatedGang, running: Mapping[str, object]) -> bool:
         """Whether the gang is still as it was when the search began."""

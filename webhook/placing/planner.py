@@ -25,6 +25,9 @@ from typing import Any, Final
 
 from webhook.engine.decide import Decision
 from webhook.engine.freeing.smallest_set import NoSet, SmallestSet, smallest_set
+from webhook.engine.gang.result import GangAssignment
+from webhook.engine.preemption.freed_cluster import FreedCluster
+from webhook.engine.request import named_resources
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.formats.kubernetes.membership import AssignedMember, controllers_group, wishes_of
@@ -412,6 +415,36 @@ class Planner:
         if too_few := self.too_few(gang):
             return too_few
         return search_gang(gang.unit, gang.minimum, gang.assigned, self.state.snapshot(), self.trees, self.rules)
+
+    def lacks_room_in_its_domain(self, gang: GatedGang) -> bool:
+        """Whether a gang that has begun waits because there is no room beside its running members."""
+        unit = self.unit(gang)
+        if unit is None or not unit.assigned:
+            return False
+        found = self.search(unit)
+        if not isinstance(found, GangSearch) or found.placement.assigned:
+            return False
+        return found.assembled.within is not None
+
+    def place_whole(self, gang: GatedGang, running: Mapping[str, str]) -> GangAssignment | None:
+        """Where the gang's members would all go together once those that run have ended; None if no domain holds them.
+
+        gang: with the members that run; running: their nodes, by namespace/name.
+        """
+        snapshot = self.state.snapshot()
+        agreed = agree(gang, {}, snapshot.topologies, snapshot.kai_groups)
+        if len(agreed.gang.members) < len(gang.members):
+            return None
+        names = [name for one in gang.members for name in named_resources(one.pod)]
+        ended: dict[str, list[str]] = {}
+        for key, node in running.items():
+            ended.setdefault(node, []).append(key)
+        nodes = FreedCluster(snapshot.nodes, names, self._holdings().on).without(ended)
+        freed, size = replace(snapshot, nodes=nodes), len(gang.members)
+        found = search_gang(agreed.gang, size, {}, freed, self.trees, self.rules)
+        if not isinstance(found, GangSearch) or not found.placement.assigned:
+            return None
+        return found.placement if len(list(found.placement.pods())) == size else None
 
     def too_few(self, unit: Preemptor) -> NoAssignment | None:
         """Why a gang waits for more members; None if enough exist, and for a pod."""

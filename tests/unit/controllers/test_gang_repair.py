@@ -18,7 +18,6 @@ from webhook.internal_errors import internal_error_counts
 from webhook.kube.write import Outcome, Write
 from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, LOST_NODES, MIN_MEMBER
 from webhook.model.raw import Raw
-from webhook.state.rules import Rules
 
 RACK = "example.com/rack"
 ASKS = {KAI_TOPOLOGY: "network", KAI_REQUIRED_PLACEMENT: "rack", MIN_MEMBER: "2"}
@@ -59,7 +58,7 @@ class Cluster(Leader):
         self.api.asked = []  # type: ignore[attr-defined]
         self.metrics = metrics()
         events: Any = self.api
-        self.repair = GangRepair(self.cache, self.api, events, Rules(), self.is_leader, self.metrics)
+        self.repair = GangRepair(self.cache, self.api, events, self.controller.planner, self.is_leader, self.metrics)
         self.controller.gang_examined.subscribe(self.repair.saw)
 
     async def read_owner(self, namespace: str, owner: Owner) -> Raw | None:
