@@ -25,7 +25,7 @@ from tests.cluster.racked import RACKS
 from tests.integration.example_cluster import FLEET, cluster
 from tests.unit.cli.conftest import EXAMPLES
 from webhook.admission.workload.templates import templates_in
-from webhook.cli.offline.template_pods import with_at
+from webhook.cli.offline.workload import with_at
 from webhook.formats.kubernetes.owner_chain import INHERITED
 
 if TYPE_CHECKING:

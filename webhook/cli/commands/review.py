@@ -21,13 +21,12 @@ from webhook.cli.input.offline_cluster import cluster_snapshots_of
 from webhook.cli.input.yaml_text import dump_all
 from webhook.cli.offline.bare_pods import judge_pods
 from webhook.cli.offline.judgement import Judgement
-from webhook.cli.offline.judgement_context import JudgementContext, Owners
+from webhook.cli.offline.judgement_context import JudgementContext
 from webhook.cli.offline.pod_group_review import POD_GROUPS, by_gang, judge_pod_group
 from webhook.cli.offline.workload import judge_workload
 from webhook.cli.render.judgement_json import render_json
 from webhook.cli.render.judgement_table import print_table
 from webhook.cli.setting_flags import with_setting_flags
-from webhook.placing.planner import Planner
 from webhook.placing.pod.decision import Verdict
 from webhook.state.cluster_snapshot import ClusterSnapshot
 
@@ -118,9 +117,7 @@ def _judgements(filenames: Sequence[str], snapshots: Sequence[str], flags: Mappi
     cluster = read_cluster(snapshots, settings, flags, items)
     for warning in (*twice(items), *cluster.warnings):
         tell(f"warning: {warning}")
-    rules = rules_of(settings)
-    owners = Owners([*cluster.others, *(item.body for item in items)], cluster.asked_by(rules))
-    around = JudgementContext(Planner(cluster.cache, rules), owners, cluster.running)
+    around = JudgementContext.of(cluster, rules_of(settings), items)
     return judge_all(items, cluster_snapshots_of(items, cluster), around)
 
 

@@ -24,12 +24,11 @@ from webhook.cli.commands.review import DECISION_SETTINGS
 from webhook.cli.input.documents import STDIN, InputError, Item, read, twice
 from webhook.cli.input.offline_cluster import Cluster
 from webhook.cli.input.recorded_cluster import add_nodes, files_of, recorded_nodes, recorded_pods, workloads_of
-from webhook.cli.offline.judgement_context import JudgementContext, Owners
+from webhook.cli.offline.judgement_context import JudgementContext
 from webhook.cli.offline.simulated_workloads import MOST_SECONDS, simulated_workloads
 from webhook.cli.render.plot import check_plot, write_plot
 from webhook.cli.render.simulation_table import print_simulation
 from webhook.cli.setting_flags import with_setting_flags
-from webhook.placing.planner import Planner
 from webhook.simulation.run import Progress as OnProgress
 from webhook.simulation.run import run
 from webhook.simulation.view import SimulationView, as_printed, view_of
@@ -175,8 +174,7 @@ def _scenario(
     cluster = _cluster(items, snapshots, nodes, settings, flags)
     warnings = [*twice(items), *cluster.warnings]
     rules = rules_of(settings)
-    owners = Owners([*cluster.others, *(item.body for item in items)], cluster.asked_by(rules))
-    around = JudgementContext(Planner(cluster.cache, rules), owners, cluster.running)
+    around = JudgementContext.of(cluster, rules, items)
     workloads = simulated_workloads(items, cluster, around, warnings)
     if pods:
         workloads += workloads_of(recorded_pods(pods), times.trace_speed)

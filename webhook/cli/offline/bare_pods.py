@@ -47,7 +47,7 @@ def judge_pods(pods: Mapping[int, Judged], around: JudgementContext) -> dict[int
     if groups:
         beside = around.waiting_members(groups)
         for group, members in groups.items():
-            for position, whole in place_together(members, beside.get(group, ()), around.planner).items():
+            for position, whole in _place_together(members, beside.get(group, ()), around.planner).items():
                 judgements[position] = _in_group(judgements[position], whole, around)
     return judgements
 
@@ -77,7 +77,14 @@ def _by_itself(item: Item, pod: Raw, cluster_snapshot: ClusterSnapshot, around: 
     return Judgement(item, *found, (*outcome.warnings, *warnings), (PodSet("pods", "", 1, (), outcome),))
 
 
-def place_together(
+def judge_waiting(gated: GatedPod, around: JudgementContext) -> GangJudgement:
+    """The judgement of a member of a gang in the cluster, with the other members that wait."""
+    assert gated.membership is not None  # noqa: S101 # the caller has checked it
+    group = gated.membership.group
+    return _place_together({0: gated}, around.waiting_members({group}).get(group, ()), around.planner)[0]
+
+
+def _place_together(
     members: Mapping[int, GatedPod], beside: Sequence[GatedPod], planner: Planner
 ) -> dict[int, GangJudgement]:
     """Step 2: the judgements of the members of one gang."""

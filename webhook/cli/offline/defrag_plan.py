@@ -6,13 +6,12 @@ from typing import Final
 
 from webhook.cli.evictions import MovesOfOne, PodOnNode
 from webhook.cli.input.offline_cluster import Cluster
-from webhook.cli.offline.judgement_context import JudgementContext, Owners
+from webhook.cli.offline.judgement_context import JudgementContext
 from webhook.engine.moves.movable import NoMoves
 from webhook.engine.snapshot.ledger import Reservation
 from webhook.model.raw import Raw
 from webhook.placing.gang.gang_search import GatedGang
 from webhook.placing.move_plan import MovedPod, MovesOfUnit, RunningPods
-from webhook.placing.planner import Planner
 from webhook.placing.preemption.preemptor import Preemptor
 from webhook.state.rules import Rules
 from webhook.views.defragmentation import DefragmentationView, Defragments, MoveView, PlaceView
@@ -40,10 +39,9 @@ class Plan:
 
 def plan_moves(cluster: Cluster, pods: Iterable[Raw], rules: Rules, count: int) -> Plan:
     """The plan for the first `count` that wait. pods: the pod objects of the cluster."""
-    owners = Owners(cluster.others, cluster.asked_by(rules))
-    planner = Planner(cluster.cache, rules)
-    units = JudgementContext(planner, owners).units()
-    found = planner.moves(pods, units[:count])
+    around = JudgementContext.of(cluster, rules)
+    units = around.units()
+    found = around.planner.moves(pods, units[:count])
     views = [_view(*one) for one in found.units]
     bound, gated = cluster.cache.bound_pods.by_key(), cluster.gated
     evictions = [

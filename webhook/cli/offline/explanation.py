@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from webhook.cli.input.object_reader import FoundObject
-from webhook.cli.offline.bare_pods import place_together
+from webhook.cli.offline.bare_pods import judge_waiting
 from webhook.cli.offline.judgement_context import JudgementContext
 from webhook.cli.render.judgement_json import group_object, per_node
 from webhook.engine.decide import Decision, decide
@@ -96,7 +96,7 @@ class Explanation:
         gated = self._gated[pod.name]
         if isinstance(gated, str):
             return PodAnswer(Verdict.WAIT, gated)
-        gang = self._of_gang(gated) if pod.state in WITHOUT_NODE and gated.membership else None
+        gang = judge_waiting(gated, self._around) if pod.state in WITHOUT_NODE and gated.membership else None
         if pod.state is Standing.ASSIGNED:
             self._cache.pods.delete(f"{pod.namespace}/{pod.name}")  # this command's own copy
         snapshot = self._cache.snapshot().nodes
@@ -175,13 +175,6 @@ class Explanation:
                     rank = rank_of(pod.name, metadata.get("labels") or {}, metadata.get("annotations") or {})
                 ids = None if pod.numa_nodes is None else tuple(share.id for share in pod.numa_nodes)
                 yield PodWithRank(pod.name, pod.gang or _controller(metadata), rank, pod.node, ids)
-
-    def _of_gang(self, gated: GatedPod) -> GangJudgement | None:
-        """The answer for the pod's gang, together with the other members that wait."""
-        assert gated.membership is not None  # noqa: S101 # the caller has checked it
-        group = gated.membership.group
-        beside = self._around.waiting_members({group}).get(group, ())
-        return place_together({0: gated}, beside, self._planner).get(0)
 
 
 def pod_object(pod: PodStanding, answer: PodAnswer | None) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from webhook.cli.input.documents import Item
+from webhook.cli.input.offline_cluster import Cluster
 from webhook.cli.offline.gang_members import RunningPod
 from webhook.formats.kubernetes.gates import waits_for_us_alone
 from webhook.formats.kubernetes.membership import may_be_in_group
@@ -67,6 +68,12 @@ class JudgementContext:
     owners: Owners
     running: Sequence[RunningPod] = ()
     """Pods of the cluster with a node."""
+
+    @classmethod
+    def of(cls, cluster: Cluster, rules: Rules, items: Iterable[Item] = ()) -> Self:
+        """That of a cluster. items: the objects of the call, which may own pods, too."""
+        owners = Owners([*cluster.others, *(item.body for item in items)], cluster.asked_by(rules))
+        return cls(Planner(cluster.cache, rules), owners, cluster.running)
 
     @property
     def rules(self) -> Rules:

@@ -14,12 +14,11 @@ from webhook.cli.input.documents import Item, Source
 from webhook.cli.input.live_cluster import Also
 from webhook.cli.input.live_owners import read_owners
 from webhook.cli.input.offline_cluster import Cluster
-from webhook.cli.offline.bare_pods import place_together
-from webhook.cli.offline.judgement_context import JudgementContext, Owners
+from webhook.cli.offline.bare_pods import judge_waiting
+from webhook.cli.offline.judgement_context import JudgementContext
 from webhook.engine.freeing.smallest_set import NoSet
 from webhook.kube.client import Client
 from webhook.model.errors import UserError
-from webhook.placing.planner import Planner
 from webhook.placing.pod.decision import Verdict
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.state.rules import Rules
@@ -48,9 +47,8 @@ def with_frees(views: Sequence[WaitingView], count: int, cluster: Cluster, rules
 
 class _Finder:
     def __init__(self, cluster: Cluster, rules: Rules) -> None:
-        owners = Owners(cluster.others, cluster.asked_by(rules))
-        self._planner = Planner(cluster.cache, rules)
-        self._around = JudgementContext(self._planner, owners, cluster.running)
+        self._around = JudgementContext.of(cluster, rules)
+        self._planner = self._around.planner
         self._known: dict[object, Frees] = {}
 
     def find(self, view: WaitingView) -> Frees | None:
@@ -79,10 +77,7 @@ class _Finder:
         return self._known[signature]
 
     def _of_gang(self, gated: GatedPod) -> Frees:
-        assert gated.membership is not None  # noqa: S101 # the caller has checked it
-        group = gated.membership.group
-        beside = self._around.waiting_members({group}).get(group, ())
-        judged = place_together({0: gated}, beside, self._planner)[0]
+        judged = judge_waiting(gated, self._around)
         if judged.verdict is Verdict.ALLOW:
             return Frees(Helps.NOTHING_NEEDED)
         placement = judged.placement

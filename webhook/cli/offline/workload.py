@@ -9,7 +9,7 @@
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from webhook.admission.kueue_requests import asked_owner, asked_workload
@@ -23,28 +23,45 @@ from webhook.cli.offline.gang_pods import WorkloadGroup, judge_group
 from webhook.cli.offline.judgement import Judgement, PodSet, held, note_of, worst
 from webhook.cli.offline.judgement_context import JudgementContext, unknown_owner
 from webhook.cli.offline.outcome import body_of, creation_of, outcome_of
-from webhook.cli.offline.template_pods import BUILT_IN, PodTemplate, as_written, at, pod_templates, with_at
 from webhook.formats.kubernetes.membership import may_be_in_group
 from webhook.formats.kubernetes.owner_chain import OwnerChain, owner_chain_of
 from webhook.formats.kubernetes.pod import Owner, Pod
 from webhook.formats.patches.json_patch import Tokens, apply
+from webhook.formats.patches.managed_fields import ManagedFields, without_ours
 from webhook.formats.workload.readers import ASKED_ABOUT, READERS, is_made_by_another, kind_of, read_workload
-from webhook.formats.workload.record import Workload
+from webhook.formats.workload.record import Replicas, Workload
 from webhook.model.errors import UserError
 from webhook.model.limits import TooLarge
-from webhook.model.names import INHERIT, STRATEGY
+from webhook.model.names import INHERIT, MANAGED_FIELDS, STRATEGY
 from webhook.model.raw import Raw
 from webhook.placing.gang.workload_judgement import MAX_DEPTH, annotations_in
 from webhook.placing.pod.decision import Verdict
 from webhook.state.cluster_snapshot import ClusterSnapshot
 from webhook.state.management import DEFAULT_NAMESPACE
 
+# The API groups whose objects the API server has validated before it calls a webhook.
+_BUILT_IN: Final = frozenset({"", "apps", "batch"})
+_POD_TEMPLATE: Final = ("", "PodTemplate")
+# A RayJob's submitter: a single pod, which takes nothing from the RayJob.
+_SUBMITTER: Final = ("spec", "submitterPodTemplate")
 # Its pods run on every matching node, so there is nothing to choose.
 _DAEMON_SET: Final = ("apps", "DaemonSet")
 # An object that is not created yet has no UID, but every reference needs one.
 _UID: Final = "00000000-0000-0000-0000-000000000000"
 # Replaces the owner's name, which may be one that the API server rejects.
 _OWNER: Final = "owner"
+
+
+@dataclass(frozen=True, slots=True)
+class _PodTemplate:
+    """One template of a workload."""
+
+    name: str
+    tokens: Tokens
+    path: str
+    pods: int | None
+    above: Mapping[str, Any]
+    """Annotations above the template in the object that its pods inherit."""
 
 
 class _DeniedError(Exception):
@@ -75,23 +92,23 @@ class _WorkloadReview:
     def run(self) -> Judgement:
         """Steps 1 to 4."""
         item = self._item
-        if item.group in BUILT_IN:  # the API server validates it before it calls a webhook
+        if item.group in _BUILT_IN:  # the API server validates it before it calls a webhook
             self._check_shape()
-        self._body = as_written(item.body)
-        workload = self._read() if item.group in BUILT_IN else None
+        self._body = _as_written(item.body)
+        workload = self._read() if item.group in _BUILT_IN else None
         if (item.group, item.kind) not in READERS:
             self._warnings += tuple(_unread(item))
             if contained := list(workloads_in(item.body)):
                 return self._contained(contained)
         marked = self._created()
-        if item.group not in BUILT_IN:
+        if item.group not in _BUILT_IN:
             self._check_shape()
             workload = self._read()
-        templates = pod_templates(marked, item.group, workload)
+        templates = _pod_templates(marked, item.group, workload)
         if not templates:
             return self._let_through()
         owner_chain = self._owner_chain(marked)
-        sets = [self._judged(one, at(marked, one.tokens), owner_chain) for one in templates]
+        sets = [self._judged(one, _at(marked, one.tokens), owner_chain) for one in templates]
         if worst(one.outcome.verdict for one in sets) is Verdict.DENY or workload is None:
             return self._together(sets, None)
         try:
@@ -191,7 +208,7 @@ class _WorkloadReview:
         chain = [asked_owner(top, self._cache.topologies, self._around.rules), *above]
         return owner_chain_of(Owner(item.api_version, item.kind, name, uid, controller=True), chain)
 
-    def _judged(self, template: PodTemplate, raw: Raw, owner_chain: OwnerChain) -> PodSet:
+    def _judged(self, template: _PodTemplate, raw: Raw, owner_chain: OwnerChain) -> PodSet:
         """Step 2."""
         asked = {key: text for key, text in template.above.items() if isinstance(text, str)}
         path = f"{template.path}."
@@ -230,7 +247,7 @@ class _WorkloadReview:
                 whole = held(one, group.judgement, domains, cluster_snapshot, rules)
                 notes += [note] if (note := note_of(one, domains)) else []
             found.append(whole)
-            body = with_at(body, one.tokens, body_of(at(body, one.tokens), whole.outcome, cluster_snapshot))
+            body = with_at(body, one.tokens, body_of(_at(body, one.tokens), whole.outcome, cluster_snapshot))
         verdict = worst(one.outcome.verdict for one in found)
         placement = group.judgement.placement if group is not None else None
         return Judgement(
@@ -271,7 +288,7 @@ def _unread(item: Item) -> Iterator[str]:
     """The warning about annotations on an object of a custom kind that is not read here: its pods are not marked."""
     asked = sorted(asked_in(annotations_on(item.body)).keys() - {STRATEGY})
     marks = [template.annotations.get(INHERIT) for template in templates_in(item.body)]
-    if item.group not in BUILT_IN and asked and (not marks or set(marks) != {"true"}):
+    if item.group not in _BUILT_IN and asked and (not marks or set(marks) != {"true"}):
         yield (
             f"metadata.annotations[{', '.join(asked)}]: this service does not read objects of the kind {item.kind}, so "
             f'that only pods with the annotation {INHERIT}: "true" take these. Write it into their template.'
@@ -300,3 +317,62 @@ def _still_to_run(item: Item, body: Raw) -> Raw:
     if not isinstance(completions, int) or not isinstance(succeeded, int):
         return body
     return {**body, "spec": {**spec, "completions": max(0, completions - succeeded)}}
+
+
+def _pod_templates(body: Mapping[str, Any], group: str, workload: Workload | None) -> list[_PodTemplate]:
+    """The templates of a workload whose pods are known; for an unknown kind, all templates found."""
+    found = {template.prefix.removesuffix("."): template for template in templates_in(body)}
+    if workload is None:
+        if group in _BUILT_IN and (group, body.get("kind")) != _POD_TEMPLATE:
+            return []
+        return [_PodTemplate("pods", one.path, path, None, one.above) for path, one in found.items()]
+    named: dict[str, tuple[list[str], int]] = {}
+    for name, path, pods in _pod_sets(workload):
+        names, count = named.get(path, ([], 0))
+        named[path] = [*names, *([] if name in names else [name])], count + pods
+    templates = [
+        _PodTemplate(", ".join(names), found[path].path, path, count, found[path].above)
+        for path, (names, count) in named.items()
+        if path in found
+    ]
+    if isinstance(_at(body, _SUBMITTER), Mapping):
+        templates.append(_PodTemplate("submitter", _SUBMITTER, ".".join(_SUBMITTER), 1, {}))
+    return templates
+
+
+def _as_written(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The workload without what an earlier review added to its templates."""
+    for template in templates_in(body):
+        managed_fields = template.annotations.get(MANAGED_FIELDS)
+        if isinstance(managed_fields, str):
+            body = with_at(body, template.path, without_ours(template.raw, ManagedFields.parse(managed_fields)))
+    return body
+
+
+def _at(held: Any, path: Tokens) -> Any:
+    """The value at the path, None if a step of the path is missing."""
+    for key in path:
+        if isinstance(held, list) and isinstance(key, int):
+            held = held[key] if key < len(held) else None
+        else:
+            held = held.get(key) if isinstance(held, Mapping) else None
+    return held
+
+
+def with_at(held: Any, path: Tokens, value: Any) -> Any:
+    """A copy of the object with `value` at an existing path."""
+    if not path:
+        return value
+    key, *below = path
+    changed = with_at(held[key], tuple(below), value)
+    if isinstance(held, list):
+        return [changed if index == key else one for index, one in enumerate(held)]
+    return {**held, key: changed}
+
+
+def _pod_sets(workload: Workload) -> Iterator[tuple[str, str, int]]:
+    """(name, path of the template, pods) of each."""
+    times = len(workload.gangs) if isinstance(workload.gangs, Replicas) else 1
+    for gang in workload.distinct:
+        for pod_set in gang.all_pod_sets():
+            yield pod_set.name, pod_set.path, len(pod_set.pods) * times
