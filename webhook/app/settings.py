@@ -120,8 +120,8 @@ class Settings(BaseSettings):
     """`Enforce` applies decisions. `Observe` decides and reports, but changes and denies nothing. `Off` admits
     everything without a decision."""
     manage: Manage = Manage.ANNOTATED
-    """Pods to manage: `Annotated` by themselves or their owners; `Aligned` also what a kubelet would align; `All`
-    every pod. A namespace's label `topology-webhook.dev/manage` wins."""
+    """Pods to manage: `Annotated` with an annotation on them or their owners; `Aligned` also what a kubelet would
+    align; `All` every pod. A namespace's label `topology-webhook.dev/manage` wins."""
     default_numa_topology_policy: Literal["", "BestEffort", "Restricted", "SingleNUMANode"] = ""
     """NUMA policy of managed pods for which no annotation sets one. Unset: each node's own policy."""
     default_exclusive: Exclusive = Exclusive.REQUIRED
@@ -194,7 +194,7 @@ class Settings(BaseSettings):
     """Time after which a pod without gate and node is checked. If it is pinned to nodes that no longer fit while
     others do, it gets an Event."""
     evict_stuck: bool = False
-    """Evict such pods if a controller recreates them, so that they are placed again."""
+    """Evict stuck pods that a controller recreates, so that they are placed again."""
     repair: Repair = "Pod"
     """If a gang lost a node and its domain has no room for the lost pods: `Pod` lets them wait, `Gang` evicts the
     gang and moves it to a domain that holds all of it, if there is one."""
