@@ -35,7 +35,7 @@ from webhook.state.kubelet_admission import AssignedPod, KubeletAdmission
 from webhook.state.missing_hint import HintBackfill
 
 # An admission takes about 0.2 ms. The limit is the number of pods that a fingerprint is searched for (see
-# `assumed.reported`).
+# `assumed.reported_pods`).
 _MOST_ADMISSIONS: Final = 16
 
 # Fixed, whatever the settings: kubelets have neither plugins nor scores.

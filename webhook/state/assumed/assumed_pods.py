@@ -3,7 +3,7 @@
 Nearly all reservations are derived from objects (see `derived_reservations`). Two facts stand in no object:
 - An assumed pod was given resources by a binding or patch that the API server has not written yet. It stays until an
   object shows it, is forgotten when its pod goes away, and expires after its time.
-- The alternatives of a pod (see `alternatives`). A replica that starts takes the hints as they are.
+- The alternatives of a pod (see `known_placements`). A replica that starts takes the hints as they are.
 
 Life cycle:
 1. An object is recorded and its node marked. Nothing is computed yet, so many changes of one node cost one computation.
@@ -30,12 +30,8 @@ from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.assumed.bound_hints import BoundHints
 from webhook.state.assumed.derived_reservations import DerivedReservations
 from webhook.state.assumed.free_bounds import Leeway
-from webhook.state.assumed.node_facts import NodeFacts
-from webhook.state.assumed.node_leeway import node_leeway
-from webhook.state.assumed.node_reservations import NodeReservations
-from webhook.state.assumed.pods_by_node import node_of
-from webhook.state.assumed.rewritten_report import changes_nothing
-from webhook.state.assumed.unhinted_replay import UnhintedReplay
+from webhook.state.assumed.node_state import NodeStates, node_of
+from webhook.state.assumed.unhinted import UnhintedReplay
 from webhook.state.assumed.unreported import ReportingTimes, is_counted
 
 
@@ -74,11 +70,10 @@ class AssumedPods:
     """The only writer of a ledger's reservations. It has to receive every change of every pod and NRT."""
 
     def __init__(self, ledger: Ledger, times: ReportingTimes | None = None) -> None:
-        self._facts = NodeFacts.empty(times or ReportingTimes())
-        self._reservations = NodeReservations(ledger)
-        self._derived = DerivedReservations(self._facts, ledger, self._reservations)
-        self.replay = UnhintedReplay(self._facts, ledger, self._reservations, self._derived)
+        self._states = NodeStates(ledger, times or ReportingTimes())
+        self.replay = UnhintedReplay(self._states)
         """The replay of pods that were bound unhinted."""
+        self._derived = DerivedReservations(self._states, self.replay)
         self._marked: set[str] = set()
         self._next_due = inf
         self._predecessors = Predecessors()
@@ -86,58 +81,56 @@ class AssumedPods:
     @property
     def hints(self) -> BoundHints:
         """The NUMA nodes of bound pods as far as they are known, and the hints that the pods should have."""
-        return self._facts.hints
+        return self._states.hints
 
     def put_pod(self, pod: ResidentPod, *, in_order: bool = True, now: float = inf) -> None:
         """Record the pod's current state, received at `now`. in_order: from a watch, not from a list."""
-        if self._facts.pods.get(pod.key) != pod:
+        if self._states.pods.get(pod.key) != pod:
             self._put_pod(pod, now)
         if not in_order:
-            self._facts.order.listed()
+            self._states.order.listed()
 
     def drop_pod(self, key: str, now: float = inf) -> None:
         """Remove a pod whose deletion was received at `now`."""
         if not self._predecessors.are_meant(key):
             self.forget(key)
-        known = self._facts.pods.get(key)
+        known = self._states.pods.get(key)
         if known is not None:
             self._note_end(known, now)
             self._remove(known, now)
 
     def put_topology(self, topology: NodeTopology) -> bool:
         """Record a node's current NRT. False if that cannot change any reservation."""
-        node, facts = topology.node, self._facts
-        known = facts.reports.topology(node)
+        node, state = topology.node, self._states.at(topology.node)
+        known = state.topology
         is_settled = (
             known is not None
             and node not in self._marked
             and not self._derived.is_due(node)
             and topology.is_rewritten(known)
-            and changes_nothing(facts, known, topology)
+            and self._derived.changes_nothing(known, topology)
         )
-        facts.reports.put(topology)
+        state.report(topology)
         if known is None:
-            self.hints.published(topology, facts.pods.bound_to(node))
+            self.hints.published(topology, state.bound())
         if not is_settled:
             self._marked.add(node)
         return not is_settled
 
     def drop_topology(self, node: str) -> None:
         """Remove the NRT of a node that has none any more."""
-        if self._facts.reports.drop(node):
+        if self._states.drop_topology(node):
             self._marked.add(node)
-            if not self._facts.pods.on(node):
-                self._facts.unhinted.forget_node(node)
 
     def hold(self, one: KoordinatorReservation) -> bool:
         """Record what a Reservation of Koordinator holds. False if that changes nothing."""
-        changed = self._facts.held.put(one)
+        changed = self._states.hold(one)
         self._marked |= changed
         return bool(changed)
 
     def release_held(self, name: str) -> bool:
         """Remove a Reservation of Koordinator by its name. False if it held nothing."""
-        changed = self._facts.held.drop(name)
+        changed = self._states.release_held(name)
         self._marked |= changed
         return bool(changed)
 
@@ -146,54 +139,54 @@ class AssumedPods:
 
         shown: the uid that was shown last for its name; empty if none is, None if it is this pod's.
         """
-        known = self._facts.assumed.get(assumed_pod.pod)
+        known = self._states.assumed.get(assumed_pod.pod)
         if known is not None and not known.is_binding and replace(known, expires=assumed_pod.expires) == assumed_pod:
             # A patch that was queued or is sent again. The reservation stays as it is.
-            self._facts.assumed.put(assumed_pod)
+            self._states.put_assumed(assumed_pod)
             return
         self._drop_assumed(assumed_pod.pod)
         if shown is not None:
             self._predecessors.note(assumed_pod.pod, assumed_pod.uid, shown)
         self.hints.assume(assumed_pod)
-        self._facts.assumed.put(assumed_pod)
+        self._states.put_assumed(assumed_pod)
         self._reserve(assumed_pod)
 
     def shown_uid(self, key: str) -> str:
         """The uid of the pod of this name that is bound or assigned; empty if none is."""
-        known = self._facts.pods.get(key)
+        known = self._states.pods.get(key)
         return "" if known is None else known.uid
 
     def assumed_by(self, key: str) -> AssumedPod | None:
         """What the pod was given and no object shows yet; None if there is nothing."""
-        return self._facts.assumed.get(key)
+        return self._states.assumed.get(key)
 
     def bound_to(self, node: str) -> tuple[ResidentPod, ...]:
         """The pods bound to a node that have not ended, unordered."""
-        return self._facts.pods.bound_to(node)
+        return self._states.on(node).bound()
 
     def forget(self, key: str) -> None:
         """Release an assumed pod: its binding or patch will not be written any more, or the pod is gone."""
         if (assumed_pod := self._drop_assumed(key)) is not None:
             self.hints.forget_assumed(key)
-            self._reservations.release(key, assumed_pod.node)
+            self._states.release(key, assumed_pod.node)
 
     def binding_to(self, node: str) -> tuple[AssumedPod, ...]:
         """The assumed pods whose bindings to the node no object shows yet."""
-        return self._facts.assumed.binding_to(node)
+        return self._states.on(node).binding()
 
     def assigned(self, node: str) -> tuple[Reservation, ...]:
         """The reservations of pods assigned to the node, written or not, that are not on their way to its kubelet."""
-        on_node = self._reservations.on(node)
-        return tuple(reservation for reservation in on_node if self._facts.is_assigned(reservation.pod))
+        on_node = self._states.reservations(node)
+        return tuple(reservation for reservation in on_node if self._states.is_assigned(reservation.pod))
 
     def tentative(self, node: str) -> tuple[Reservation, ...]:
         """The reservations of pods for which the scheduler may still pick another node."""
-        on_node = self._reservations.on(node)
-        return tuple(reservation for reservation in on_node if self._facts.is_tentative(reservation.pod))
+        on_node = self._states.reservations(node)
+        return tuple(reservation for reservation in on_node if self._states.is_tentative(reservation.pod))
 
     def leeway(self, node: str, pod: str, now: float) -> Leeway:
         """How much more or less of the node may be free for a pod (namespace/name) than the NRT and the ledger say."""
-        return node_leeway(self._facts, self._reservations, self._derived.unreported(node), node, pod, now)
+        return self._derived.leeway(node, pod, now)
 
     def keep_for(self, pod: ResidentPod, numa: NumaAmounts, alternatives: frozenset[int], *, sure: bool) -> None:
         """Reserve for a pod of `hints.newcomers` what its kubelet gives it, until its node's NRT has reported it."""
@@ -202,26 +195,26 @@ class AssumedPods:
 
     def is_counted(self, pod: ResidentPod) -> bool:
         """Whether the node's NRT has reported the pod, or may have, or never will."""
-        topology = self._facts.reports.topology(pod.node)
-        covered = None if topology is None else self._facts.reports.reported(topology)
+        topology = self._states.on(pod.node).topology
+        covered = None if topology is None else self._states.reported(topology)
         return topology is None or covered is None or is_counted(pod, topology, covered)
 
     def uncertain(self, now: float) -> Iterator[ResidentPod]:
         """The bound pods without a hint because their NUMA nodes are uncertain; an NRT should show these by now."""
-        return self.hints.uncertain(now - self._facts.times.age)
+        return self.hints.uncertain(now - self._states.times.age)
 
     def all_assumed(self) -> Collection[AssumedPod]:
         """The assumed pods, also the tentative ones."""
-        return self._facts.assumed.all()
+        return self._states.assumed.values()
 
     @property
     def assumed_count(self) -> int:
         """The number of assumed pods without the tentative ones: those may never be bound."""
-        return self._facts.assumed.count
+        return sum(not assumed_pod.tentative for assumed_pod in self._states.assumed.values())
 
     def expired(self, now: float) -> tuple[AssumedPod, ...]:
         """The assumed pods that have expired at `now`, on the clock of `expires`. The caller has to check them."""
-        return self._facts.assumed.expired(now)
+        return tuple(assumed_pod for assumed_pod in self._states.assumed.values() if assumed_pod.expires <= now)
 
     def settle(self, now: float, on_fault: OnFault | None = None) -> bool:
         """Update the ledger. True if time alone may have changed something: no event of an object shows that.
@@ -253,8 +246,8 @@ class AssumedPods:
         return True
 
     def _put_pod(self, pod: ResidentPod, now: float) -> None:
-        facts = self._facts
-        known = facts.pods.get(pod.key)
+        states = self._states
+        known = states.pods.get(pod.key)
         if not (is_predecessor := self._predecessors.seen(pod.key, pod.uid)):
             self._compare_assumed(pod)
         if known is not None and known.uid != pod.uid:
@@ -266,20 +259,20 @@ class AssumedPods:
         if known is not None and (not node or _assignment(known) != _assignment(pod)):
             self._remove(known, now)
         if node:
-            is_binding = pod.node and facts.pods.get(pod.key) is None
-            facts.pods.put(pod)
+            is_binding = pod.node and states.pods.get(pod.key) is None
+            states.put_pod(pod)
             self._marked.add(node)
             if pod.node and not is_predecessor:
-                self.hints.seen(pod, known, facts.reports.topology(node))
+                self.hints.seen(pod, known, states.on(node).topology)
             if is_binding:
-                facts.order.bound(pod.key)
+                states.order.bound(pod.key)
                 self._note_arrival(pod)
         if not pod.unhinted:
-            facts.unhinted.forget(pod.key)
+            self.replay.forget(pod.key)
 
     def _compare_assumed(self, pod: ResidentPod) -> None:
         """Drop the assumed pod if the object shows it, or shows that it will never be bound that way."""
-        assumed_pod = self._facts.assumed.get(pod.key)
+        assumed_pod = self._states.assumed.get(pod.key)
         if assumed_pod is None:
             return
         # A binding is shown by a bound pod only: an event from before it may arrive after the guard's answer.
@@ -290,32 +283,32 @@ class AssumedPods:
 
     def _drop_assumed(self, key: str) -> AssumedPod | None:
         """Remove the assumed pod. The ledger is updated when the nodes are settled."""
-        assumed_pod = self._facts.assumed.pop(key)
+        assumed_pod = self._states.pop_assumed(key)
         if assumed_pod is not None:
             self._predecessors.forget(key)
             self._marked.add(assumed_pod.node)
-            if (pod := self._facts.pods.get(key)) is not None:
+            if (pod := self._states.pods.get(key)) is not None:
                 self._marked.add(node_of(pod))
         return assumed_pod
 
     def _remove(self, pod: ResidentPod, now: float) -> None:
         """Remove a pod from its node."""
-        self._facts.pods.remove(pod)
+        self._states.remove_pod(pod)
         if pod.node:
             self.hints.forget(pod.key, pod.uid)
-            self._facts.unhinted.left(pod, now)
+            self.replay.left(pod, now)
         self._marked.add(node_of(pod))
 
     def _note_end(self, pod: ResidentPod, now: float) -> None:
         """Record that the pod holds nothing any more. Pods on their way to its node may get the room that it left."""
         if not pod.node:
             return
-        facts = self._facts
-        facts.reports.note_end(self.hints.as_ended(pod))
+        state, order = self._states.at(pod.node), self._states.order
+        state.note_end(self.hints.as_ended(pod))
         self._marked.add(pod.node)
-        on_node, binding_to = facts.order.in_order(self.bound_to(pod.node)), self.binding_to(pod.node)
-        later = facts.order.bound_after(pod.key, (other.key for other in on_node))
-        news = self.hints.left_room(pod, on_node, later, binding_to, facts.reports.topology(pod.node), now)
+        on_node, binding_to = order.in_order(state.bound()), state.binding()
+        later = order.bound_after(pod.key, (other.key for other in on_node))
+        news = self.hints.left_room(pod, on_node, later, binding_to, state.topology, now)
         for assumed_pod in binding_to:
             if assumed_pod.pod in news:
                 self._reserve(assumed_pod)
@@ -324,16 +317,16 @@ class AssumedPods:
         """Handle a newly bound pod. If its NUMA nodes are unknown, those of pods on their way become uncertain."""
         if pod.exclusive_resources and self.hints.is_unknown(pod):
             for assumed_pod in self.binding_to(pod.node):
-                if self.hints.came_before(assumed_pod, self._facts.reports.topology(pod.node)):
+                if self.hints.came_before(assumed_pod, self._states.on(pod.node).topology):
                     self._reserve(assumed_pod)
 
     def _reserve(self, assumed_pod: AssumedPod) -> None:
-        self._reservations.put(self._facts.reservation_of(assumed_pod))
+        self._states.reserve_assumed(assumed_pod)
 
     def _settle_node(self, node: str, now: float) -> None:
-        facts = self._facts
-        derived = {one.pod: one for one in self._derived.on(node, now) if one.pod not in facts.assumed}
-        self._reservations.replace(node, derived, kept={one.pod for one in facts.assumed.on(node)})
+        states = self._states
+        derived = {one.pod: one for one in self._derived.on(node, now) if one.pod not in states.assumed}
+        states.replace_reservations(node, derived, kept=states.on(node).assumed.keys())
 
 
 def _assignment(pod: ResidentPod) -> tuple[str, str, str]:

@@ -5,7 +5,7 @@ result becomes uncertain if
 1. another pod ended while this one was on its way, or was rejected by its kubelet;
 2. a pod came first whose NUMA nodes are unknown: without a hint, or with that of an assignment only (see 3);
 3. the pod was assigned before, and was then bound without a review by the leader: its hint says so.
-The node's NodeResourceTopology settles it if only one placement is possible (see `reported_placement`).
+The node's NodeResourceTopology settles it if only one placement is possible (see `known_placements`).
 
 Finds pods that may be on other NUMA nodes than replayed, because room was freed or taken unseen.
 
@@ -27,9 +27,15 @@ from webhook.engine.snapshot.node_sums import NumaAmounts, added
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.formats.nrt import NodeTopology, Publisher
 from webhook.model.policy import NUMAPolicy
-from webhook.state.assumed.alternatives import Alternatives
 from webhook.state.assumed.assumed_pod import AssumedPod
-from webhook.state.assumed.known_placements import Certainty, HintChange, Known, KnownHints, reported_placements
+from webhook.state.assumed.known_placements import (
+    Alternatives,
+    Certainty,
+    HintChange,
+    Known,
+    KnownHints,
+    reported_placements,
+)
 from webhook.state.assumed.unreported import held
 
 

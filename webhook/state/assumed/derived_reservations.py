@@ -2,11 +2,16 @@
 
 - An assigned pod (its hint names a node, our gate is gone) that is not bound yet: everything that it requests, unless
   its hint says that nothing is reserved any more because the scheduler could not bind it
-  (`controllers.unbindable_pods`). If only its node is known, on every NUMA node (see `cache.pod_info`).
+  (`controllers.unbindable_pods`). If only its node is known, on every NUMA node (see `state.pod_info`).
 - A bound pod: what its node's NRT does not show, by `unreported`.
 - Pods that have ended: what the NRT still shows as taken by them is given back.
 - A managed pod that was bound unhinted: what its replay says, until the NRT reports it.
 - What Koordinator's Reservations hold for their owners: no NRT shows it.
+
+Exporters write every minute, and mostly only the time differs. What is derived for a node depends on that time in two
+ways (see `unreported`): pods that were bound shortly before or after it, and pods that have ended since. Everything
+else is derived again only if something is left to find out: assumed pods, unhinted pods, pods whose NUMA nodes no NRT
+has confirmed, and changes that are due to time alone.
 
 When time alone changes something of a node: the first of 5,000 such times without a look at all of them.
 
@@ -19,20 +24,23 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Final
 
-from webhook.engine.snapshot.ledger import Ledger, Reservation
+from webhook.engine.snapshot.ledger import Reservation
 from webhook.engine.snapshot.node_sums import NumaAmounts
 from webhook.formats.kubernetes.resident import ResidentPod
-from webhook.formats.nrt import NodeTopology
+from webhook.formats.nrt import NodeTopology, Publisher
 from webhook.state.assumed.credible_hints import credible
-from webhook.state.assumed.node_facts import NodeFacts
-from webhook.state.assumed.node_reservations import NodeReservations
+from webhook.state.assumed.free_bounds import Leeway
+from webhook.state.assumed.known_placements import Certainty
+from webhook.state.assumed.node_state import NodeStates
 from webhook.state.assumed.placement_search import most_given_to
+from webhook.state.assumed.unhinted import UnhintedReplay
 from webhook.state.assumed.unreported import (
     NOTHING,
     NOWHERE,
     Unreported,
     held,
     is_counted,
+    is_long_after,
     not_reported,
     unreported,
 )
@@ -88,41 +96,29 @@ class DueTimes:
 class DerivedReservations:
     """Derives the reservations of one node at a time, and remembers when time alone will change them."""
 
-    def __init__(self, facts: NodeFacts, ledger: Ledger, reservations: NodeReservations) -> None:
-        self._facts = facts
-        self._ledger = ledger
-        self._reservations = reservations
-        self._unreported: dict[str, Unreported] = {}
+    def __init__(self, states: NodeStates, replay: UnhintedReplay) -> None:
+        self._states = states
+        self._replay = replay
         self._due = DueTimes()
 
     def on(self, node: str, now: float) -> Iterator[Reservation]:
         """The node's reservations at `now`. Also writes to the ledger what ended pods no longer hold."""
         self._due.remove(node)
-        facts = self._facts
-        pods = facts.pods.on(node)
-        topology = facts.reports.topology(node)
-        bound = [credible(facts.hints.applied(pod), topology) for pod in pods if pod.node]
+        states, state = self._states, self._states.on(node)
+        hints, age, topology = states.hints, states.times.age, state.topology
+        pods = state.pods.values()
+        bound = [credible(hints.applied(pod), topology) for pod in pods if pod.node]
         for key, amounts in self._update(node, topology, bound, now).amounts.items():
-            pod = facts.pods.by_key[key]
-            is_over = self._is_over(node, facts.hints.alternatives_until(pod, facts.times.age), now)
-            numa = amounts if is_over else facts.hints.widened(key, amounts)
+            pod = states.pods[key]
+            is_over = self._is_over(node, hints.alternatives_until(pod, age), now)
+            numa = amounts if is_over else hints.widened(key, amounts)
             yield Reservation.of(key, node, numa, None, policy=pod.policy)
-        yield from self.of_unhinted(node)
-        yield from facts.held.on(node, topology)
+        yield from self._replay.reservations(node)
+        yield from state.held(node)
         for pod in pods:
             if pod.assigned_node and pod.reserved:
                 numa = _anywhere(pod, topology) if pod.hint is None else held(pod)
                 yield Reservation.of(pod.key, node, numa, pod.requests, policy=pod.policy)
-
-    def of_unhinted(self, node: str) -> Iterator[Reservation]:
-        """The reservations of the node's unreported pods by their replay."""
-        for pod, replayed in self._facts.unhinted.on(node):
-            if replayed.numa:
-                yield Reservation.of(pod.key, node, replayed.numa, None, policy=pod.policy)
-
-    def unreported(self, node: str) -> Unreported:
-        """How the node's amounts differ from its NRT, as last derived."""
-        return self._unreported.get(node, NOTHING)
 
     def take_due(self, now: float) -> Collection[str]:
         """The nodes whose reservations time alone has changed by `now`. The caller derives them anew."""
@@ -137,23 +133,83 @@ class DerivedReservations:
         """When time alone changes the reservations of the first node; inf: never."""
         return self._due.first
 
+    def changes_nothing(self, known: NodeTopology, rewritten: NodeTopology) -> bool:
+        """Whether deriving the node's reservations again would give the same, except for changes due to time.
+
+        known: the NRT that they were derived from. rewritten: the same, written at another time.
+        """
+        states, state = self._states, self._states.on(known.node)
+        if state.assumed:
+            return False
+        ended = states.ended(known)
+        if ended != states.ended(rewritten):
+            return False
+        covered = states.reported(known)
+        if covered is not None and any(pod.key in covered for pod in ended):
+            return False
+        return all(self._is_settled(pod, known, rewritten) for pod in state.pods.values())
+
+    def leeway(self, node: str, pod: str, now: float) -> Leeway:
+        """How much more or less of the node may be free for the pod (namespace/name) than the NRT and the ledger say.
+
+        See `free_bounds`.
+        """
+        states, state = self._states, self._states.on(node)
+        topology, rest = state.topology, state.unreported
+        if topology is None or topology.publisher is Publisher.TOTAL:
+            return Leeway()
+        uncertain = {other.key for other, seen in self._replay.on(node) if seen.why_unknown is not None}
+        kept: list[NumaAmounts] = []
+        maybe_taken = list(self._without_reservation(topology, pod, now))
+        for reservation in states.reservations(node):
+            key = reservation.pod
+            if key == pod or states.is_assigned(key) or states.is_tentative(key):
+                continue
+            if key in uncertain or states.hints.certainty(key) is Certainty.UNCERTAIN:
+                kept.append(reservation.numa)
+                maybe_taken.append(states.hints.anywhere(key, reservation.numa, topology))
+            elif key in rest.maybe_counted:
+                kept.append(rest.maybe_counted[key])
+        return Leeway(kept, [rest.maybe_free] if rest.maybe_free else (), [numa for numa in maybe_taken if numa])
+
+    def _without_reservation(self, topology: NodeTopology, but: str, now: float) -> Iterator[NumaAmounts]:
+        """What unreported pods without a reservation may hold, on every NUMA node. but: the pod to leave out."""
+        states, bound = self._states, self._states.on(topology.node).bound()
+        holding = [pod for pod in bound if pod.exclusive_resources and pod.key != but and not pod.unhinted]
+        unknown = [pod for pod in holding if not states.hints.is_located(pod)]
+        if unknown:
+            reported, ended = states.reported(topology), states.ended(topology)
+            for pod in not_reported(topology, unknown, reported, states.times, now, ended)[0]:
+                amounts = most_given_to(pod, topology)
+                yield {zone.id: amounts for zone in topology.zones}
+
+    def _is_settled(self, pod: ResidentPod, known: NodeTopology, rewritten: NodeTopology) -> bool:
+        if not pod.node or pod.unhinted:
+            return False
+        if not pod.exclusive_resources:
+            return True
+        states = self._states
+        if known.fingerprint is not None and states.hints.certainty(pod.key) is not Certainty.CONFIRMED:
+            return False
+        return all(is_long_after(one, pod, states.times.settle) for one in (known, rewritten))
+
     def _update(self, node: str, topology: NodeTopology | None, bound: Sequence[ResidentPod], now: float) -> Unreported:
         """Compute what the node's NRT does not report yet."""
-        facts = self._facts
-        ended = () if topology is None else facts.reports.ended(topology)
+        states = self._states
+        ended = () if topology is None else states.ended(topology)
         rest, until = NOTHING, None
         waiting: Sequence[ResidentPod] = ()
         if ended or any(pod.hint or pod.unhinted for pod in bound):
-            covered = None if topology is None else facts.reports.reported(topology)
+            covered = None if topology is None else states.reported(topology)
             certain = self._located(topology, bound, ended, covered, now)
-            rest = unreported(topology, bound, covered, facts.times, now, ended, certain)
+            rest = unreported(topology, bound, covered, states.times, now, ended, certain)
             if topology is not None and any(pod.unhinted for pod in bound):
-                waiting, until = not_reported(topology, bound, covered, facts.times, now, ended)
-        facts.unhinted.put(node, waiting, outage=facts.unhinted.had_outage(bound))
+                waiting, until = not_reported(topology, bound, covered, states.times, now, ended)
+        self._replay.put(node, waiting, outage=self._replay.had_outage(bound))
         if changes := [at for at in (rest.until, until) if at is not None]:
             self._due.put(node, min(changes))
-        self._unreported[node] = rest
-        self._ledger.give_back(node, rest.ended)
+        states.at(node).unreported = rest
+        states.ledger.give_back(node, rest.ended)
         return rest
 
     def _located(
@@ -167,15 +223,15 @@ class DerivedReservations:
         """The NUMA nodes of the pods for which the NRT is proof. Also widens the reservations of assumed pods."""
         if topology is None or covered is None or not covered <= {pod.key for pod in (*bound, *ended)}:
             return NOWHERE
-        facts = self._facts
-        if not covered.isdisjoint(facts.reports.ambiguous(topology, now)):
+        states = self._states
+        if not covered.isdisjoint(states.ambiguous(topology, now)):
             return NOWHERE
         counted = [pod for pod in bound if is_counted(pod, topology, covered)]
         gone = [pod for pod in ended if pod.key in covered and pod.exclusive_resources]
-        binding_to = facts.assumed.binding_to(topology.node)
-        certain = facts.hints.locate(topology, [*counted, *gone], facts.order.in_order(bound), binding_to)
+        binding_to = states.on(topology.node).binding()
+        certain = states.hints.locate(topology, [*counted, *gone], states.order.in_order(bound), binding_to)
         for assumed_pod in binding_to:
-            self._reservations.put(facts.reservation_of(assumed_pod))
+            states.reserve_assumed(assumed_pod)
         return certain
 
     def _is_over(self, node: str, until: float, now: float) -> bool:

@@ -14,15 +14,17 @@ have been decided without knowing of it.
 Where koordlet gives pods the NUMA nodes that their annotations name, the service assigns them instead.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import chain
 from math import inf
 
+from webhook.engine.snapshot.ledger import Reservation
 from webhook.engine.snapshot.node_sums import NodeSums, NumaAmounts
 from webhook.formats.kubernetes.resident import ResidentPod
-from webhook.formats.nrt import NodeTopology
-from webhook.state.assumed.binding_order import BindingOrder
+from webhook.formats.nrt import NodeTopology, Publisher
+from webhook.state.assumed.node_state import NodeStates
 
 
 class WhyUnknown(Enum):
@@ -64,41 +66,31 @@ class Unhinted:
     """Pod -> what it was assigned before, where the service assigns NUMA nodes."""
 
 
-@dataclass(slots=True)
-class _Left:
-    """The pods that were bound to a node and have ended or are gone."""
+class UnhintedReplay:
+    """The replay of unhinted pods: which nodes need one, its input, and its results.
 
-    position: int = 0
-    """The highest position that one of them had in the order of binding."""
-    heard: float = -inf
-    """When the last such end was received, in seconds since the epoch."""
+    Nodes to replay are as of the last `AssumedPods.settle`.
+    """
 
-
-class UnhintedPods:
-    """The unreported pods of the nodes that have unhinted ones, and the replay result of each pod."""
-
-    def __init__(self, order: BindingOrder) -> None:
-        self._order = order
-        self._on: dict[str, Sequence[ResidentPod]] = {}
+    def __init__(self, states: NodeStates) -> None:
+        self._states = states
         self._replayed: dict[str, Replayed] = {}
+        self._unhinted: dict[str, None] = {}
+        """The nodes that need a replay or have its results."""
         self._open: set[str] = set()
-        self._left: dict[str, _Left] = {}
 
     def left(self, pod: ResidentPod, heard: float) -> None:
         """Record that a bound pod is gone or has ended. heard: when that was received, in seconds since the epoch."""
         self._replayed.pop(pod.key, None)
-        position = self._order.forget(pod.key)
+        position = self._states.order.forget(pod.key)
         if pod.exclusive_resources:
-            left = self._left.setdefault(pod.node, _Left())
-            left.position, left.heard = max(left.position, position), max(left.heard, heard)
+            state = self._states.at(pod.node)
+            state.last_left = max(state.last_left, position)
+            state.last_end_heard = max(state.last_end_heard, heard)
 
     def forget(self, pod: str) -> None:
         """Drop the pod's replay result: it is not unhinted any more."""
         self._replayed.pop(pod, None)
-
-    def forget_node(self, node: str) -> None:
-        """Remove a node that has neither an NRT nor a pod."""
-        self._left.pop(node, None)
 
     def put(self, node: str, not_reported: Sequence[ResidentPod], *, outage: bool = False) -> None:
         """Replace the unreported pods of a node, hinted or not. If some are unhinted, the node needs a new replay.
@@ -106,61 +98,103 @@ class UnhintedPods:
         outage: reported pods of the node were bound unhinted, and others may have been bound after them. Then it needs
         one too.
         """
-        self._on.pop(node, None)
+        self._unhinted.pop(node, None)
         self._open.discard(node)
+        to_admit: Sequence[ResidentPod] = ()
         if not_reported and (outage or any(pod.unhinted for pod in not_reported)):
-            self._on[node] = self._order.in_order(not_reported)
+            to_admit = self._states.order.in_order(not_reported)
+            self._unhinted[node] = None
             self._open.add(node)
+        self._states.at(node).to_admit = to_admit
 
     def had_outage(self, pods: Iterable[ResidentPod]) -> bool:
         """Whether unhinted and hinted pods came from a list, so that it is unknown which were bound first."""
-        listed = [pod for pod in pods if not self._order.known_position(pod.key)]
+        listed = [pod for pod in pods if not self._states.order.known_position(pod.key)]
         return any(pod.unhinted for pod in listed) and any(pod.hint for pod in listed)
 
-    def to_replay(self) -> Sequence[str]:
-        """The nodes that need a replay."""
+    def nodes(self) -> Sequence[str]:
+        """The nodes on which the NUMA nodes of unhinted pods need a replay."""
         return tuple(self._open)
 
-    def admissions(self, node: str) -> tuple[Sequence[ResidentPod], Collection[str]]:
-        """The node's unreported pods, and the keys of the first unhinted one and of all that may have come after it."""
-        pods = self._on[node]
-        first = next((n for n, pod in enumerate(pods) if pod.unhinted), 0)
-        position = self._order.known_position
-        at = position(pods[first].key)
-        return pods, {pod.key for n, pod in enumerate(pods) if n >= first or position(pod.key) == at}
+    def of(self, node: str) -> Unhinted:
+        """The input of the replay for one of `nodes`. They all have an NRT."""
+        states, state = self._states, self._states.on(node)
+        topology = state.topology
+        if topology is None:
+            raise KeyError(node)
+        admissions, asked = state.to_admit, self._asked(state.to_admit)
+        bound, keys = state.bound(), {pod.key for pod in admissions}
+        residents = [pod for pod in bound if pod.key not in keys]
+        if topology.publisher is not Publisher.TOTAL:
+            living = {pod.key for pod in bound} - {pod.key for pod in states.ended(topology)}
+            why_unknown = self._why_unknown(topology, states.reported(topology), living)
+            return Unhinted(admissions, asked, residents, why_unknown)
+        others = states.ledger.sums(node).copy()
+        for shown in map(states.ledger.get, keys):
+            if shown is not None and shown.node == node:
+                others.add(shown.numa, shown.requests, shown.policy, -1)
+        given = {pod.key: seen.numa for pod, seen in self.on(node) if seen.why_unknown is None}
+        return Unhinted(admissions, asked, residents, None, others, given)
 
-    def why_unknown(
-        self, topology: NodeTopology, counted: frozenset[str] | None, bound: Collection[str], settle: float
+    def give_up(self, node: str) -> None:
+        """Skip the replay of the node's pods until an object on the node changes."""
+        self._open.discard(node)
+
+    def keep(self, node: str, replayed: Mapping[str, Replayed]) -> None:
+        """Reserve the result of the replay for the pods of the node. It then needs no replay until `put`."""
+        self._open.discard(node)
+        self._replayed.update(replayed)
+        for reservation in self.reservations(node):
+            if reservation.pod not in self._states.assumed:
+                self._states.reserve(reservation)
+
+    def on(self, node: str) -> Sequence[tuple[ResidentPod, Replayed]]:
+        """The node's unreported pods that have a replay result, in the order of binding."""
+        pods = self._states.on(node).to_admit
+        return [(pod, replayed) for pod in pods if (replayed := self._replayed.get(pod.key)) is not None]
+
+    def reservations(self, node: str) -> Iterator[Reservation]:
+        """The reservations of the node's unreported pods by their replay."""
+        for pod, replayed in self.on(node):
+            if replayed.numa:
+                yield Reservation.of(pod.key, node, replayed.numa, None, policy=pod.policy)
+
+    def results(self, now: float) -> Iterator[tuple[ResidentPod, Replayed]]:
+        """The managed pods that are bound, unhinted and unreported, with the replay result of each.
+
+        Only pods that their kubelet must have admitted some time before `now`. A kubelet writes the statuses of pods in
+        parallel, so the end of one pod may arrive after the start of the pod that took its room.
+        """
+        for pod, replayed in chain.from_iterable(map(self.on, self._unhinted)):
+            if pod.unhinted and now >= (pod.bound_at or 0) + self._states.times.settle:
+                yield pod, replayed
+
+    def _asked(self, pods: Sequence[ResidentPod]) -> Collection[str]:
+        """The keys of the first unhinted one of these pods, and of all that may have come after it."""
+        first = next((n for n, pod in enumerate(pods) if pod.unhinted), 0)
+        position = self._states.order.known_position
+        at = position(pods[first].key)
+        return {pod.key for n, pod in enumerate(pods) if n >= first or position(pod.key) == at}
+
+    def _why_unknown(
+        self, topology: NodeTopology, counted: frozenset[str] | None, bound: Collection[str]
     ) -> WhyUnknown | None:
         """Why no replay of the node's unhinted pods is possible, by rules 1 to 3; None if one is.
 
         counted: the keys of the pods that the fingerprint covers; None if unknown. bound: of those that are alive on
-        the node. settle: an NRT written more seconds than this after a pod's end cannot report the pod.
+        the node.
         """
         if counted is None:
             return WhyUnknown.NOT_COUNTED
         if not counted <= set(bound):
             return WhyUnknown.ENDED
-        last = max(map(self._order.position, counted), default=0)
-        waiting = [pod.key for pod in self._on[topology.node] if pod.exclusive_resources]
-        if min(map(self._order.known_position, waiting), default=inf) <= max(last, self._order.gap):
+        order, state = self._states.order, self._states.on(topology.node)
+        last = max(map(order.position, counted), default=0)
+        waiting = [pod.key for pod in state.to_admit if pod.exclusive_resources]
+        if min(map(order.known_position, waiting), default=inf) <= max(last, order.gap):
             return WhyUnknown.NOT_SEEN
         # A pod bound before a reported one was admitted before it. If it is not reported, it had ended before the scan.
-        left = self._left.get(topology.node)
-        if left is None or left.position < last or left.heard + settle < (topology.written_at or -inf):
+        heard = state.last_end_heard + self._states.times.settle
+        if state.last_end_heard == -inf or state.last_left < last or heard < (topology.written_at or -inf):
             return None
         return WhyUnknown.ENDED
-
-    def keep(self, node: str, replayed: Mapping[str, Replayed]) -> None:
-        """Store the replay results of the node's unreported pods. The node then needs no replay until `put`."""
-        self._open.discard(node)
-        self._replayed.update(replayed)
-
-    def on(self, node: str) -> Sequence[tuple[ResidentPod, Replayed]]:
-        """The node's unreported pods that have a replay result, in the order of binding."""
-        pods = self._on.get(node, ())
-        return [(pod, replayed) for pod in pods if (replayed := self._replayed.get(pod.key)) is not None]
-
-    def nodes(self) -> Collection[str]:
-        """The nodes that need a replay or have its results."""
-        return self._on.keys()

@@ -7,9 +7,9 @@ A pod's hint says what it holds. The publisher of the NRT reports that, later or
 
 1. A pod bound after the NRT was written is in no scan yet. Of the others, those are reported that the fingerprint
    covers. Without a readable fingerprint, those that were bound long enough before the NRT was written. So too if the
-   covered name may still mean an earlier pod (see `node_reports`).
+   covered name may still mean an earlier pod (see `node_state`).
 2. Pods that the fingerprint covers and that have ended since hold nothing: a kubelet gives what they held to the next
-   pod at once. It is given back if their NUMA nodes are certain (see `reported_placement`).
+   pod at once. It is given back if their NUMA nodes are certain (see `known_placements`).
 3. What the NRT shows as taken may be what the reported pods hold. What they hold beyond that is unreported: all their
    memory if the kubelet has no memory manager, all their CPUs if no CPU is allocated. It does not show what init
    containers had and the running ones have not. Of the rest, the pods bound last are assumed to be the ones that it

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.builders.records import cpus, resident, topology
 from webhook.formats.kubernetes.resident import ResidentPod
-from webhook.state.assumed.node_facts import EndedPods
+from webhook.state.assumed.node_state import NodeState
 
 NRT = replace(topology(node="n", free=cpus(8)), written_at=100)
 
@@ -25,9 +25,9 @@ def deleted(name: str) -> ResidentPod:
 
 
 def those_that_may_count(*pods: ResidentPod) -> list[str]:
-    kept = EndedPods()
+    kept = NodeState()
     for pod in pods:
-        kept.note(pod)
+        kept.note_end(pod)
     return [pod.name for pod in kept.that_may_count(NRT, settle=10)]
 
 
