@@ -9,7 +9,6 @@ from typing import Any
 
 from webhook.admission.annotation_warnings import annotation_warnings, strategy_warnings
 from webhook.admission.kueue_requests import asked_pod
-from webhook.admission.pod.burst_answers import BurstAnswers
 from webhook.admission.pod.mutation import denied, mutate_pod
 from webhook.admission.pod.recent_answers import RecentAnswers, RecentKey, key_of
 from webhook.admission.pod.validate import validate_pod
@@ -35,26 +34,22 @@ class PodMutator:
         self._snapshot = snapshot
         self._rules = rules
         self._recent = RecentDecisions()
-        self._answers = RecentAnswers()
         # With other settings the verdict depends on what is free now.
         gates_all = rules.gate == "Always" and rules.no_capacity == "Gate"
-        self._burst = BurstAnswers(clock) if clock is not None and gates_all else None
+        self._answers = RecentAnswers(clock if gates_all else None)
 
     def handle(self, request: AdmissionRequest) -> Response:
         """Validate and mutate a created pod. There are no side effects, so a dry run gets the same response."""
         if not _is_creation(request):
             return Allowed()
         key = self._key_of(request)
-        burst = None if key is None else self._burst
-        if burst is not None and (answer := burst.get(key)) is not None:
+        if (answer := self._answers.in_burst(key)) is not None:
             return answer
         cluster_snapshot = self._snapshot()
         answer = self._answers.get(key, cluster_snapshot)
         if answer is None:
             decided = decide_creation(request, cluster_snapshot, self._rules, self._recent)
-            answer = self._answers.put(key, cluster_snapshot, _response(decided))
-            if burst is not None and decided.gated:
-                burst.put(key, answer)
+            answer = self._answers.put(key, cluster_snapshot, _response(decided), only_gates=decided.gated)
         return answer
 
     def _key_of(self, request: AdmissionRequest) -> RecentKey | None:

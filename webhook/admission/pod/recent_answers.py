@@ -8,10 +8,15 @@ An answer is given again if all that it depends on is the same:
 
 Members of Kubernetes' own PodGroups are left out, because their answer depends on the PodGroup. So are denials: they
 are rare, and quote their users.
+
+While many pods are created, many are bound, and the cluster changes all the time. But an answer that only gates a pod
+decides nothing that depends on what is free: its text says how many nodes fit, and is replaced when the pod gets its
+node. So in a burst, equal pods get the same such answer for a moment, whatever has changed meanwhile; a state that is
+filled by watches may be as far behind. It is a burst if enough equal pods came in the moment before.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,6 +30,9 @@ from webhook.formats.topology import Topology
 from webhook.formats.workload.rank import RANK_KEYS
 from webhook.state.cluster_snapshot import ClusterSnapshot
 
+# CPU time of a review at 5,000 nodes (as is, without bursts, without both): 338, 947, 1,001 us if the cluster changes
+# with every second review; 328, 447, 662 us with every fourth; 23, 21, 330 us if it does not change.
+
 # As many as there are recent decisions. An answer takes some kilobytes, its pod up to this.
 _MOST_ANSWERS: Final = 128
 _LARGEST_POD: Final = 16 * 1024
@@ -35,6 +43,11 @@ _OF_ONE_MEMBER: Final = frozenset({*RANK_KEYS, "statefulset.kubernetes.io/pod-na
 _LONGEST_VALUE: Final = 63
 # Source: kubernetes plugin/pkg/admission/serviceaccount (ServiceAccountVolumeName, DefaultAPITokenMountPath).
 _TOKEN: Final = re.compile(r"kube-api-access-[a-z0-9]{5}")
+
+# Watches are usually 10 to 100 ms behind the API server, and twice that when it is busy.
+MOMENT_SECONDS: Final = 0.2
+# In a moment, by a kube-controller-manager with its default --kube-api-qps of 20.
+_MANY: Final = 4
 
 RecentKey = tuple[str, str, bytes]
 """What makes two reviews equal: namespace, user, pod."""
@@ -50,12 +63,32 @@ class _Answer:
     response: Response
 
 
-class RecentAnswers:
-    """The answers since the last change of the cluster, for one set of rules."""
+@dataclass(slots=True)
+class _Given:
+    """An answer that only gates, when it was found (seconds of the clock), and how many asked for it since."""
 
-    def __init__(self) -> None:
+    answer: Response
+    at: float
+    in_burst: bool
+    asked: int = 1
+
+
+class RecentAnswers:
+    """The answers since the last change of the cluster, and those of bursts, for one set of rules."""
+
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+        """clock: seconds of `time.monotonic`; None: bursts are answered as all other reviews are."""
+        self._clock = clock
         self._basis: _Basis | None = None
         self._answers: dict[RecentKey, _Answer] = {}
+        self._given: dict[RecentKey, _Given] = {}
+
+    def in_burst(self, key: RecentKey | None) -> Response | None:
+        """The answer to an equal pod of this burst; None if it must be found."""
+        if self._clock is None or key is None or (known := self._given.get(key)) is None:
+            return None
+        known.asked += 1
+        return known.answer if known.in_burst and self._clock() - known.at < MOMENT_SECONDS else None
 
     def get(self, key: RecentKey | None, cluster_snapshot: ClusterSnapshot) -> Response | None:
         """The answer to an equal review, if the cluster has not changed since; else None."""
@@ -63,8 +96,10 @@ class RecentAnswers:
             return None
         return known.response if known.namespace == cluster_snapshot.namespaces.get(key[0]) else None
 
-    def put(self, key: RecentKey | None, cluster_snapshot: ClusterSnapshot, answer: Response) -> Response:
-        """Keep an answer for equal reviews. Returns it, encoded."""
+    def put(
+        self, key: RecentKey | None, cluster_snapshot: ClusterSnapshot, answer: Response, *, only_gates: bool = False
+    ) -> Response:
+        """Keep an answer for equal reviews. Returns it, encoded. only_gates: nothing in it depends on what is free."""
         if key is None or isinstance(answer, Denied):
             return answer
         basis = _basis_of(cluster_snapshot)
@@ -74,7 +109,18 @@ class RecentAnswers:
         if isinstance(answer, Patched):
             answer = answer.encoded()
         self._answers[key] = _Answer(cluster_snapshot.namespaces.get(key[0]), answer)
+        if self._clock is not None and only_gates:
+            self._count_burst(key, answer, self._clock())
         return answer
+
+    def _count_burst(self, key: RecentKey, answer: Response, now: float) -> None:
+        before = self._given.get(key)
+        if before is not None and now - before.at < MOMENT_SECONDS:
+            return  # pods are counted for a whole moment
+        in_burst = before is not None and now - before.at < 2 * MOMENT_SECONDS and before.asked >= _MANY
+        if before is None and len(self._given) >= _MOST_ANSWERS:
+            self._given.clear()
+        self._given[key] = _Given(answer, now, in_burst)
 
 
 def key_of(request: AdmissionRequest) -> RecentKey | None:

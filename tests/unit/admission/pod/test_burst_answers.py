@@ -7,8 +7,8 @@ import pytest
 from tests.builders.clusters import cluster_cache, machine, put
 from tests.builders.pods import bound, pod
 from tests.unit.admission.pod.creations import review
-from webhook.admission.pod.burst_answers import MOMENT_SECONDS
 from webhook.admission.pod.mutate import PodMutator
+from webhook.admission.pod.recent_answers import MOMENT_SECONDS
 from webhook.admission.response import Response
 from webhook.state.rules import Rules
 
