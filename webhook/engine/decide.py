@@ -16,8 +16,8 @@ A node's reason is the first that applies. Allocations and explanations are comp
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from itertools import repeat
+from functools import lru_cache
+from itertools import repeat, starmap
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -68,10 +68,6 @@ class Candidate(NamedTuple):
     """Whether something there enforces the NUMA policy that the pod asks for."""
 
 
-# Same as Candidate(...), without the slow Candidate.__new__ written in Python.
-_CANDIDATE: Final = partial(tuple.__new__, Candidate)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
     """The answers of all nodes, in the order of the snapshot."""
@@ -111,7 +107,7 @@ class Decision:
         liking = self.ranking.liking
         points = repeat(None, k) if liking is None else (liking.preference[chosen] // PER_POINT).tolist()
         enforce = repeat(True, k) if self.unenforced is None else (~self.unenforced[chosen]).tolist()
-        return tuple(map(_CANDIDATE, zip(names, scores, self._numa_nodes(chosen), points, enforce, strict=True)))
+        return tuple(starmap(Candidate, zip(names, scores, self._numa_nodes(chosen), points, enforce, strict=True)))
 
     @property
     def taking(self) -> Bools:
