@@ -2,6 +2,7 @@
 
 500 pods are 2 MiB of text, but 20 MiB of Python objects. Decoded one at a time they fit the CPU's caches, and the next
 one takes the memory of the last one.
+Decoded a page at a time, a list of 50,000 pods takes 65 % more CPU time, from its text to the state of 5,000 nodes.
 
     {"kind":"PodList","metadata":{...},"items":[{"metadata":...},{"metadata":...}]}
     |-------------- head -------------|         |--- object ---| |--- object ---||-| tail

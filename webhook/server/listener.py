@@ -1,7 +1,8 @@
 """A port that stops in two steps: first it accepts no new connections, then it finishes requests in flight.
 
 We accept connections here instead of in an asyncio server: which one to close above the limit (see `connections`) must
-be decided before the TLS handshake, which costs a millisecond and a hundred kilobytes.
+be decided before the TLS handshake, which costs a millisecond and a hundred kilobytes. aiohttp's own server has no
+limit: when one client held 1,500 idle connections and all file descriptors, an honest call got no answer within 10 s.
 """
 
 import asyncio

@@ -7,7 +7,8 @@ Phases (see `connections`): the handshake, then idle, reading and answering in t
   (keepalive_timeout).
 - A connection whose client does not read an answer is closed; aiohttp would wait without limit.
 
-All events are passed on to aiohttp's protocol.
+Under aiohttp's own TCPSite, a head that did not end and an answer that was not read each held a connection for as long
+as was tried (25 s). All events are passed on to aiohttp's protocol.
 """
 
 import asyncio
