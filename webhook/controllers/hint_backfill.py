@@ -23,7 +23,7 @@ from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.pod_writes import PodWrites
 from webhook.placing.pod.controller_patches import hint_patch
 from webhook.state.cluster_cache import ClusterCache
-from webhook.state.missing_hint import HintBackfill
+from webhook.state.kubelet_predictions import HintBackfill
 
 log = structlog.get_logger(__name__)
 

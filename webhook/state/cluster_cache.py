@@ -64,11 +64,10 @@ from webhook.state.cluster_snapshot import ClusterSnapshot
 from webhook.state.delegated_pods import is_unschedulable
 from webhook.state.kai_pod_groups import KAIPodGroups
 from webhook.state.kubelet_admission import KubeletAdmission
-from webhook.state.kubelet_predictions import KubeletPredictions
+from webhook.state.kubelet_predictions import HintBackfill, KubeletPredictions
 from webhook.state.kubelet_rejections import KubeletRejections
 from webhook.state.management import as_managed
 from webhook.state.missed_creations import MissedPods
-from webhook.state.missing_hint import HintBackfill
 from webhook.state.node_policies import NodePolicies
 from webhook.state.pod_indexes import PodIndexes, UnconfirmedPod
 from webhook.state.pod_info import PodInfo, believed

@@ -2,14 +2,13 @@
 
 All methods take the `node_arrays` of the latest update, so that ledger and arrays show the same moment.
 
-Replay of what a kubelet gave to pods that were bound without a hint.
-
-If that is certain (see `assumed.unhinted`), the pods that the node's NRT has not counted are admitted again, in
-the order of binding, on the node as the NRT shows it. The result is what the kubelet did, up to the first pod whose
-result differs from its hint.
+What a kubelet gave to pods that were bound without a hint is replayed. If that can be certain (see
+`assumed.unhinted`), the pods that the node's NRT has not counted are admitted again, in the order of binding, on the
+node as the NRT shows it. The result is what the kubelet did, up to the first pod whose result differs from its hint.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -21,8 +20,9 @@ from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.ledger import Ledger
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.node_sums import NodeSums, NumaAmounts
-from webhook.engine.snapshot.single_node import NodeAlone, less, node_alone
+from webhook.engine.snapshot.single_node import NodeAlone, is_free, less, node_alone
 from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.formats.koordinator.hint import NUMAHint
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.internal_errors import Where, contained, internal_error
 from webhook.model.options import Options
@@ -30,9 +30,7 @@ from webhook.model.policy import Exclusive
 from webhook.model.resources import PODS
 from webhook.state.assumed.assumed_pods import AssumedPods
 from webhook.state.assumed.unhinted import Replayed, Unhinted, WhyUnknown
-from webhook.state.hint_certainty import given_on, hint_certainty, of_resident
-from webhook.state.kubelet_admission import AssignedPod, KubeletAdmission
-from webhook.state.missing_hint import HintBackfill
+from webhook.state.kubelet_admission import AssignedPod, KubeletAdmission, given_on, hint_certainty, of_resident
 
 # An admission takes about 0.2 ms. The limit is the number of pods that a fingerprint is searched for (see
 # `assumed.reported_pods`).
@@ -117,6 +115,39 @@ def _numa_ids(snapshot: Snapshot) -> Iterable[int]:
 
 def _requests(pod: ResidentPod) -> Mapping[str, int]:
     return {**pod.requests, PODS: 1}
+
+
+_NOT_CERTAIN: Final = "its kubelet may have chosen any of several, and the NodeResourceTopology does not show which"
+
+
+@dataclass(frozen=True, slots=True)
+class HintBackfill:
+    """The result for one pod: a hint, or the reason why it gets none."""
+
+    pod: str
+    """namespace/name."""
+    uid: str
+    hint: NUMAHint | None
+    why_unassigned: str = ""
+
+    @classmethod
+    def of(cls, pod: ResidentPod, replayed: Replayed, kubelet_admission: KubeletAdmission | None) -> "HintBackfill":
+        """The result for a replayed pod. kubelet_admission: its node as other pods left it; None: unknown node."""
+        hint = NUMAHint(pod.node, tuple(sorted(replayed.numa.items())))
+        if (
+            replayed.why_unknown is None
+            and kubelet_admission is not None
+            and is_free(kubelet_admission.assumed_snapshot(), hint.numa_nodes)
+        ):
+            return cls(pod.key, pod.uid, hint)
+        why = (replayed.why_unknown or WhyUnknown.DIFFERS).value
+        return cls(pod.key, pod.uid, None, f"bound to {pod.node} while no replica answered, and without a hint: {why}")
+
+    @classmethod
+    def not_certain(cls, pod: ResidentPod) -> "HintBackfill":
+        """The result for a pod whose kubelet may have chosen other NUMA nodes than the replayed ones."""
+        why = f"bound to {pod.node}, and without a hint: {_NOT_CERTAIN}"
+        return cls(pod.key, pod.uid, None, why)
 
 
 # An unmanaged pod with more containers gets no prediction: it could take a second, and any user can create such a pod.

@@ -18,7 +18,7 @@ from webhook.kube.write import Outcome
 from webhook.metrics.controller_metrics import PlacementMetrics
 from webhook.model.names import NUMA_HINT, RESOURCE_STATUS
 from webhook.state.cluster_cache import ClusterCache
-from webhook.state.missing_hint import HintBackfill
+from webhook.state.kubelet_predictions import HintBackfill
 
 HINT = NUMAHint("n0", ((1, {"cpu": 8000}),))
 LATE = HintBackfill("default/p", "u", HINT)

@@ -48,8 +48,7 @@ from webhook.model.resources import format_amount
 from webhook.placing.pod import placement_text
 from webhook.placing.pod.binding_pod import BindingPod, assigned_node
 from webhook.placing.pod.placement_text import annotated
-from webhook.state.hint_certainty import CERTAIN, HintCertainty, hint_certainty, of_pod
-from webhook.state.kubelet_admission import KubeletAdmission
+from webhook.state.kubelet_admission import CERTAIN, HintCertainty, KubeletAdmission, hint_certainty, of_pod
 from webhook.state.rules import Rules
 
 

@@ -20,7 +20,7 @@ from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT, RESOUR
 from webhook.model.options import Options
 from webhook.placing.pod.binding_pod import BindingPod
 from webhook.state.assumed.free_bounds import NO_LEEWAY, Leeway
-from webhook.state.hint_certainty import CERTAIN, HintCertainty
+from webhook.state.kubelet_admission import CERTAIN, HintCertainty
 from webhook.state.rules import Rules
 
 GI = 2**30
