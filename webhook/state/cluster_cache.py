@@ -7,22 +7,23 @@ a second.
 
 What a pod holds, and who says so (as in kube-scheduler's cache):
 
-                 assume                   shown                 shown              counted
-    observed ─────────────> assumed ───────────────> assigned ─────────> bound ─────────────> reported
-        ^                    │   │  └─────────────────────────────────────^ shown
-        ├─── forgotten <─────┘   │
-        └─── expired <───────────┘                 any state ──> gone: deleted, or ended
+              assume              shown               shown            counted
+    observed ─────────> assumed ─────────> assigned ─────────> bound ──────────> reported
+       ^  ^              │ │ │ ^              │                  ^
+       │  │              │ │ │ └── assume ────┘                  │
+       │  └─ forgotten <─┘ │ └──────── shown: was a binding ─────┘
+       └──── expired <─────┘                        any of them ──> gone: deleted, or ended
 
 - observed: an object shows the pod without a node of ours. It holds nothing.
 - assumed: a patch or the answer to a binding gave it a node and NUMA nodes, and no object shows that yet. It holds what
-  `AssumedPod` says. `assume` again replaces it: the binding of a pod that a patch assigned.
+  `AssumedPod` says. A binding is assumed for an assigned pod, too, in place of what the patch gave it.
 - assigned: the pod shows our hint, and has no node. The hint says what it holds, unless nothing is reserved any more.
   A patch is shown by this; an assumed binding is shown by a bound pod only.
 - bound: the pod has its node. It holds what its hint says, or what a replay of its kubelet's choice gives.
 - reported: its node's NodeResourceTopology (NRT) counts it, so nothing is reserved beside the NRT. A pod without
   exclusive resources never gets here; koordlet's NRT counts no pod.
 - forgotten: its patch or binding failed or is not sent, or the scheduler, which chooses the node of a tentative one,
-  could not bind it.
+  could not bind it. What objects show of the pod counts again.
 - expired: no object showed it by its time. `webhook.controllers.assumed_pod_sweep` reads the pod before it says so.
 - gone: nothing is held, and what the NRT still shows as taken by it is given back.
 
