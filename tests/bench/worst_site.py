@@ -19,11 +19,11 @@ from webhook.formats.topology import TopologySource
 from webhook.model.errors import UserError
 from webhook.model.raw import Draft
 from webhook.placing.gang.gang_search import GangSearch, GatedGang, search_gang
-from webhook.placing.gang.gated_gang import units_of
 from webhook.placing.pod.assignment import Assignment, find_assignment, why_unassigned
 from webhook.placing.pod.binding_pod import BindingPod
 from webhook.placing.pod.gated_pods import GatedPod, GatedPods
 from webhook.placing.retry_delays import RetryDelays
+from webhook.placing.waiting_unit import units_of
 from webhook.state.rules import Rules
 from webhook.state.store import Feed
 from webhook.steps import result_of

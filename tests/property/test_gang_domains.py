@@ -29,11 +29,12 @@ from webhook.model.names import (
 )
 from webhook.placing.gang.gang_agreement import agree
 from webhook.placing.gang.gang_search import GatedGang
-from webhook.placing.gang.gated_gang import GangAssigner, units_of
+from webhook.placing.gang.gated_gang import GangAssigner
 from webhook.placing.gang.kept_domain import KeptDomains
 from webhook.placing.pod.assignment import NoAssignment
 from webhook.placing.pod.gated_pods import GatedPods
 from webhook.placing.retry_delays import RetryDelays
+from webhook.placing.waiting_unit import units_of
 from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.rules import Rules

@@ -19,9 +19,7 @@ from itertools import zip_longest
 from typing import Final
 
 from webhook.placing.gang.gang_search import GatedGang
-from webhook.placing.pod.gated_pods import GatedPod
-
-Unit = GatedPod | GatedGang
+from webhook.placing.waiting_unit import Unit
 
 # Two such parts and 20 ms to sort 3,000 units, with a rest of four times as long: there are four cycles a second. A pod
 # that arrives during a cycle is tried in the next.
@@ -54,7 +52,7 @@ class FailedAttempts:
         """Start a cycle with these units; all others are forgotten."""
         self._cycle += 1
         units = tuple(units)
-        names, namespaces = set(map(name_of, units)), set(map(_namespace, units))
+        names, namespaces = set(map(result_name, units)), set(map(_namespace, units))
         self._failed = {name: failed for name, failed in self._failed.items() if name in names}
         self._served = {name: at for name, at in self._served.items() if name in namespaces}
 
@@ -62,12 +60,12 @@ class FailedAttempts:
         self, unit: Unit, basis: Hashable, kind: frozenset[Hashable], reserved_nodes: Collection[str] = ()
     ) -> None:
         """Record that the unit did not fit in this cycle."""
-        self._failed[name_of(unit)] = FailedAttempt(self._cycle, basis, kind, frozenset(reserved_nodes))
+        self._failed[result_name(unit)] = FailedAttempt(self._cycle, basis, kind, frozenset(reserved_nodes))
         self._served[_namespace(unit)] = self._cycle
 
     def of(self, unit: Unit) -> FailedAttempt | None:
         """The unit's last failed attempt; None if there was none."""
-        return self._failed.get(name_of(unit))
+        return self._failed.get(result_name(unit))
 
     def by_namespace(self, units: Sequence[Unit]) -> list[Unit]:
         """These sorted units, in turns by namespace; within a namespace the unit tried longest ago comes first."""
@@ -82,7 +80,7 @@ class FailedAttempts:
         ]
 
 
-def name_of(unit: Unit) -> Hashable:
+def result_name(unit: Unit) -> Hashable:
     """A key that is equal for units with the same result."""
     if isinstance(unit, GatedGang):
         return f"group {unit.membership.group}"

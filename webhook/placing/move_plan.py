@@ -36,13 +36,13 @@ from webhook.placing.node_holdings import Holdings
 from webhook.placing.pod.assignment import NoAssignment
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.placing.preemption.preemption_candidates import candidates_below
-from webhook.placing.preemption.preemptor import Preemptor
+from webhook.placing.waiting_unit import WaitingUnit
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.delegated_pods import why_delegated
 from webhook.state.rules import Rules
 from webhook.state.unmanaged import why_unmanaged
 
-Search = Callable[[Preemptor], GangSearch | NoAssignment]
+Search = Callable[[WaitingUnit], GangSearch | NoAssignment]
 """Puts a gang into the engine's terms, or says why it cannot be placed."""
 
 # Source: kubernetes pkg/apis/scheduling (SystemCriticalPriority).
@@ -183,12 +183,12 @@ class MovePlan:
     """The moves for each of the waiting units, in order."""
 
     running: RunningPods
-    units: tuple[tuple[Preemptor, MovesOfUnit | NoMoves | str], ...]
+    units: tuple[tuple[WaitingUnit, MovesOfUnit | NoMoves | str], ...]
     """Each with its moves; a text: why no move can be judged for it."""
 
 
 def plan_moves(
-    state: ClusterCache, rules: Rules, raws: Iterable[Raw], units: Sequence[Preemptor], search: Search
+    state: ClusterCache, rules: Rules, raws: Iterable[Raw], units: Sequence[WaitingUnit], search: Search
 ) -> MovePlan:
     """The plan. raws: the objects of the pods with a node; others may be among them."""
     planning = _Planning(state, rules, raws, units, search)
@@ -197,7 +197,7 @@ def plan_moves(
 
 class _Planning:
     def __init__(
-        self, state: ClusterCache, rules: Rules, raws: Iterable[Raw], units: Sequence[Preemptor], search: Search
+        self, state: ClusterCache, rules: Rules, raws: Iterable[Raw], units: Sequence[WaitingUnit], search: Search
     ) -> None:
         candidates = candidates_below(state, _ANY_PRIORITY)
         self.running = running_pods(candidates, raws, state, rules)
@@ -213,7 +213,7 @@ class _Planning:
         self._hopeless: dict[object, NoMoves] = {}
         """Of single pods: the cluster only becomes fuller."""
 
-    def plan(self, one: Preemptor) -> MovesOfUnit | NoMoves | str:
+    def plan(self, one: WaitingUnit) -> MovesOfUnit | NoMoves | str:
         """The moves for one, which are made for the next."""
         for member in one.members:
             if (why := member.delegated_why) is not None:
@@ -229,7 +229,7 @@ class _Planning:
             return MovesOfUnit(found.starts, tuple(self._moved(*each) for each in found.moved), found.at_least)
         return found
 
-    def _search(self, one: Preemptor) -> Moves | NoMoves | str:
+    def _search(self, one: WaitingUnit) -> Moves | NoMoves | str:
         options = self._rules.engine
         lower = [pod for pod in self._left.values() if pod.candidate.priority <= one.priority]
         movables = Movables.of(lower, self._allowed)

@@ -37,8 +37,7 @@ from webhook.placing.autoscaling.answers import Asking, ScaleUpAnswers
 from webhook.placing.autoscaling.lacking_room import LackingRoom, ScaleUp
 from webhook.placing.autoscaling.provisioning_pod_sets import pod_sets_of, whole_gang, why_no_request
 from webhook.placing.autoscaling.provisioning_texts import request_text
-from webhook.placing.fair_order import FailedAttempts, Unit
-from webhook.placing.fair_order import name_of as result_name
+from webhook.placing.fair_order import FailedAttempts, result_name
 from webhook.placing.gang.gang_agreement import Agreement, agree
 from webhook.placing.gang.gang_search import GangSearch, GatedGang, search_gang, why_too_few
 from webhook.placing.gang.gated_gang import Assumed, GangAssigner
@@ -52,10 +51,10 @@ from webhook.placing.pod.placement_text import waiting as waits
 from webhook.placing.pod.wait_reason import WaitReason
 from webhook.placing.preemption.beside import has_room_beside
 from webhook.placing.preemption.holds_in_vain import PAUSED
-from webhook.placing.preemption.preemptor import Preemptor, name_of
 from webhook.placing.preemption.room_now import place_beside
 from webhook.placing.preemption.search import Found, PreemptionSearch
 from webhook.placing.preemption.waiting_preemptors import WaitingPreemptors
+from webhook.placing.waiting_unit import Unit, WaitingUnit, name_of
 from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.delegated_pods import TENTATIVE_SECONDS
@@ -245,7 +244,7 @@ class Planner:
             without(snapshot, cycle.reserved_nodes | closed), gated, self.rules, self.state.assigned
         )
         if not isinstance(found, Assignment) and closed:
-            preemptor = Preemptor(gated, reserved=cycle.reserved_nodes)
+            preemptor = WaitingUnit(gated, reserved=cycle.reserved_nodes)
             found = place_beside(preemptor, self.state, self.preemptors, self.rules) or found
         if isinstance(found, Assignment):
             self.lacking_room.forget(name_of(gated))
@@ -263,7 +262,7 @@ class Planner:
     def _note(self, gated: GatedPod, found: Decision | NoAssignment, cycle: Cycle) -> None:
         """Let the pod preempt, or an autoscaler be asked, if it lacks room."""
         if isinstance(found, Decision) or found.of_one:
-            self.lacking_room.unfit(Preemptor(gated, reserved=cycle.reserved_nodes))
+            self.lacking_room.unfit(WaitingUnit(gated, reserved=cycle.reserved_nodes))
         elif found.reason != WaitReason.PENDING:
             self.lacking_room.forget(name_of(gated))
             if found.fits_on:
@@ -320,7 +319,7 @@ class Planner:
         self._failed.record(together, cycle.basis_of(together), found.kind, found.reserved_nodes)
         cycle.reserve(together, found.reserved_nodes)
         if found.reason == WaitReason.GANG_DOES_NOT_FIT:
-            self.lacking_room.unfit(Preemptor(together, agreed.minimum, agreed.assigned_members, reserved))
+            self.lacking_room.unfit(WaitingUnit(together, agreed.minimum, agreed.assigned_members, reserved))
         else:
             self.lacking_room.forget(name_of(gang))
         told = self.preempting(together.members[0].key) or found
@@ -347,7 +346,7 @@ class Planner:
         self.state.assume(assumed_pod)
         return assumed_pod
 
-    def has_room_beside(self, preemptor: Preemptor) -> bool:
+    def has_room_beside(self, preemptor: WaitingUnit) -> bool:
         """Whether it will have room beside others once their victims are gone; notes that in their hold."""
         return has_room_beside(preemptor, self.state, self.preemptors, self.rules)
 
@@ -402,14 +401,14 @@ class Planner:
         found = find_assignment(nodes or now, gated, self.rules, assigned if nodes is None else lambda _: ())
         return why_unassigned(found, gated, self.rules, 0) if isinstance(found, Decision) else found
 
-    def unit(self, unit: Unit) -> Preemptor | None:
+    def unit(self, unit: Unit) -> WaitingUnit | None:
         """The pod, or the gang with those members that are placed together; None if there are none."""
         if isinstance(unit, GatedPod):
-            return Preemptor(unit)
+            return WaitingUnit(unit)
         agreed = self.agreed(unit)
-        return Preemptor(agreed.gang, agreed.minimum, agreed.assigned_members) if agreed.gang.members else None
+        return WaitingUnit(agreed.gang, agreed.minimum, agreed.assigned_members) if agreed.gang.members else None
 
-    def search(self, gang: Preemptor) -> GangSearch | NoAssignment:
+    def search(self, gang: WaitingUnit) -> GangSearch | NoAssignment:
         """Where the gang's members would go together, or what is missing. gang: one whose members agree."""
         assert isinstance(gang.unit, GatedGang)  # noqa: S101
         if too_few := self.too_few(gang):
@@ -446,7 +445,7 @@ class Planner:
             return None
         return found.placement if len(list(found.placement.pods())) == size else None
 
-    def too_few(self, unit: Preemptor) -> NoAssignment | None:
+    def too_few(self, unit: WaitingUnit) -> NoAssignment | None:
         """Why a gang waits for more members; None if enough exist, and for a pod."""
         return why_too_few(unit.unit, unit.minimum, unit.assigned) if isinstance(unit.unit, GatedGang) else None
 
@@ -456,11 +455,11 @@ class Planner:
         options = self.rules.engine
         return smallest_set(nodes, gated.pod, gated.intent, options, holdings.on, holdings.requests_on)
 
-    def victims(self, unit: Preemptor) -> Found | None:
+    def victims(self, unit: WaitingUnit) -> Found | None:
         """The pods of lower priority that would end for it; None if its gang lacks members."""
         return None if self.too_few(unit) else result_of(self.preemption.run(unit))
 
-    def asked_for(self, unit: Preemptor) -> ScaleUp | None:
+    def asked_for(self, unit: WaitingUnit) -> ScaleUp | None:
         """What an autoscaler would be asked for it; None if none is, or if its gang lacks members."""
         if not self._asking.is_enabled or self.too_few(unit):
             return None
@@ -475,7 +474,7 @@ class Planner:
             return ScaleUp(is_asked=False, text=why)
         return ScaleUp(is_asked=True, text=request_text(class_name, found.text, pod_sets.count))
 
-    def moves(self, raws: Iterable[Mapping[str, Any]], units: Sequence[Preemptor]) -> MovePlan:
+    def moves(self, raws: Iterable[Mapping[str, Any]], units: Sequence[WaitingUnit]) -> MovePlan:
         """The fewest running pods to move for each unit. raws: the objects of the pods with a node."""
         return plan_moves(self.state, self.rules, raws, units, self.search)
 

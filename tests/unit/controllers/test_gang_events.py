@@ -15,8 +15,8 @@ from webhook.formats.kubernetes.owner_chain import owner_above, owner_chain_of
 from webhook.kube.events import ObjectEvent
 from webhook.model.names import DOMAIN, KAI_TOPOLOGY, POD_GROUP_NAME
 from webhook.placing.gang.gang_search import GatedGang
-from webhook.placing.gang.gated_gang import units_of
 from webhook.placing.pod.gated_pods import GatedPod
+from webhook.placing.waiting_unit import units_of
 
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "w", "uid": "uid-Job", "controller": True}
 GROUP = {POD_GROUP_NAME: "pg-w-uid-Job"}

@@ -14,9 +14,10 @@ from webhook.engine.snapshot.single_node import NodeAlone, node_for
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.policy import NUMAPolicy
 from webhook.placing.gang.gang_search import GatedGang
-from webhook.placing.gang.gated_gang import GangAssigner, units_of
+from webhook.placing.gang.gated_gang import GangAssigner
 from webhook.placing.gang.kept_domain import KeptDomains
 from webhook.placing.pod.gated_pods import GatedPod
+from webhook.placing.waiting_unit import units_of
 from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.cluster_snapshot import ClusterSnapshot
 from webhook.state.rules import Rules

@@ -12,8 +12,8 @@ from tests.builders.topologies import topology
 from tests.unit.controllers.leader import Leader
 from webhook.kube.write import Outcome, Write
 from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, MIN_MEMBER
-from webhook.placing.fair_order import Unit
 from webhook.placing.gang.gated_gang import ExactHints, GangAssigner
+from webhook.placing.waiting_unit import Unit
 
 LABELS = {"example.com/zone": "z", "example.com/rack": "rack-0"}
 

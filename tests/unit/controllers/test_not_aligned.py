@@ -13,10 +13,11 @@ from webhook.engine.snapshot.ledger import Ledger
 from webhook.engine.snapshot.node_sums import NodeSums
 from webhook.engine.snapshot.single_node import NodeAlone, node_for
 from webhook.placing.gang.gang_search import GatedGang
-from webhook.placing.gang.gated_gang import GangAssigner, units_of
+from webhook.placing.gang.gated_gang import GangAssigner
 from webhook.placing.gang.kept_domain import KeptDomains
 from webhook.placing.pod.assignment import Assignment, NoAssignment, find_assignment, why_unassigned
 from webhook.placing.pod.gated_pods import GatedPod
+from webhook.placing.waiting_unit import units_of
 from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.rules import Rules
 

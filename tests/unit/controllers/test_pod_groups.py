@@ -22,8 +22,8 @@ from webhook.model.names import (
 )
 from webhook.model.raw import Raw
 from webhook.placing.gang.gang_search import GatedGang
-from webhook.placing.gang.gated_gang import units_of
 from webhook.placing.pod.gated_pods import GatedPod
+from webhook.placing.waiting_unit import units_of
 
 NAME = "default/pg-w-uid-Job"
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "w", "uid": "uid-Job", "controller": True}

@@ -21,11 +21,12 @@ from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.formats.kubernetes.membership import AssignedMember
 from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, NUMA_HINT
 from webhook.placing.gang.gang_search import GatedGang
-from webhook.placing.gang.gated_gang import GangAssigner, units_of
+from webhook.placing.gang.gated_gang import GangAssigner
 from webhook.placing.gang.kept_domain import KeptDomains
 from webhook.placing.planner import Cycle
 from webhook.placing.pod.assignment import Assignment, NoAssignment, find_assignment, why_unassigned, without
 from webhook.placing.pod.gated_pods import GatedPod
+from webhook.placing.waiting_unit import units_of
 from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.cluster_snapshot import ClusterSnapshot
 from webhook.state.rules import Rules

@@ -17,8 +17,8 @@ from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.names import DOMAIN, KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, PLACEMENT
 from webhook.placing.gang.gang_agreement import agree
 from webhook.placing.gang.gang_search import GangSearch, GatedGang, search_gang
-from webhook.placing.gang.gated_gang import units_of
 from webhook.placing.pod.gated_pods import GatedPod
+from webhook.placing.waiting_unit import units_of
 from webhook.state.rules import Rules
 
 ZONE, RACK, ROW = "example.com/zone", "example.com/rack", "example.com/row"

@@ -21,8 +21,8 @@ from webhook.model.names import (
 )
 from webhook.placing.gang.gang_agreement import Agreement, agree
 from webhook.placing.gang.gang_search import GatedGang
-from webhook.placing.gang.gated_gang import units_of
 from webhook.placing.pod.gated_pods import GatedPod
+from webhook.placing.waiting_unit import units_of
 
 RACKS = Topology("racks", TopologySource.KAI, (Level("example.com/row"), Level("example.com/rack")))
 TOPOLOGIES = {name: Topology(name, TopologySource.KAI, RACKS.levels) for name in ("racks", "others")}

@@ -19,10 +19,10 @@ from webhook.model.names import (
 )
 from webhook.placing.gang.gang_agreement import minimum_of
 from webhook.placing.gang.gang_search import GatedGang
-from webhook.placing.gang.gated_gang import units_of
 from webhook.placing.gang.member_ranks import ranks_of
 from webhook.placing.gang.pod_sets import Assembled, Assembly
 from webhook.placing.pod.gated_pods import GatedPod
+from webhook.placing.waiting_unit import units_of
 
 TOPOLOGY = Topology("dc", TopologySource.KAI, (Level("example.com/row"), Level("example.com/rack")))
 ROW = {KAI_TOPOLOGY: "dc", KAI_REQUIRED_PLACEMENT: "row"}

@@ -21,10 +21,10 @@ from webhook.model.names import (
 )
 from webhook.model.policy import Exclusive, NUMAPolicy
 from webhook.placing.gang.gang_search import GatedGang
-from webhook.placing.gang.gated_gang import units_of
 from webhook.placing.pod.gated_pods import GatedPod, GatedPods
 from webhook.placing.pod.native_request import GroupBasis
 from webhook.placing.retry_delays import RetryDelays
+from webhook.placing.waiting_unit import units_of
 from webhook.state.rules import Rules
 from webhook.steps import result_of
 

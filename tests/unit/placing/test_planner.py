@@ -16,7 +16,7 @@ from webhook.placing.gang.gang_search import GangSearch, GatedGang
 from webhook.placing.planner import Limits, Planner
 from webhook.placing.pod.assignment import Assignment, NoAssignment
 from webhook.placing.pod.gated_pods import GatedPod
-from webhook.placing.preemption.preemptor import Preemptor
+from webhook.placing.waiting_unit import WaitingUnit
 from webhook.state.rules import Rules
 
 
@@ -128,4 +128,4 @@ def test_nothing_ends_for_a_pod_that_fits() -> None:
     planner = planner_of(gated(name="a"))
     pod = waiting(planner, "a")
     assert isinstance(planner.place(pod), Assignment)
-    assert planner.asked_for(Preemptor(pod)) is None, "no autoscaler is asked"
+    assert planner.asked_for(WaitingUnit(pod)) is None, "no autoscaler is asked"

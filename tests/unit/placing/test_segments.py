@@ -26,9 +26,9 @@ from webhook.model.names import (
 )
 from webhook.placing.gang.gang_agreement import agree
 from webhook.placing.gang.gang_search import GatedGang
-from webhook.placing.gang.gated_gang import units_of
 from webhook.placing.gang.pod_sets import Assembled, Assembly
 from webhook.placing.pod.gated_pods import GatedPod
+from webhook.placing.waiting_unit import units_of
 
 CONTAINER = {"containers": [{"name": "main"}]}
 TOPOLOGIES = {TOPOLOGY.name: TOPOLOGY}

@@ -28,7 +28,7 @@ from webhook.placing.pod.assignment import NoAssignment
 from webhook.placing.pod.decision import Verdict
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.placing.pod.placement_text import waiting
-from webhook.placing.preemption.preemptor import Preemptor
+from webhook.placing.waiting_unit import WaitingUnit
 from webhook.state.cluster_snapshot import ClusterSnapshot
 from webhook.state.management import DEFAULT_NAMESPACE
 
@@ -108,7 +108,7 @@ def _place_together(
     left = {position: gated for position, gated in new.items() if position not in disagreeing}
     if not left:
         return disagreeing
-    found = planner.search(Preemptor(agreed.gang, agreed.minimum, agreed.assigned_members))
+    found = planner.search(WaitingUnit(agreed.gang, agreed.minimum, agreed.assigned_members))
     if isinstance(found, NoAssignment):
         return disagreeing | dict.fromkeys(left, _waits(found))
     placement = WorkloadAssignment(membership.name, (found.placement,), running)

@@ -12,7 +12,7 @@ from webhook.engine.snapshot.ledger import Reservation
 from webhook.model.raw import Raw
 from webhook.placing.gang.gang_search import GatedGang
 from webhook.placing.move_plan import MovedPod, MovesOfUnit, RunningPods
-from webhook.placing.preemption.preemptor import Preemptor
+from webhook.placing.waiting_unit import WaitingUnit
 from webhook.state.rules import Rules
 from webhook.views.defragmentation import DefragmentationView, Defragments, MoveView, PlaceView
 
@@ -59,7 +59,7 @@ def plan_moves(cluster: Cluster, pods: Iterable[Raw], rules: Rules, count: int) 
     return Plan(views, found.running, len(units) - len(views), evictions)
 
 
-def _view(unit: Preemptor, found: MovesOfUnit | NoMoves | str) -> DefragmentationView:
+def _view(unit: WaitingUnit, found: MovesOfUnit | NoMoves | str) -> DefragmentationView:
     view = DefragmentationView(
         unit.namespace,
         unit.shown_name,
@@ -80,7 +80,7 @@ def _view(unit: Preemptor, found: MovesOfUnit | NoMoves | str) -> Defragmentatio
     return replace(view, verdict=verdict, starts=tuple(map(_place, found.starts)), moves=moves, at_least=found.at_least)
 
 
-def _move(moved: MovedPod, unit: Preemptor) -> MoveView:
+def _move(moved: MovedPod, unit: WaitingUnit) -> MoveView:
     place, why = moved.place, f"makes room for {unit.kind_of_object} {unit.namespace}/{unit.shown_name}"
     namespace, _, name = place.pod.partition("/")
     return MoveView(namespace, name, moved.node, moved.numa_nodes, place.node, tuple(sorted(place.numa)), why)

@@ -33,7 +33,7 @@ from webhook.placing.pod.assignment import Assignment
 from webhook.placing.pod.decision import Verdict
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.placing.pod.placement_text import waiting
-from webhook.placing.preemption.preemptor import Preemptor
+from webhook.placing.waiting_unit import WaitingUnit
 from webhook.state.rules import Rules
 from webhook.views.as_json import as_json
 from webhook.views.domains import tree_of
@@ -43,7 +43,7 @@ from webhook.views.ranks import PodWithRank, RanksView, ranks_view, topology_of_
 from webhook.views.scale_up import ScaleUpView
 
 
-def pods_to_end(unit: Preemptor, planner: Planner) -> PreemptionView:
+def pods_to_end(unit: WaitingUnit, planner: Planner) -> PreemptionView:
     """Which pods of lower priority would have to end for a pod or gang that waits. Nothing is ended."""
     if (why := unit.why_not) is not None:
         return PreemptionView(Preempts.NEVER, why=why)

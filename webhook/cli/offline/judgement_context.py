@@ -16,10 +16,9 @@ from webhook.kube.owners import DEEPEST
 from webhook.model.errors import UserError
 from webhook.model.raw import Raw
 from webhook.placing.gang.gang_search import GatedGang
-from webhook.placing.gang.gated_gang import units_of
 from webhook.placing.planner import Planner
 from webhook.placing.pod.gated_pods import GatedPod
-from webhook.placing.preemption.preemptor import Preemptor
+from webhook.placing.waiting_unit import WaitingUnit, units_of
 from webhook.state.cluster_snapshot import ClusterSnapshot
 from webhook.state.management import DEFAULT_NAMESPACE
 from webhook.state.rules import Rules
@@ -101,17 +100,17 @@ class JudgementContext:
                 found.setdefault(gated.membership.group, []).append(gated)
         return found
 
-    def unit_of(self, gated: GatedPod) -> Preemptor | None:
+    def unit_of(self, gated: GatedPod) -> WaitingUnit | None:
         """The pod, or its gang with the members that wait; None if none of these can be placed together."""
         if gated.membership is None:
-            return Preemptor(gated)
+            return WaitingUnit(gated)
         group = gated.membership.group
         assigned = self.planner.state.gangs.assigned(group)
         waiting = self.waiting_members({group}).get(group, ())
         members = sorted((one for one in waiting if one.key not in assigned), key=lambda one: one.order)
         return self.planner.unit(GatedGang(gated.membership, tuple(members)))
 
-    def units(self) -> list[Preemptor]:
+    def units(self) -> list[WaitingUnit]:
         """All that waits for us alone, in the leader's order. What cannot be read or placed together is left out."""
         raws = (
             raw

@@ -37,7 +37,7 @@ from webhook.kube.rate_limiter import RateLimiter
 from webhook.placing.autoscaling.answers import ScaleUpAnswers
 from webhook.placing.autoscaling.lacking_room import LackingRoom, ScaleUp
 from webhook.placing.pod.gated_pods import GatedPod
-from webhook.placing.preemption.preemptor import Preemptor
+from webhook.placing.waiting_unit import WaitingUnit
 from webhook.state.cluster_cache import ClusterCache
 
 log = structlog.get_logger(__name__)
@@ -123,7 +123,7 @@ class ScaleUpMarks(Sweep):
         asked = [unit for unit in units if (answer := said.get(unit.name)) and answer.is_asked]
         await self._work.wait_for(self._narrowing.sweep(asked, self._answers.newest, now))
 
-    def _waiting(self, now: float) -> list[Preemptor]:
+    def _waiting(self, now: float) -> list[WaitingUnit]:
         """The units that have lacked room for a moment, those of the namespace that was served longest ago first."""
         units = self._in_need()
         self._since = {unit.name: self._since.get(unit.name, now) for unit in units}
@@ -134,7 +134,7 @@ class ScaleUpMarks(Sweep):
         self._last = {name: answer for name, answer in self._last.items() if name in names}
         return sorted(settled, key=lambda unit: (self._served.get(unit.namespace, 0.0), self._since[unit.name]))
 
-    def _in_need(self) -> list[Preemptor]:
+    def _in_need(self) -> list[WaitingUnit]:
         """The units that lack room and for which no place is held."""
         return [unit for unit in self._lacking_room.units() if not any(map(self._needs_no_node, unit.members))]
 
@@ -148,8 +148,8 @@ class ScaleUpMarks(Sweep):
             or self._cache.assumed_node(member.key) is not None
         )
 
-    async def _find(self, units: list[Preemptor], now: float) -> None:
-        queue: FairQueue[str, Preemptor] = FairQueue()
+    async def _find(self, units: list[WaitingUnit], now: float) -> None:
+        queue: FairQueue[str, WaitingUnit] = FairQueue()
         for unit in units:
             if (known := self._answers.known(unit, now)) is not None:
                 self._last[unit.name] = known

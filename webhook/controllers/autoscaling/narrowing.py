@@ -25,7 +25,7 @@ from webhook.kube.pod_writes import PodWrites
 from webhook.placing.autoscaling.blind_nodes import blind_nodes, keeping_off
 from webhook.placing.pod.controller_patches import narrow_patch
 from webhook.placing.pod.gated_pods import GatedPod
-from webhook.placing.preemption.preemptor import Preemptor
+from webhook.placing.waiting_unit import WaitingUnit
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.rules import Rules
 
@@ -61,7 +61,7 @@ class Narrowing:
         self._is_leader = is_leader
         self._since: dict[str, float] = {}
 
-    async def sweep(self, asked: Iterable[Preemptor], newest: int, now: float) -> None:
+    async def sweep(self, asked: Iterable[WaitingUnit], newest: int, now: float) -> None:
         """Narrow a few of the pods that an autoscaler was asked for in vain.
 
         newest: when the newest node of a group was created, in seconds since the epoch. now: `time.monotonic`.

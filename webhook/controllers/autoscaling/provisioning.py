@@ -41,7 +41,7 @@ from webhook.placing.autoscaling.lacking_room import ScaleUp
 from webhook.placing.autoscaling.provisioning_pod_sets import PodSets, pod_sets_of, whole_gang, why_no_request
 from webhook.placing.autoscaling.provisioning_texts import put_off_text
 from webhook.placing.gang.gang_search import GatedGang
-from webhook.placing.preemption.preemptor import Preemptor
+from webhook.placing.waiting_unit import WaitingUnit
 from webhook.state.cluster_cache import ClusterCache
 
 # As cluster-autoscaler's own --provisioning-request-initial-backoff-time and --provisioning-request-max-backoff-time.
@@ -140,9 +140,9 @@ class Provisioning:
 
     async def settle(
         self,
-        units: Iterable[Preemptor],
+        units: Iterable[WaitingUnit],
         answers: Mapping[str, ScaleUp],
-        lacking: Iterable[Preemptor] | None,
+        lacking: Iterable[WaitingUnit] | None,
         now: float,
         work: WorkClock,
     ) -> dict[str, ScaleUp]:
@@ -203,7 +203,7 @@ class Provisioning:
         self._told_absent = not is_served
         return is_served
 
-    async def _pod_sets_of(self, unit: Preemptor, gang: GatedGang, work: WorkClock) -> PodSets:
+    async def _pod_sets_of(self, unit: WaitingUnit, gang: GatedGang, work: WorkClock) -> PodSets:
         """The gang's pod sets, found again when a member has changed."""
         basis = gang, unit.minimum
         known = self._pod_sets.get(unit.name)
@@ -312,7 +312,7 @@ class Provisioning:
                 for request in open_requests[gang]:
                     self._writer.cancel(request, "its gang no longer waits for nodes", now)
 
-    def _forget_all_but(self, gangs: AbstractSet[str], asked: Iterable[Preemptor], now: float) -> None:
+    def _forget_all_but(self, gangs: AbstractSet[str], asked: Iterable[WaitingUnit], now: float) -> None:
         names, namespaces = {unit.name for unit in asked}, {unit.namespace for unit in asked}
         self._shown &= gangs
         self._waits.keep(gangs, now)

@@ -43,14 +43,14 @@ from webhook.kube.election import Term
 from webhook.kube.leadership import Leadership
 from webhook.kube.owners import ReadOwner
 from webhook.kube.pod_writes import PodWrites
-from webhook.placing.fair_order import PART_SECONDS, Unit
+from webhook.placing.fair_order import PART_SECONDS
 from webhook.placing.gang.gang_search import GatedGang
-from webhook.placing.gang.gated_gang import units_of
 from webhook.placing.planner import Attempt, Clocks, Cycle, Limits, Planner
 from webhook.placing.pod.assignment import NoAssignment
 from webhook.placing.pod.gated_pods import GatedPod, GatedPods
 from webhook.placing.pod.wait_reason import WaitReason
 from webhook.placing.retry_delays import RetryDelays
+from webhook.placing.waiting_unit import Unit, units_of
 from webhook.signal import Signal
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.rules import Rules

@@ -18,13 +18,13 @@ from webhook.controllers.placement.ungate_unplaced import UnplacedUngater
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.internal_errors import INTERNAL, Where, contained, internal_error
 from webhook.model.names import POD_GROUP_NAME
-from webhook.placing.fair_order import Unit
 from webhook.placing.gang.gang_search import GatedGang
 from webhook.placing.planner import Cycle, Planner, Waits
 from webhook.placing.pod.assignment import NoAssignment
 from webhook.placing.pod.gated_pods import GatedPod, seconds_waited
 from webhook.placing.pod.placement_text import waiting as waits
 from webhook.placing.pod.wait_reason import WaitReason
+from webhook.placing.waiting_unit import Unit
 from webhook.signal import Signal
 
 

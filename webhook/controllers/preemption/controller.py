@@ -29,9 +29,9 @@ from webhook.placing.planner import Planner
 from webhook.placing.pod.binding_pod import assigned_node
 from webhook.placing.preemption.holds import Hold, Phase
 from webhook.placing.preemption.nominations import NominationSweep, without_hold
-from webhook.placing.preemption.preemptor import Preemptor
 from webhook.placing.preemption.search import Found
 from webhook.placing.preemption.takeover import have_room
+from webhook.placing.waiting_unit import WaitingUnit
 from webhook.state.cluster_cache import ClusterCache
 from webhook.steps import Steps
 
@@ -137,7 +137,7 @@ class PreemptionController(Sweep):
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _choose_for(self, preemptor: Preemptor) -> None:
+    async def _choose_for(self, preemptor: WaitingUnit) -> None:
         if self._is_being_placed(preemptor):
             return
         if self._holds.get(preemptor.name) is None and self._planner.has_room_beside(preemptor):
@@ -244,7 +244,7 @@ class PreemptionController(Sweep):
         same = {one.key: one.pod.uid for one in current.members} == hold.members
         return same and self._search.still_holds(current, hold.victims, self._preemptors.closed_for(current))
 
-    def _is_being_placed(self, preemptor: Preemptor) -> bool:
+    def _is_being_placed(self, preemptor: WaitingUnit) -> bool:
         return any(self._cache.assumed_node(one.key) is not None for one in preemptor.members)
 
     def _is_gone(self, key: str, uid: str) -> bool:
@@ -302,7 +302,7 @@ class PreemptionController(Sweep):
 
 
 def _chosen_hold(
-    preemptor: Preemptor, victims: Victims, uids: Mapping[str, str], earlier: Mapping[str, str] | None = None
+    preemptor: WaitingUnit, victims: Victims, uids: Mapping[str, str], earlier: Mapping[str, str] | None = None
 ) -> Hold:
     """The hold. uids: those of the victims, by namespace/name. earlier: the same of those that end already for it."""
     members = {one.key: one.pod.uid for one in preemptor.members}
@@ -315,7 +315,7 @@ def _chosen_hold(
     return Hold(name, priority, nodes, members, uids, places, earlier=earlier or {}, asks=asks)
 
 
-def _asks_of(preemptor: Preemptor) -> Hashable:
+def _asks_of(preemptor: WaitingUnit) -> Hashable:
     """What its members ask for: a place is chosen for exactly this."""
     return frozenset((one.key, one.request_signature) for one in preemptor.members)
 

@@ -33,7 +33,7 @@ from webhook.kube.write import Outcome, Write
 from webhook.model.counted import counted
 from webhook.placing.preemption.holds import Hold
 from webhook.placing.preemption.nominations import Nomination
-from webhook.placing.preemption.preemptor import Preemptor
+from webhook.placing.waiting_unit import WaitingUnit
 
 log = structlog.get_logger(__name__)
 
@@ -63,7 +63,7 @@ class WaveOutcome(Enum):
 class Wave:
     """The victims of one preemptor."""
 
-    preemptor: Preemptor
+    preemptor: WaitingUnit
     hold: Hold
     violating: frozenset[str]
     """Those whose end violates a PodDisruptionBudget, by namespace/name."""

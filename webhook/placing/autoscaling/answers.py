@@ -53,7 +53,7 @@ from webhook.placing.pod.gated_pods import GatedPod
 from webhook.placing.pod.node_names import NodeNames
 from webhook.placing.pod.placement_text import subject
 from webhook.placing.pod.schedulability import UnschedulableReason, look_ahead
-from webhook.placing.preemption.preemptor import Preemptor
+from webhook.placing.waiting_unit import WaitingUnit
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.rules import Rules
 from webhook.steps import Steps
@@ -262,14 +262,14 @@ class ScaleUpAnswers:
             self._of_pods.clear()
             self._of_gangs.clear()
 
-    def keep(self, units: Sequence[Preemptor]) -> None:
+    def keep(self, units: Sequence[WaitingUnit]) -> None:
         """Forget all answers but those for these units."""
         signatures = {member.request_signature for unit in units for member in unit.members}
         names = {unit.name for unit in units}
         self._of_pods = {kind: found for kind, found in self._of_pods.items() if kind in signatures}
         self._of_gangs = {name: found for name, found in self._of_gangs.items() if name in names}
 
-    def known(self, unit: Preemptor, now: float) -> ScaleUp | None:
+    def known(self, unit: WaitingUnit, now: float) -> ScaleUp | None:
         """The answer for the unit, if it is young enough. now: seconds of `time.monotonic`."""
         if isinstance(unit.unit, GatedPod):
             found = self._of_pods.get(unit.unit.request_signature)
@@ -277,7 +277,7 @@ class ScaleUpAnswers:
         kept = self._of_gangs.get(unit.name)
         return None if kept is None or kept[1] != _keys(unit) or now - kept[0] >= KEPT_SECONDS else kept[2]
 
-    def find(self, unit: Preemptor, now: float) -> Steps[ScaleUp]:
+    def find(self, unit: WaitingUnit, now: float) -> Steps[ScaleUp]:
         """The answer for the unit as the cluster is now. A step is at most one decision."""
         if isinstance(unit.unit, GatedPod):
             return self._for_pod(unit.unit, self._of_pod(unit.unit, now))
@@ -359,7 +359,7 @@ class ScaleUpAnswers:
             message=f"it fits on no node now, and could on one more of group {names}: {_needs(gated)}",
         )
 
-    def _for_gang(self, unit: Preemptor, gang: GatedGang, now: float) -> Steps[ScaleUp]:
+    def _for_gang(self, unit: WaitingUnit, gang: GatedGang, now: float) -> Steps[ScaleUp]:
         distinct = {member.request_signature: member for member in gang.members}
         if len(distinct) > _MOST_KINDS:
             why = f"its pods are of {len(distinct)} different kinds, and at most {_MOST_KINDS} are examined"
@@ -409,7 +409,7 @@ def _new_nodes(of_pod: _OfPod, allowed: Sequence[NodeGroup]) -> NewNodes:
     return NewNodes(groups, of_pod.not_these)
 
 
-def _keys(unit: Preemptor) -> tuple[str, ...]:
+def _keys(unit: WaitingUnit) -> tuple[str, ...]:
     """The members: the answer for a gang is that for these."""
     return tuple(member.pod.uid for member in unit.members)
 

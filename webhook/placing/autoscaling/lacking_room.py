@@ -9,11 +9,9 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from webhook.formats.patches.affinity_patch import NodeRef
-from webhook.placing.gang.gang_search import GatedGang
 from webhook.placing.pod.assignment import NoAssignment
-from webhook.placing.pod.gated_pods import GatedPod
-from webhook.placing.preemption.preemptor import Preemptor, name_of
 from webhook.placing.preemption.waiting_preemptors import WaitingPreemptors
+from webhook.placing.waiting_unit import Unit, WaitingUnit, name_of
 from webhook.signal import Signal
 
 
@@ -52,10 +50,10 @@ class LackingRoom:
         self.is_known = False
         """Whether all units have been looked at since the term began."""
         self._asks = asks
-        self._units: dict[str, Preemptor] = {}
+        self._units: dict[str, WaitingUnit] = {}
         self._answers: Mapping[str, ScaleUp] = {}
 
-    def unfit(self, unit: Preemptor) -> None:
+    def unfit(self, unit: WaitingUnit) -> None:
         """It fits nowhere now."""
         self.preemptors.unfit(unit)
         if self._asks:
@@ -66,7 +64,7 @@ class LackingRoom:
         self.preemptors.forget(name)
         self._units.pop(name, None)
 
-    def collected(self, units: Iterable[GatedPod | GatedGang], now: float) -> None:
+    def collected(self, units: Iterable[Unit], now: float) -> None:
         """These units wait now: forget all others. now: seconds of `time.monotonic`."""
         units = tuple(units)
         self.preemptors.collected(units, now)
@@ -82,7 +80,7 @@ class LackingRoom:
         self._units.clear()
         self._answers = {}
 
-    def units(self) -> Iterable[Preemptor]:
+    def units(self) -> Iterable[WaitingUnit]:
         """Those that lack room now."""
         return tuple(self._units.values())
 

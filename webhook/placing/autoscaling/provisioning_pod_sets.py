@@ -30,7 +30,7 @@ from webhook.formats.patches.affinity_patch import REQUIRED
 from webhook.model.raw import Draft
 from webhook.placing.autoscaling.provisioning_texts import consumed_text, too_many_text
 from webhook.placing.gang.gang_search import GatedGang
-from webhook.placing.preemption.preemptor import Preemptor
+from webhook.placing.waiting_unit import WaitingUnit
 from webhook.steps import Steps
 
 _SPEC: Final = ("nodeSelector", "tolerations", "overhead", "priority", "hostNetwork", "schedulerName", "resources")
@@ -168,7 +168,7 @@ class PodSets:
         return sum(one.count for one in self.each)
 
 
-def whole_gang(unit: Preemptor) -> GatedGang | None:
+def whole_gang(unit: WaitingUnit) -> GatedGang | None:
     """A gang of which all members wait. One that has begun is asked for pod by pod, as single pods are."""
     return unit.unit if isinstance(unit.unit, GatedGang) and not unit.assigned else None
 

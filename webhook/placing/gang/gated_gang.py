@@ -44,7 +44,7 @@ from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.formats.koordinator.hint import NUMAHint
 from webhook.formats.kubernetes.avoided_node import rejections_text, used_again_text
 from webhook.formats.kubernetes.domain_label import labels_of_member
-from webhook.formats.kubernetes.membership import AssignedMember, Membership
+from webhook.formats.kubernetes.membership import AssignedMember
 from webhook.model.counted import counted
 from webhook.model.names import DOMAIN, KAI_TOPOLOGY, RANK
 from webhook.model.options import GangStrategy
@@ -146,21 +146,6 @@ class ExactHints:
 
 # The exact amounts of a member take a millisecond or two; after this many members, reviews may run.
 _TURN: Final = 8
-
-
-def units_of(pods: Iterable[GatedPod]) -> list[GatedPod | GatedGang]:
-    """Single pods, and the members of each gang together, in order; `pods` are in order."""
-    gangs: dict[str, list[GatedPod]] = {}
-    memberships: dict[str, Membership] = {}
-    units: list[GatedPod | GatedGang] = []
-    for gated in pods:
-        if gated.membership is None:
-            units.append(gated)
-        else:
-            memberships.setdefault(gated.membership.group, gated.membership)
-            gangs.setdefault(gated.membership.group, []).append(gated)
-    units += [GatedGang(memberships[group], tuple(members)) for group, members in gangs.items()]
-    return sorted(units, key=lambda unit: unit.order)
 
 
 Assumed = tuple[GatedPod, Assignment, AssumedPod]

@@ -22,14 +22,14 @@ from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.placing.preemption.holds import Hold, RoomBeside
 from webhook.placing.preemption.preemption_candidates import is_leaving
-from webhook.placing.preemption.preemptor import Preemptor
 from webhook.placing.preemption.unshown_room import FreedHoldings
 from webhook.placing.preemption.waiting_preemptors import WaitingPreemptors
+from webhook.placing.waiting_unit import WaitingUnit
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.rules import Rules
 
 
-def has_room_beside(preemptor: Preemptor, cache: ClusterCache, preemptors: WaitingPreemptors, rules: Rules) -> bool:
+def has_room_beside(preemptor: WaitingUnit, cache: ClusterCache, preemptors: WaitingPreemptors, rules: Rules) -> bool:
     """Whether a single pod has room beside a preemptor; notes that in the hold."""
     pod = preemptor.unit
     if not isinstance(pod, GatedPod):
@@ -66,7 +66,7 @@ class Queue(NamedTuple):
     ahead: list[GatedPod]
 
 
-def queues_before(preemptor: Preemptor, cache: ClusterCache, preemptors: WaitingPreemptors) -> Iterator[Queue]:
+def queues_before(preemptor: WaitingUnit, cache: ClusterCache, preemptors: WaitingPreemptors) -> Iterator[Queue]:
     """The nodes that are held against the preemptor, and the pods that will get room there first."""
     unusable = preemptor.reserved | preemptors.in_vain.closed
     for hold in preemptors.holds:

@@ -30,9 +30,9 @@ from webhook.placing.node_holdings import Holdings
 from webhook.placing.pod.assignment import Assignment, find_assignment
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.placing.preemption.beside import Queue, freed_view, queues_before
-from webhook.placing.preemption.preemptor import Preemptor
 from webhook.placing.preemption.unshown_room import FreedHoldings
 from webhook.placing.preemption.waiting_preemptors import WaitingPreemptors
+from webhook.placing.waiting_unit import WaitingUnit
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.rules import Rules
 
@@ -41,7 +41,7 @@ _MOST_TRIED: Final = 8
 
 
 def place_beside(
-    preemptor: Preemptor, cache: ClusterCache, preemptors: WaitingPreemptors, rules: Rules
+    preemptor: WaitingUnit, cache: ClusterCache, preemptors: WaitingPreemptors, rules: Rules
 ) -> Assignment | None:
     """The place; None if there is none. preemptor: a single pod for which the held nodes are closed."""
     gated = preemptor.unit
@@ -62,7 +62,7 @@ def place_beside(
     return None
 
 
-def _queues(preemptor: Preemptor, cache: ClusterCache, preemptors: WaitingPreemptors) -> dict[str, list[Queue]]:
+def _queues(preemptor: WaitingUnit, cache: ClusterCache, preemptors: WaitingPreemptors) -> dict[str, list[Queue]]:
     """What gets room on each held node first, for the nodes where that is known."""
     queues: dict[str, list[Queue]] = defaultdict(list)
     for queue in queues_before(preemptor, cache, preemptors):

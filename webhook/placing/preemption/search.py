@@ -24,8 +24,8 @@ from webhook.placing.gang.gang_search import GangSearch, GatedGang, assign_withi
 from webhook.placing.pod.assignment import without
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.placing.preemption.preemption_candidates import is_leaving, may_end, read_candidates
-from webhook.placing.preemption.preemptor import Preemptor
 from webhook.placing.preemption.unshown_room import UnshownRoom
+from webhook.placing.waiting_unit import WaitingUnit
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.cluster_snapshot import ClusterSnapshot
 from webhook.state.rules import Rules
@@ -56,7 +56,7 @@ class PreemptionSearch:
         self._rules = rules
         self._trees = trees or TopologyTrees()
 
-    def run(self, preemptor: Preemptor, closed: Collection[str] = ()) -> Steps[Found]:
+    def run(self, preemptor: WaitingUnit, closed: Collection[str] = ()) -> Steps[Found]:
         """The victims. closed: nodes that are held for others."""
         candidates = yield from read_candidates(self._cache, preemptor.priority, closed, self._own(preemptor))
         holdings, unshown = self._unshown.holdings()
@@ -90,7 +90,7 @@ class PreemptionSearch:
         )
         return Found(found, candidates)
 
-    def still_holds(self, preemptor: Preemptor, victims: Mapping[str, str], closed: Collection[str]) -> bool:
+    def still_holds(self, preemptor: WaitingUnit, victims: Mapping[str, str], closed: Collection[str]) -> bool:
         """Whether the preemptor still needs exactly these pods to end. victims: namespace/name -> uid."""
         bound = self._cache.bound_pods.by_key()
         if not victims.keys().isdisjoint(self._own(preemptor)):
@@ -125,7 +125,7 @@ class PreemptionSearch:
         view = without(FreedCluster(cluster.nodes, names, holdings).without(gone), closed)
         return assign_within(view, tree, assembled, self._rules).assigned
 
-    def _own(self, preemptor: Preemptor) -> frozenset[str]:
+    def _own(self, preemptor: WaitingUnit) -> frozenset[str]:
         """The members that run: those that it counts, and all others of its group."""
         if isinstance(preemptor.unit, GatedPod):
             return frozenset()
@@ -136,7 +136,7 @@ class PreemptionSearch:
         return decide(snapshot, gated.pod, gated.intent, self._rules.engine).fit_count > 0
 
     def _assembled(
-        self, preemptor: Preemptor, gang: GatedGang, cluster: ClusterSnapshot, closed: Collection[str]
+        self, preemptor: WaitingUnit, gang: GatedGang, cluster: ClusterSnapshot, closed: Collection[str]
     ) -> GangSearch | None:
         """The gang in the engine's terms; None if it fits, or if something else than room is missing."""
         cluster = replace(cluster, nodes=without(cluster.nodes, closed))

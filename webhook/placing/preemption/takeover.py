@@ -28,11 +28,10 @@ from typing import Any, Final, NamedTuple
 
 from webhook.engine.snapshot.node_sums import added
 from webhook.model.resources import PODS
-from webhook.placing.gang.gang_search import GatedGang
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.placing.preemption.holds import Hold, Phase
 from webhook.placing.preemption.preemption_candidates import is_leaving
-from webhook.placing.preemption.preemptor import members_of, name_of, priority_of
+from webhook.placing.waiting_unit import Unit, members_of, name_of, priority_of
 from webhook.state.cluster_cache import ClusterCache
 
 # Twice the time limit of an owner's read (see `owner_chains`).
@@ -109,7 +108,7 @@ def _namespace(key: str) -> str:
     return key.partition("/")[0]
 
 
-def held_before(unit: GatedPod | GatedGang, cache: ClusterCache, now: float) -> Hold | None:
+def held_before(unit: Unit, cache: ClusterCache, now: float) -> Hold | None:
     """The hold of the last leader; None if there is none. now: seconds of `time.monotonic`."""
     members, places = members_of(unit), nominated_places(unit)
     if not places:
@@ -127,7 +126,7 @@ def held_before(unit: GatedPod | GatedGang, cache: ClusterCache, now: float) -> 
     return Hold(name_of(unit), priority, nodes, uids, ending, places, Phase.ENDING, taken_over=True, since=now)
 
 
-def held_by_evictions(unit: GatedPod | GatedGang, cache: ClusterCache, now: float) -> Hold | None:
+def held_by_evictions(unit: Unit, cache: ClusterCache, now: float) -> Hold | None:
     """The hold of `defrag`; None if no pod of the same or a lower priority is being deleted on the nominated nodes."""
     places = nominated_places(unit)
     if not places:
@@ -145,7 +144,7 @@ def held_by_evictions(unit: GatedPod | GatedGang, cache: ClusterCache, now: floa
     return Hold(name_of(unit), priority, nodes, uids, ending, places, Phase.ENDING, since=now, moves=True)
 
 
-def nominated_places(unit: GatedPod | GatedGang) -> Mapping[str, str]:
+def nominated_places(unit: Unit) -> Mapping[str, str]:
     """namespace/name -> node of the members that are nominated."""
     return {one.key: node for one in members_of(unit) if (node := one.nominated)}
 

@@ -15,14 +15,13 @@ from functools import partial
 from itertools import count
 from typing import Final
 
-from webhook.placing.gang.gang_search import GatedGang
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.placing.preemption.holds import MOST_OF_NAMESPACE, Hold, Holds
 from webhook.placing.preemption.holds_in_vain import HoldsInVain
-from webhook.placing.preemption.preemptor import Preemptor, members_of, name_of, priority_of
 from webhook.placing.preemption.takeover import UnreadNominations, held_before, held_by_evictions, nominated_places
 from webhook.placing.preemption.unshown_room import UnshownRoom
 from webhook.placing.retry_delays import RetryDelays
+from webhook.placing.waiting_unit import Unit, WaitingUnit, members_of, name_of, priority_of
 from webhook.state.cluster_cache import ClusterCache
 
 # The end of a pod takes longer. A choice that no longer holds is rare.
@@ -44,7 +43,7 @@ class WaitingPreemptors:
         """The room of their victims that no exporter has shown."""
         self._cache = cache
         self._is_enabled = is_enabled
-        self._waiting: dict[str, Preemptor] = {}
+        self._waiting: dict[str, WaitingUnit] = {}
         self._kinds: dict[Hashable, int] = {}
         """A number for each kind: a pod's signature is large."""
         self._kind_of: dict[str, int] = {}
@@ -84,7 +83,7 @@ class WaitingPreemptors:
         self._unread.clear()
         self._is_new_term = True
 
-    def collected(self, units: Iterable[GatedPod | GatedGang], now: float) -> None:
+    def collected(self, units: Iterable[Unit], now: float) -> None:
         """These units wait now: forget all others. In a new term, take over what the last leader held."""
         if not self._is_enabled:
             return
@@ -111,7 +110,7 @@ class WaitingPreemptors:
         if self._unread.is_over(now):
             self.holds.changed.emit()
 
-    def _take_over(self, units: Iterable[GatedPod | GatedGang], now: float) -> None:
+    def _take_over(self, units: Iterable[Unit], now: float) -> None:
         """Hold what the last leader held, as far as it is ready."""
         if not self._is_new_term and not self._unread:
             return
@@ -119,7 +118,7 @@ class WaitingPreemptors:
         if self._is_new_term:
             self._unread.begin(gated, now)
         self._is_new_term = False
-        by_namespace: dict[str, list[GatedPod | GatedGang]] = defaultdict(list)
+        by_namespace: dict[str, list[Unit]] = defaultdict(list)
         for unit in units:
             by_namespace[members_of(unit)[0].pod.namespace].append(unit)
         keys = {one.key for unit in units for one in members_of(unit)}
@@ -129,7 +128,7 @@ class WaitingPreemptors:
                     self.hold(hold)
             self.holds.changed.emit()
 
-    def _hold_nominated(self, units: Iterable[GatedPod | GatedGang], now: float) -> None:
+    def _hold_nominated(self, units: Iterable[Unit], now: float) -> None:
         """Hold the places for which `defrag` evicts pods."""
         known, self._nominated = self._nominated, {}
         for unit in units:
@@ -157,7 +156,7 @@ class WaitingPreemptors:
         self.unshown.note(hold)
         return self.holds.add(hold)
 
-    def unfit(self, preemptor: Preemptor) -> None:
+    def unfit(self, preemptor: WaitingUnit) -> None:
         """It fits nowhere now."""
         if not self._is_enabled:
             return
@@ -186,12 +185,12 @@ class WaitingPreemptors:
         if self._is_enabled:
             self._in_turn[name_of(gated)] = priority_of(gated), node
 
-    def placed(self, unit: GatedPod | GatedGang, nodes: Iterable[str]) -> None:
+    def placed(self, unit: Unit, nodes: Iterable[str]) -> None:
         """It was placed there."""
         if len(self.holds):
             self.holds.taken(name_of(unit), priority_of(unit), nodes)
 
-    def closed_to(self, unit: GatedPod | GatedGang) -> frozenset[str]:
+    def closed_to(self, unit: Unit) -> frozenset[str]:
         """The nodes that are held for others of the same or a higher priority."""
         if not len(self.holds) and not self._unread:
             return frozenset()
@@ -199,7 +198,7 @@ class WaitingPreemptors:
         unread = self._unread.closed_to((one.key for one in members_of(unit)), priority)
         return self.holds.closed_to(name_of(unit), priority) | unread
 
-    def closed_for(self, preemptor: Preemptor) -> frozenset[str]:
+    def closed_for(self, preemptor: WaitingUnit) -> frozenset[str]:
         """The nodes that are not chosen for it.
 
         They are held for others, reserved for gangs, or a hold on them ended in vain. Or a pod of higher priority takes
@@ -213,7 +212,7 @@ class WaitingPreemptors:
             closed |= self._cache.state.nodes.keys() - hold.nodes
         return closed
 
-    def next(self) -> Preemptor | None:
+    def next(self) -> WaitingUnit | None:
         """Whose turn it is; None if no search could help now."""
         due = [one for one in self._waiting.values() if self._is_due(one)]
         if len(self.holds) >= MOST_OF_NAMESPACE:
@@ -226,18 +225,18 @@ class WaitingPreemptors:
         self._served[chosen.namespace] = turn
         return chosen
 
-    def current(self, name: str) -> Preemptor | None:
+    def current(self, name: str) -> WaitingUnit | None:
         """The latest version of a preemptor; None if it no longer waits."""
         return self._waiting.get(name)
 
-    def hopeless(self, preemptor: Preemptor) -> None:
+    def hopeless(self, preemptor: WaitingUnit) -> None:
         """No end of pods helps it now."""
         kind = self._kind_of.get(preemptor.name)
         if kind is not None:
             self._tried[kind] = self._changes
             self._delays.failed(kind)
 
-    def later(self, preemptor: Preemptor) -> None:
+    def later(self, preemptor: WaitingUnit) -> None:
         """Search again soon: pods that are being deleted are enough, or the choice no longer holds."""
         self._delays.put_off(preemptor.name, _LATER_SECONDS)
 
@@ -265,7 +264,7 @@ class WaitingPreemptors:
         self.in_vain.succeeded(hold.namespace)
         self._failures.pop(self._kind_of.get(hold.name), None)
 
-    def paused(self, preemptor: Preemptor) -> None:
+    def paused(self, preemptor: WaitingUnit) -> None:
         """Pods would end for it, but none are chosen, as too many holds ended in vain."""
         self.hopeless(preemptor)
         self._paused |= {one.key for one in preemptor.members}
@@ -276,7 +275,7 @@ class WaitingPreemptors:
             self._paused = frozenset()
         return key in self._paused and self.in_vain.is_paused_for(key.partition("/")[0])
 
-    def _is_due(self, one: Preemptor) -> bool:
+    def _is_due(self, one: WaitingUnit) -> bool:
         kind = self._kind_of[one.name]
         return (
             self._needs_victims(one)
@@ -287,15 +286,15 @@ class WaitingPreemptors:
             and not self._delays.is_put_off(one.name)
         )
 
-    def _needs_victims(self, one: Preemptor) -> bool:
+    def _needs_victims(self, one: WaitingUnit) -> bool:
         hold = self.holds.get(one.name)
         return hold is None or hold.may_be_completed(self._cache.bound_pods.by_key())
 
-    def _by_namespace(self, one: Preemptor) -> tuple[int, tuple[int, str, str]]:
+    def _by_namespace(self, one: WaitingUnit) -> tuple[int, tuple[int, str, str]]:
         return self._served.get(one.namespace, -1), _order(one)
 
 
-def _order(one: Preemptor) -> tuple[int, str, str]:
+def _order(one: WaitingUnit) -> tuple[int, str, str]:
     return one.unit.order
 
 

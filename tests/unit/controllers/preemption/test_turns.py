@@ -7,12 +7,12 @@ from tests.builders.clusters import cluster_cache
 from tests.builders.pods import gated
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.placing.preemption.holds import MOST_HOLDS, Hold
-from webhook.placing.preemption.preemptor import Preemptor
 from webhook.placing.preemption.waiting_preemptors import WaitingPreemptors
+from webhook.placing.waiting_unit import WaitingUnit
 
 
-def waiting(name: str, namespace: str, priority: int, cpu: int) -> Preemptor:
-    return Preemptor(GatedPod.from_object(gated(name=name, namespace=namespace, priority=priority, cpu=cpu)))
+def waiting(name: str, namespace: str, priority: int, cpu: int) -> WaitingUnit:
+    return WaitingUnit(GatedPod.from_object(gated(name=name, namespace=namespace, priority=priority, cpu=cpu)))
 
 
 def hopeless_turns(preemptors: WaitingPreemptors, count: int) -> Iterator[str]:

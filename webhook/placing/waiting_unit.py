@@ -1,27 +1,30 @@
-"""A waiting pod or gang as preemption sees it.
+"""The units that wait behind our gate: single pods, and gangs with those members that are placed together.
 
-1. Its priority is the pod's; for a gang the lowest of its waiting members and of its PodGroup: a tenant may use a high
-   PriorityClass for one member, or for the PodGroup, alone.
+1. A unit preempts up to its priority: the pod's, or for a gang the lowest of its waiting members and of its PodGroup. A
+   tenant may use a high PriorityClass for one member, or for the PodGroup, alone.
 2. `preemptionPolicy: Never` of any member is respected. The API server copies it from the PriorityClass.
 3. A pod whose node only the scheduler can choose does not preempt here: it might not be able to use the freed place.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from webhook.formats.kubernetes.membership import AssignedMember
+from webhook.formats.kubernetes.membership import AssignedMember, Membership
 from webhook.placing.gang.gang_search import GatedGang
 from webhook.placing.pod.gated_pods import GatedPod
+
+Unit = GatedPod | GatedGang
+"""As the leader's cycle collects it: a gang with all members that are ready."""
 
 _NEVER: Final = "Never"
 
 
 @dataclass(frozen=True, slots=True)
-class Preemptor:
-    """A single pod or a gang that fits nowhere now."""
+class WaitingUnit:
+    """A single pod, or a gang with the members that are placed together."""
 
-    unit: GatedPod | GatedGang
+    unit: Unit
     minimum: int = 1
     """How many members must start together, with those that are assigned."""
     assigned: Mapping[str, AssignedMember] = field(default_factory=dict)
@@ -36,7 +39,7 @@ class Preemptor:
 
     @property
     def kind(self) -> Hashable:
-        """Equal for preemptors with the same result: pods of one signature and priority."""
+        """Equal for units with the same result: pods of one signature and priority."""
         if isinstance(self.unit, GatedGang):
             return self.name
         return self.unit.request_signature, priority_of(self.unit)
@@ -92,16 +95,31 @@ class Preemptor:
         return None
 
 
-def name_of(unit: GatedPod | GatedGang) -> str:
+def units_of(pods: Iterable[GatedPod]) -> list[Unit]:
+    """Single pods, and the members of each gang together, in order; `pods` are in order."""
+    gangs: dict[str, list[GatedPod]] = {}
+    memberships: dict[str, Membership] = {}
+    units: list[Unit] = []
+    for gated in pods:
+        if gated.membership is None:
+            units.append(gated)
+        else:
+            memberships.setdefault(gated.membership.group, gated.membership)
+            gangs.setdefault(gated.membership.group, []).append(gated)
+    units += [GatedGang(memberships[group], tuple(members)) for group, members in gangs.items()]
+    return sorted(units, key=lambda unit: unit.order)
+
+
+def name_of(unit: Unit) -> str:
     """The key of a pod or gang."""
     return f"group {unit.membership.group}" if isinstance(unit, GatedGang) else f"pod {unit.pod.uid}"
 
 
-def members_of(unit: GatedPod | GatedGang) -> tuple[GatedPod, ...]:
+def members_of(unit: Unit) -> tuple[GatedPod, ...]:
     """The waiting pods of a unit."""
     return unit.members if isinstance(unit, GatedGang) else (unit,)
 
 
-def priority_of(unit: GatedPod | GatedGang) -> int:
+def priority_of(unit: Unit) -> int:
     """The priority up to which it may preempt, and with which its place is held."""
     return min(min(member.pod.priority, -member.order[0]) for member in members_of(unit))
