@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from tests.bench import crowd, engine, overhead, w1, worst
-from webhook.app.main import keep_freed_memory
 
 
 class Bench(NamedTuple):
@@ -36,7 +35,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--only", metavar="NAMES", help=f"comma-separated, of: {', '.join(BENCHES)}")
     options = parser.parse_args(arguments)
-    keep_freed_memory()  # as the service does
     chosen = options.only.split(",") if options.only else list(BENCHES)
     if unknown := [name for name in chosen if name not in BENCHES]:
         parser.error(f"unknown bench {', '.join(unknown)}: there are {', '.join(BENCHES)}")
