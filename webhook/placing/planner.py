@@ -438,7 +438,7 @@ class Planner:
         ended: dict[str, list[str]] = {}
         for key, node in running.items():
             ended.setdefault(node, []).append(key)
-        nodes = FreedCluster(snapshot.nodes, names, self._holdings().on).without(ended)
+        nodes = FreedCluster(snapshot.nodes, names, Holdings(self.state).on).without(ended)
         freed, size = replace(snapshot, nodes=nodes), len(gang.members)
         found = search_gang(agreed.gang, size, {}, freed, self.trees, self.rules)
         if not isinstance(found, GangSearch) or not found.placement.assigned:
@@ -479,7 +479,7 @@ class Planner:
         return plan_moves(self.state, self.rules, raws, units, self.search)
 
     def _holdings(self) -> Holdings:
-        """What the pods of each node hold now."""
+        """What the pods of each node hold, read once for all questions about one snapshot."""
         version = self.state.snapshot().nodes.version
         if self._held is None or self._held[0] != version:
             self._held = version, Holdings(self.state)
