@@ -311,7 +311,7 @@ class NodeStates:
                 self.release(pod, node)
         for reservation in reservations.values():
             self.reserve(reservation)
-        if state == NodeState():
+        if state.topology is None and state == NodeState():
             del self._nodes[node]
 
     def reservations(self, node: str) -> Sequence[Reservation]:
