@@ -61,8 +61,8 @@ def test_a_pod_is_kept_off_the_node_that_it_fits_in_sum_and_bound_to_the_one_tha
         raw["metadata"]["ownerReferences"] = [owner]
     pods.create(raw)
     pods.plane.wait_for("it to be kept off", lambda: excluded(pods.get("a")) == ["pool-0"])
-    pods.wait_until_told("a", "KeptOffNodes", "it can no longer go to pool-0: it fits there in sum")
-    pods.wait_until_says("a", "it is kept off nodes that it fits in sum alone, for good")
+    pods.wait_until_told("a", "KeptOffNodes", "it can no longer go to pool-0: it fits there in total")
+    pods.wait_until_says("a", "it is permanently kept off nodes that have enough free only in total")
     assert is_gated(pods.get("a"))
     create_machines(NEW)
     pods.wait_until_bound("a")

@@ -105,7 +105,7 @@ def test_a_rack_is_freed_a_gang_starts_and_the_pod_that_moved_runs_elsewhere(pod
     assert (applied.code, applied.json["evicted"]) == (0, [f"{pods.namespace}/{moving}"])
     pods.plane.wait_for("the next small pod to run", lambda: small(pods))
     assert pods.bound()[small(pods)[0]] == "k1"
-    pods.wait_until_says("train-0", "waits for 1 pod on node k0 to end")
+    pods.wait_until_says("train-0", "1 pod on node k0 must terminate first")
     assert moving in pods.bound()
     pods.plane.api.patch(f"{pods.path}/{moving}", {"metadata": {"finalizers": None}})
     pods.wait_until_bound("train-0", "train-1")

@@ -62,7 +62,7 @@ def test_a_jobs_gang_has_an_event_a_state_on_the_job_and_none_on_its_pods(
     assert told(pods, "Pod") == []
     notes = {event["reason"]: event["note"] for event in events(pods)}
     assert notes["Assigned"] == f"placed in rack-0: 16 pods on {len(set(pods.bound().values()))} nodes"
-    assert notes["WaitingForPlacement"].startswith(f"waiting: group pg-train-{created['metadata']['uid']}, 16 pods, ")
+    assert notes["WaitingForPlacement"].startswith(f"waiting: gang pg-train-{created['metadata']['uid']}, 16 pods, ")
     regarding = events(pods)[0]["regarding"]
     assert regarding == {
         "apiVersion": "batch/v1",

@@ -51,7 +51,7 @@ def test_a_stream_of_small_pods_does_not_starve_a_gang_of_eight(
     for number in range(8):
         pods.create(member(number, 8))
 
-    pods.wait_until_says("gang-0", "rack rack-1 is kept for it")
+    pods.wait_until_says("gang-0", "rack rack-1 is reserved for it")
     # The stream: whenever a small pod ends, the next is there already.
     began = 10
     in_rack_1 = [name for name, node in pods.bound().items() if node != "n2"]

@@ -109,7 +109,7 @@ def test_what_a_workload_asks_for_itself_places_the_pods_that_its_controller_mak
     count = size * len(names)
 
     control_plane.wait_for("its pods", lambda: len(pods.gated()) == count)
-    control_plane.wait_for("why it waits", lambda: all(says(pods, group, "waiting: group") for group in names))
+    control_plane.wait_for("why it waits", lambda: all(says(pods, group, "waiting: gang") for group in names))
     control_plane.wait_for("its pods to say so", lambda: by_group(pods).keys() == names.keys())
     assert pods.bound() == {}
 

@@ -205,7 +205,7 @@ def test_an_unknown_label_is_told_when_it_is_written_and_at_each_pods_creation(
             return str(error)
         return ""
 
-    told = f"namespace {pods.namespace}: metadata.labels[{LABEL}]: 'alined' is unknown, so the setting manage holds. "
+    told = f"namespace {pods.namespace}: metadata.labels[{LABEL}]: 'alined' is unknown, so the setting manage applies. "
     told += "Allowed are annotated, aligned, all. Did you mean aligned?"
     with local_webhook(control_plane):
         assert told in warned("label", "namespace", pods.namespace, f"{LABEL}=alined")

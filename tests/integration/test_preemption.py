@@ -69,7 +69,7 @@ def test_a_pod_frees_a_numa_node_though_the_sums_fit_and_no_other_pod_gets_its_p
 
     pods.plane.wait_for("a victim", deleted)
     pods.create(of("rival", "high", 3, on="k0"))  # fits in NUMA node 1 of k0 now; the node is held
-    pods.wait_until_says("high", "waits for 1 pod of lower priority on node k0 to end")
+    pods.wait_until_says("high", "1 lower-priority pod on node k0 must terminate first")
     assert len(victims) == 1
     said = ("True", "PreemptionByTopologyWebhook")
     pods.plane.wait_for("its condition", lambda: {condition(pods.get(name)) for name in victims} == {said})
@@ -78,7 +78,7 @@ def test_a_pod_frees_a_numa_node_though_the_sums_fit_and_no_other_pod_gets_its_p
     assert victims.keys() <= set(names)
     (victim,) = victims
     pods.wait_until_told(victim, "Preempted", "preempted by pod high of priority 100")
-    pods.wait_until_told("high", "Preempting", "preempts 1 pod of lower priority on k0")
+    pods.wait_until_told("high", "Preempting", "preempts 1 lower-priority pod on k0")
     assert set(pods.all()) == {*names, "high", "rival"} - {victim}
     pods.plane.wait_for("it to run", lambda: pods.get("high")["status"]["phase"] == "Running")
     pods.wait_until_bound("rival")
@@ -96,7 +96,7 @@ def test_a_gang_frees_a_rack_and_starts_whole(pods: Pods) -> None:
     members = [f"train-{rank}" for rank in range(4)]
     for name in members:
         pods.create(of(name, "high", annotations=annotations))
-    pods.wait_until_says("train-0", "waits for 4 pods of lower priority on 2 nodes (k1, k2) to end")
+    pods.wait_until_says("train-0", "4 lower-priority pods on 2 nodes (k1, k2) must terminate first")
     let_end(pods, *names[:3])
     time.sleep(3 * LAG)
     assert pods.gated() == set(members), "three of four have room"

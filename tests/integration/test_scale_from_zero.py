@@ -56,7 +56,7 @@ def test_a_pod_is_seen_at_once_and_bound_where_it_aligns_when_nodes_are_added(
     pods.wait_until_bound("a")
     assert pods.hint("a") == ("gpu-1", [1])
     said = pods.get("a")["metadata"]["annotations"][PLACEMENT]
-    assert said.splitlines()[:2] == ["bound to gpu-1, NUMA 1", "it waited for a node to be added"]
+    assert said.splitlines()[:2] == ["bound to gpu-1, NUMA 1", "it was left to the scheduler until a node was added"]
 
 
 def test_pods_whose_policy_stands_on_their_job_are_ungated_by_the_leader(

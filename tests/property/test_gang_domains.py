@@ -202,8 +202,8 @@ async def test_the_changes_meet_gangs_that_lose_nodes_and_gangs_that_wait_for_th
         audits += cluster.audits
         told += cluster.told
     assert audits > 200
-    for why in ("which has no nodes any more", "its running pods hold it to"):
+    for why in ("which has no nodes any more", "its running pods limit it to"):
         assert why in " ".join(told)
     # What is short is told of the domain that holds the group, not of another one.
-    held = [re.search(r"hold it to (rack [^;]+); (.+) holds", text) for text in told]
+    held = [re.search(r"limit it to (rack [^;]+); (.+) holds", text) for text in told]
     assert {one[1] == one[2] for one in held if one} == {True}

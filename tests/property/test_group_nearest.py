@@ -101,7 +101,7 @@ def test_of_equally_near_zones_the_largest_comes_first_and_review_names_the_stra
     # Three zones are the fewest either way. From 9 in zone-a it is 7 in its own dc, and then 2 in the other.
     assert (len(packed.per("zone")), near.per("dc")) == (3, {"dc-1": 16, "dc-2": 2})
     assert (packed.group["strategy"], near.group["strategy"]) == ("BinPack", "Nearest")
-    assert near.message.startswith("group w: 18 pods on 4 nodes, strategy Nearest; preferred zone missed")
+    assert near.message.startswith("gang w: 18 pods on 4 nodes, strategy Nearest; preferred zone missed")
     assert bed.review(job(16, required("dc") | preferred("zone"))).per("zone") == {"dc-2/zone-d": 8, "dc-2/zone-e": 8}
     within = bed.review(job(16, required("dc") | preferred("zone") | NEAREST)).per("zone")
     assert within == {"dc-1/zone-a": 9, "dc-1/zone-b": 4, "dc-1/zone-c": 3}

@@ -140,7 +140,7 @@ _SEGMENT_LEVELS: Final = (KAI_SEGMENT_REQUIRED_PLACEMENT, KAI_SEGMENT_PREFERRED_
 _MOST_COMPARED: Final = 10
 _MOST_NAMED: Final = 5
 _NUMA: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC)
-_PLACES_GROUPS: Final = "Only gate=Always and gate=WhenNeeded place groups."
+_PLACES_GROUPS: Final = "Only gate=Always and gate=WhenNeeded place gangs."
 _READS_TEMPLATES: Final = (
     "Write the policy on the pod template: without one there, that of the namespace or of the settings counts."
 )

@@ -160,14 +160,14 @@ def _group(read: list[tuple[Template, AsOurs]], templates: int) -> dict[str, str
     if len(named) < templates:
         raise UserError(
             f"{path}[{KUEUE_POD_SET_GROUP}]",
-            f"{len(named)} of {templates} pod templates name a group. A pod set group must be the whole workload here: "
-            "write it on every template, or on none.",
+            f"{len(named)} of {templates} pod templates name a pod set group, which must be the whole workload here. "
+            "Write it on every template, or on none.",
         )
     for template, one in named[1:]:
         where = f"{template.prefix}{_OWN}"
         if one.group != group.group:
-            text = f"This is another group than {path} names. A workload has one pod set group at most here."
+            text = f"This is another pod set group than {path} names. A workload can have only one here."
             raise UserError(f"{where}[{KUEUE_POD_SET_GROUP}]", text)
         if {key: text for key, text in one.asked.items() if key in _LEVELS} != asked:
-            raise UserError(where, f"The pod sets of a group must name the same level as {path}.")
+            raise UserError(where, f"All pod sets of a pod set group must name the same level, that of {path}.")
     return asked

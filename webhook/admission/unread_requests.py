@@ -143,10 +143,10 @@ def _exclusive(places: list[tuple[str, Raw]]) -> Iterator[str]:
         for name in _EXCLUSIVE:
             if name in found:
                 yield (
-                    f"{path}[{name}] does not go together with a gang: its operator adds pod affinity, which is not "
-                    "followed within a gang, and holds pods back until others are scheduled, which the gang waits for. "
-                    f"Remove it. {KAI_SEGMENT_SIZE} and {KAI_SEGMENT_REQUIRED_PLACEMENT} keep the pods of a job or "
-                    "replica in one domain."
+                    f"{path}[{name}] cannot be combined with a gang: its operator adds pod affinity, which is not "
+                    "followed within a gang, and holds pods back until others are scheduled, which wait for the whole "
+                    f"gang. Remove it. {KAI_SEGMENT_SIZE} and {KAI_SEGMENT_REQUIRED_PLACEMENT} keep the pods of a job "
+                    "or replica in one domain."
                 )
 
 

@@ -114,7 +114,7 @@ class SecretSource:
         _check_signs(found, now)
         self._spoilt = None
         if written is wanted:  # ours, not that of a replica that was faster
-            note = f"the CA that it held was unusable and was replaced by {found.authority.name}: {error}"
+            note = f"the CA in it was unusable and was replaced by {found.authority.name}: {error}"
             log.warning("ca.healed", secret=self._secret.key, authority=found.authority.name, error=str(error))
             await self._secret.tell("CAReplaced", note)
         return found

@@ -182,7 +182,7 @@ class Settings(BaseSettings):
     """For autoscaler: node labels that name a node's group, besides those of the usual clusters and of Karpenter."""
     new_node_seconds: Annotated[float, Field(ge=0, le=86_400)] = 300.0
     """For autoscaler: time until a new node's devices and NUMA nodes are published. A younger node that cannot take
-    a pod says nothing about the next one of its group."""
+    a pod says nothing about the next one of its node group."""
     narrow_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 300.0
     """For `ClusterAutoscaler`: time without a new node after which a shown pod is kept off nodes that have enough
     free in total only, which cluster-autoscaler would count on. 0: never."""

@@ -36,7 +36,7 @@ class AvoidedNodeReports:
 
 def _event(pod: RejectedPod, node: AvoidedNode) -> ObjectEvent:
     """The Event, on the pod itself if it has no controller."""
-    whose = "this group's" if pod.controller is None else f"this {pod.controller.kind}'s"
+    whose = "this gang's" if pod.controller is None else f"this {pod.controller.kind}'s"
     rejected = f"its kubelet rejected pod {pod.name} ({node.what})"
     note = f"{whose} next pods avoid node {node.node}: {rejected}; {used_again_text((node,))}"
     regarding = ("v1", "Pod", pod.name, pod.uid)

@@ -154,7 +154,7 @@ def why_stuck(key: str, raw: Mapping[str, Any], cache: ClusterCache, rules: Rule
 
 def _off_its_nodes(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, rules: Rules) -> str | None:
     fits = decide(snapshot, pod, intent, rules.engine).fit_count
-    return None if fits else "the nodes it is held to can no longer take it"
+    return None if fits else "the nodes it is limited to can no longer take it"
 
 
 def _off_its_node(node: str, pod: Pod, intent: NUMAIntent, cache: ClusterCache, rules: Rules) -> str | None:

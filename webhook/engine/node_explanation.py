@@ -78,7 +78,7 @@ def _rejection(pod: Pod, reason: Reason, node: str) -> str | None:
     if reason is not Reason.REJECTED_BEFORE:
         return None
     avoided = [one for one in pod.avoided if one.node == node]
-    rejected = f"its kubelet rejected a pod of the same controller or group ({avoided[0].what})"
+    rejected = f"its kubelet rejected a pod of the same controller or gang ({avoided[0].what})"
     return f"{rejected}; {used_again_text(avoided)}"
 
 

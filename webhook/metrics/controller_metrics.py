@@ -58,13 +58,13 @@ class PlacementMetrics:
         )
         self._victims = Counter(
             "preemption_victims",
-            "Pods evicted or deleted for pods of higher priority.",
+            "Pods evicted or deleted for higher-priority pods.",
             namespace=namespace,
             registry=registry,
         )
         self._violations = Counter(
             "preemption_budget_violations",
-            "Those of them whose end violated a PodDisruptionBudget.",
+            "Preempted pods whose removal violated a PodDisruptionBudget.",
             namespace=namespace,
             registry=registry,
         )

@@ -177,7 +177,7 @@ def _cluster(sample: ClusterSample) -> Iterator[Metric]:
     yield _gauge("stuck_pods", "Pods pinned to nodes that can no longer take them.", sample.stuck_pods)
     scale_up = GaugeMetricFamily(
         f"{NAMESPACE}_scale_up_pods",
-        "Gated pods that a cluster autoscaler is asked for a node for.",
+        "Gated pods for which a cluster autoscaler is asked for a node.",
         labels=["autoscaler"],
     )
     for autoscaler, count in sample.scale_up_pods.items():

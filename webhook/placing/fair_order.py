@@ -83,7 +83,7 @@ class FailedAttempts:
 def result_name(unit: Unit) -> Hashable:
     """A key that is equal for units with the same result."""
     if isinstance(unit, GatedGang):
-        return f"group {unit.membership.group}"
+        return f"gang {unit.membership.group}"
     try:
         return unit.request_signature
     except Exception:  # noqa: BLE001 # handled and reported when the pod is decided on; equal to no other

@@ -357,7 +357,7 @@ class Planner:
         holds = self.preemptors.holds
         hold = holds.of_member(key)
         if hold is None and (room := holds.beside(key)) is not None:
-            text = f"pods of lower priority end on node {room.node} for another pod, and there is room for both then"
+            text = f"lower-priority pods on node {room.node} are preempted for another pod, which makes room for both"
             return NoAssignment(
                 frozenset({WaitReason.PREEMPTING, "beside", room.node}), waits(text), WaitReason.PREEMPTING
             )

@@ -67,7 +67,7 @@ class WaitingUnit:
     @property
     def kind_of_object(self) -> str:
         """What it is, for people."""
-        return "group" if isinstance(self.unit, GatedGang) else "pod"
+        return "gang" if isinstance(self.unit, GatedGang) else "pod"
 
     @property
     def shown_name(self) -> str:
@@ -112,7 +112,7 @@ def units_of(pods: Iterable[GatedPod]) -> list[Unit]:
 
 def name_of(unit: Unit) -> str:
     """The key of a pod or gang."""
-    return f"group {unit.membership.group}" if isinstance(unit, GatedGang) else f"pod {unit.pod.uid}"
+    return f"gang {unit.membership.group}" if isinstance(unit, GatedGang) else f"pod {unit.pod.uid}"
 
 
 def members_of(unit: Unit) -> tuple[GatedPod, ...]:

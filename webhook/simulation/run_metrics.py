@@ -10,7 +10,7 @@ COLUMNS: Final = (
     "webhook",
     "pods run",
     "rejected by kubelets",
-    "created in vain",
+    "share rejected",
     "in their rack",
     "to Running p50 / p99",
     "CPUs in use",
@@ -30,7 +30,7 @@ class RunMetrics:
     running: int
     """Pods that ran."""
     rejected: int
-    """Pods that a kubelet rejected; each was created in vain, and another in its place."""
+    """Pods that a kubelet rejected on arrival; their controller created another in the place of each."""
     in_domain: int | None
     """Of the pods that ran and whose gang requests a level, such as a rack: those in the domain with most of the gang.
     None without such gangs.

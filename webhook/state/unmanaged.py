@@ -10,7 +10,7 @@ from webhook.state.rules import Rules
 # A kubelet sets it: "file" or "http" for static pods, "api" for pods from the API server.
 _CONFIG_SOURCE = "kubernetes.io/config.source"
 
-NOT_ANNOTATED: Final = f"no annotation {NUMA_TOPOLOGY_SPEC} or {RESOURCE_SPEC}, and none of a group"
+NOT_ANNOTATED: Final = f"no annotation {NUMA_TOPOLOGY_SPEC} or {RESOURCE_SPEC}, and none of a gang"
 
 
 def asks(annotations: Mapping[str, str]) -> bool:

@@ -217,7 +217,7 @@ def test_with_gate_never_what_a_group_asks_has_no_effect() -> None:
         (
             "With the setting gate=Never pods are placed one by one, and these have no effect: "
             f"metadata.annotations[{KAI_TOPOLOGY}], metadata.annotations[{KAI_REQUIRED_PLACEMENT}]. "
-            "Only gate=Always and gate=WhenNeeded place groups."
+            "Only gate=Always and gate=WhenNeeded place gangs."
         )
     ]
 

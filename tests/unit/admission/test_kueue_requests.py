@@ -139,8 +139,8 @@ def test_a_group_is_read_the_same_when_its_templates_have_ours_already() -> None
 @pytest.mark.parametrize(
     ("leader", "worker", "says"),
     [
-        (GROUPED, REQUIRED, "1 of 2 pod templates name a group."),
-        (GROUPED, {**GROUPED, "kueue.x-k8s.io/podset-group-name": "other"}, "This is another group than "),
+        (GROUPED, REQUIRED, "1 of 2 pod templates name a pod set group, "),
+        (GROUPED, {**GROUPED, "kueue.x-k8s.io/podset-group-name": "other"}, "This is another pod set group than "),
         (
             GROUPED,
             {**GROUPED, "kueue.x-k8s.io/podset-required-topology": "example.com/zone"},

@@ -68,7 +68,7 @@ def test_who_asks_for_nothing_here_is_not_told() -> None:
 def test_exclusive_placement_by_an_operator_and_a_gang_wait_for_each_other() -> None:
     jobs = {"replicatedJobs": [{"name": "w", "template": {"spec": {"template": template()}}}]}
     (warning,) = told(workload("JobSet", "jobset.x-k8s.io/v1alpha2", jobs, {**RACK, EXCLUSIVE: "rack"}))
-    assert warning.startswith(f"metadata.annotations[{EXCLUSIVE}] does not go together with a gang: ")
+    assert warning.startswith(f"metadata.annotations[{EXCLUSIVE}] cannot be combined with a gang: ")
     # Pods that are placed one by one follow it: the scheduler picks the node of the first one of each job.
     assert told(workload("JobSet", "jobset.x-k8s.io/v1alpha2", jobs, {**NUMA, EXCLUSIVE: "rack"})) == ()
     lws = "leaderworkerset.sigs.k8s.io/exclusive-topology"

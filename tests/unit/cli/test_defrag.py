@@ -219,7 +219,7 @@ def test_it_plans_for_the_first_and_says_how_many_more_wait(tmp_path: Path) -> N
     objects = [*fragmented(), *(gated(name=f"w-{number}", cpu=14, second=number) for number in range(3))]
     outcome = defrag(tmp_path, *objects, arguments=("--first", 1))
     assert outcome.code == 0
-    assert "2 more wait; --first NUMBER plans for more" in outcome.stdout
+    assert "2 more are waiting; --first NUMBER plans for more" in outcome.stdout
 
 
 def test_what_cannot_be_judged_is_said(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_what_cannot_be_judged_is_said(tmp_path: Path) -> None:
 
 
 def test_nothing_waits(tmp_path: Path) -> None:
-    assert defrag(tmp_path, *fragmented(), arguments=()).stdout == "nothing waits\n"
+    assert defrag(tmp_path, *fragmented(), arguments=()).stdout == "nothing is waiting\n"
 
 
 def test_a_snapshot_is_never_changed(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_a_pod_that_waits_names_the_pods_of_lower_priority_that_would_end_for_it
     assert set(answer["victims"][0]) == fields_of("VictimView")
     assert (answer["verdict"], answer["nodes"], answer["violations"]) == ("Victims", ["n3"], 0)
     assert [victim["name"] for victim in answer["victims"]] == ["low-2"]
-    said = "preemption would start without 1 pod of lower priority: default/low-2 (priority 0, n3)"
+    said = "preemption would start if 1 lower-priority pod terminated: default/low-2 (priority 0, n3)"
     assert said in lines(explain(file, "pod/urgent"))
     assert explain(file, "pod/calm", "-o", "json").json["preemption"]["verdict"] == "NoEnd"
 
@@ -163,7 +163,7 @@ def test_pods_that_are_being_deleted_are_waited_for(tmp_path: Path) -> None:
     ends = low("low-2", 1, 6, metadata={"deletionTimestamp": "2030-01-01T02:00:30Z"})
     file = full(tmp_path, gated(name="urgent", cpu=4, priority=10))
     file.write_text(file.read_text().replace(json.dumps(low("low-2", 1, 6)), json.dumps(ends)))
-    said = "preemption starts on n3 when pods that are being deleted have ended"
+    said = "preemption starts on n3 once the pods that are terminating there are gone"
     assert said in lines(explain(file, "pod/urgent"))
 
 
@@ -179,7 +179,7 @@ def test_a_pod_that_waits_says_what_an_autoscaler_is_asked_for_it(tmp_path: Path
     own = ("--autoscaler", "ClusterAutoscaler", "--node-group-labels", RACK)
     answer = explain(file, "pod/four", *own, "-o", "json").json["autoscaler"]
     assert set(answer) == fields_of("ScaleUpView")
-    asked = "cluster-autoscaler is asked for a node of group rack-1"
+    asked = "cluster-autoscaler is asked for a node of node group rack-1"
     assert answer == {"asked": True, "text": asked}
     assert f"autoscaler {asked}" in lines(explain(file, "pod/four", *own))
     assert explain(file, "pod/four", "-o", "json").json["autoscaler"] is None
@@ -192,7 +192,7 @@ def test_a_gang_says_what_an_autoscaler_is_asked_for_it_once_its_members_exist(t
     gang = [gated(name=f"gang-{rank}", group="gang", cpu=16, annotations={MIN_MEMBER: "2"}) for rank in range(2)]
     own = ("podgroup/gang", "--autoscaler", "Karpenter", "--node-group-labels", RACK, "-o", "json")
     answer = explain(full(tmp_path, *gang), *own).json["waiting"][0]
-    assert answer["autoscaler"]["text"] == "Karpenter is asked for nodes of group rack-1"
+    assert answer["autoscaler"]["text"] == "Karpenter is asked for nodes of node group rack-1"
     alone = explain(full(tmp_path, gang[0]), *own).json["waiting"][0]
     assert alone["autoscaler"] is None
 
@@ -202,7 +202,7 @@ def test_a_gang_says_that_its_machines_are_asked_for_by_one_request(tmp_path: Pa
     atomic = ("--provisioning-class", "best-effort-atomic-scale-up.autoscaling.x-k8s.io")
     own = ("podgroup/gang", "--autoscaler", "ClusterAutoscaler", *atomic, "--node-group-labels", RACK, "-o", "json")
     answer = explain(full(tmp_path, *gang), *own).json["waiting"][0]["autoscaler"]
-    groups = "cluster-autoscaler is asked for nodes of group rack-1"
+    groups = "cluster-autoscaler is asked for nodes of node group rack-1"
     assert answer == {"asked": True, "text": f"{groups}; one ProvisioningRequest for 2 pods at once"}
     gang[0]["metadata"]["annotations"]["autoscaling.x-k8s.io/consume-provisioning-request"] = "mine"
     answer = explain(full(tmp_path, *gang), *own).json["waiting"][0]["autoscaler"]

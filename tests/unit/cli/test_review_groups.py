@@ -173,7 +173,7 @@ def test_a_group_without_a_place_is_told_what_each_level_holds(judge: Judge) -> 
     assert short["domain"] == [["example.com/zone", "zone-a"], ["example.com/rack", "rack-1"]]
     assert (short["holds"], short["needed"]) == (8, 9)
     assert short["resource"] in {"cpu", GPU}
-    assert entry["message"].startswith("group train has no place now: rack rack-1 holds 8 of 9 pods: ")
+    assert entry["message"].startswith("gang train does not fit now: rack rack-1 holds 8 of 9 pods: ")
     below = entry["mutated"]["spec"]["template"]
     assert (below["spec"], list(below["metadata"]["annotations"])) == (_template()["spec"], [PLACEMENT])
 
@@ -322,7 +322,7 @@ def test_running_pods_of_a_job_are_known_by_their_owner(judge: Judge) -> None:
 def test_the_table_names_the_rack_and_the_node_of_every_pod(judge: Judge) -> None:
     lines = judge(_job(6, RACK, SINGLE), output="table").stdout.splitlines()
     assert lines[0] == "Job team/train: allow"
-    assert lines[1] == "  group train: 6 pods on 1 node in rack rack-2 (zone zone-a)"
+    assert lines[1] == "  gang train: 6 pods on 1 node in rack rack-2 (zone zone-a)"
     assert lines[2] == "  in zone zone-a, rack rack-2"
     assert lines[3].split() == ["POD", "RANK", "NODE", "NUMA", "DOMAIN"]
     assert lines[4].split() == ["train-0", "0", "n2", "0", "zone-a", "/", "rack-2"]

@@ -61,7 +61,7 @@ def test_the_answer_is_that_of_the_group_whatever_the_order_of_the_file(judge: J
 def test_too_few_pods_wait_and_the_group_of_the_cluster_counts_as_well(judge: Judge) -> None:
     alone = judge(*pods(2), beside=(GROUP,))
     assert {entry["verdict"] for entry in alone.json} == {"wait"}
-    assert alone.json[0]["message"] == "group g: 2 of the 3 pods that must start together are there"
+    assert alone.json[0]["message"] == "gang g: 2 of the 3 pods that must start together are there"
     waiting = gated_in_group(name="p-9", cpu=1)
     assert {entry["verdict"] for entry in judge(*pods(2), beside=(GROUP, waiting)).json} == {"allow"}
 
@@ -120,7 +120,7 @@ def test_a_template_that_names_a_group_waits_for_it_as_its_pods_do(judge: Judge)
     assert alone["verdict"] == "wait"
     assert 'There is no PodGroup "g".' in alone["message"]
     spec["replicas"] = 2
-    assert "group g: 2 of the 3 pods that must start together are there" in judge(body, GROUP).json[0]["message"]
+    assert "gang g: 2 of the 3 pods that must start together are there" in judge(body, GROUP).json[0]["message"]
     spec["replicas"] = 3
     workload, _ = judge(body, GROUP).json
     assert workload["verdict"] == "allow"

@@ -80,7 +80,7 @@ def test_it_waits_as_a_whole_and_the_group_of_the_cluster_counts_as_well(judge: 
     outcome = judge(*MEMBERS[:-1], beside=(sample(),))
     assert (outcome.code, {entry["verdict"] for entry in outcome.json}) == (1, {"wait"})
     assert outcome.json[0]["message"] == (
-        "group sample2: 2 of 3 of subgroup subgroup-c pods that must start together are there"
+        "gang sample2: 2 of 3 of subgroup subgroup-c pods that must start together are there"
     )
 
 

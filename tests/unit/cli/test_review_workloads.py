@@ -257,7 +257,7 @@ def test_bare_pods_wait_for_as_many_as_must_start_together(minimum: str | None, 
     entries = review(tmp_path, TOPOLOGY, *pods).json[1:]
     if minimum == "3":
         assert {entry["verdict"] for entry in entries} == {"wait"}
-        assert entries[0]["message"] == "group g: 2 of the 3 pods that must start together are there"
+        assert entries[0]["message"] == "gang g: 2 of the 3 pods that must start together are there"
     else:
         assert {entry["verdict"] for entry in entries} == {"allow"}
         assert len({each["name"] for each in entries[0]["group"]["pods"]}) == 2
@@ -297,7 +297,7 @@ def test_what_the_yaml_cannot_keep_is_told(tmp_path: Path) -> None:
     raw["spec"]["replicas"] = 3
     (tmp_path / "objects.json").write_text("\n".join(map(json.dumps, (TOPOLOGY, raw))))
     outcome = run_review("-f", tmp_path / "objects.json", "-o", "yaml", cluster=RACKS)
-    assert "spec.leaderWorkerTemplate.workerTemplate: its pods are held to " in outcome.stderr
+    assert "spec.leaderWorkerTemplate.workerTemplate: its pods are limited to " in outcome.stderr
 
 
 def test_the_yaml_of_workloads_reviewed_again_is_the_same(tmp_path: Path) -> None:

@@ -223,7 +223,13 @@ def test_a_plot_is_written_as_svg_and_png_and_is_the_same_each_time(tmp_path: Pa
         assert simulate("-f", file, "--plot", tmp_path / name, cluster=cluster).code == 0
     svg = (tmp_path / "one.svg").read_text()
     assert svg == (tmp_path / "other.svg").read_text()
-    for text in ("with the webhook", "without the webhook", "CPUs in use (%)", "waiting pods", "time (seconds)"):
+    for text in (
+        "with the webhook",
+        "without the webhook",
+        "CPUs in use (%)",
+        "pods not running yet",
+        "time (seconds)",
+    ):
         assert f"<!-- {text} -->" in svg
     assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG\r\n")
 

@@ -74,5 +74,5 @@ def test_each_subgroup_of_a_users_pod_group_has_a_rack(cluster: Path) -> None:
 def test_pods_that_their_group_lets_wait_are_left_out_with_the_reason(cluster: Path) -> None:
     outcome = simulated(cluster, native_pod_group(minimum=3, level=RACK), *native(2), plain(name="other", cpu=1))
     first, second = outcome.stderr.splitlines()
-    assert first.endswith("Pod p-0 is left out: group g: 2 of the 3 pods that must start together are there")
+    assert first.endswith("Pod p-0 is left out: gang g: 2 of the 3 pods that must start together are there")
     assert "Pod p-1 is left out" in second

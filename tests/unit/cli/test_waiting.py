@@ -59,10 +59,10 @@ def test_a_line_for_each_pod_and_gang_the_longest_first(snapshot: Path) -> None:
         "default stuck 1 Scheduler 119m 0/1 nodes",
         "",
         "WHAT WOULD LET THEM RUN",
-        "default/train: it fits now; no pod has to end",
-        "default/alone: it fits now on n0; no pod has to end",
+        "default/train: it fits now; no pod has to terminate",
+        "default/alone: it fits now on n0; no pod has to terminate",
         "default/held: not known: another gate has to be removed first",
-        "default/stuck: it fits now on n0; no pod has to end",
+        "default/stuck: it fits now on n0; no pod has to terminate",
     ]
 
 
@@ -115,9 +115,9 @@ def test_the_pods_are_named_whose_end_would_let_a_pod_run(tmp_path: Path) -> Non
         ([[RACK, "rack-1"]], 1, 2),
     ]  # fmt: skip
     assert waiting(file).stdout.partition("WHAT WOULD LET THEM RUN\n")[2].splitlines() == [
-        "default/waits: the end of 1 on n0: default/c",
-        "default/equal: the end of 1 on n0: default/c",
-        "default/large: no end of pods with known NUMA nodes",
+        "default/waits: 1 pod on n0 would have to terminate: default/c",
+        "default/equal: 1 pod on n0 would have to terminate: default/c",
+        "default/large: terminating pods with known NUMA nodes would not help",
         "default/gang: rack rack-1 has room for 1 of 2 pods, short of cpu",
     ]
 
@@ -142,7 +142,7 @@ def test_a_pod_that_is_assigned_and_not_bound_yet_names_its_node(tmp_path: Path)
 
 def test_nothing_waits(tmp_path: Path) -> None:
     file = written(tmp_path, *machine("n0", (16, 16), (2, 2), {}))
-    assert waiting(file).stdout == "nothing waits\n"
+    assert waiting(file).stdout == "nothing is waiting\n"
     assert waiting(file, "-o", "json").json == {"waiting": []}
 
 

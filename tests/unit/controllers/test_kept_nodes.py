@@ -36,7 +36,7 @@ async def kept(*free: int) -> tuple[Leader, list[str]]:
     told: list[str] = []
     leader.controller.gang_examined.subscribe(lambda gang, why: told.append(why))
     await leader.cycle()
-    assert "rack-0 is kept for it" in told.pop()
+    assert "rack-0 is reserved for it" in told.pop()
     return leader, told
 
 

@@ -56,7 +56,7 @@ class Site:
             self.leader.api.has({**raw, "spec": {**raw["spec"], "nodeName": self.leader.nodes()[name]}})
 
 
-WAITS = ("False", "Unschedulable", "group g: 1 of the 2 pods that must start together are there")
+WAITS = ("False", "Unschedulable", "gang g: 1 of the 2 pods that must start together are there")
 PLACED = ("True", "Scheduled", "placed in r1: 2 pods on 2 nodes")
 
 
@@ -80,7 +80,7 @@ def test_it_says_what_the_group_waits_for_and_then_where_it_is_placed() -> None:
     site.leader.api.has(*members("c"))
     (*_, last) = site.turn()
     assert last[:2] == ("True", "Scheduled")
-    assert last[2].startswith("placed in r1: 2 pods on 2 nodes; others wait: group g")
+    assert last[2].startswith("placed in r1: 2 pods on 2 nodes; others wait: gang g")
 
 
 def test_it_names_the_fields_of_the_group_that_have_no_effect_here() -> None:

@@ -89,7 +89,7 @@ def test_pods_of_other_schedulers_are_left_alone() -> None:
 def test_the_members_start_together_in_one_domain_once_min_count_are_there() -> None:
     it = leader(native_pod_group(minimum=2, level=RACK))
     it.api.has(gated_in_group(name="a", cpu=16, annotations=NUMA))
-    assert why(it) == {"waiting: group g: 1 of the 2 pods that must start together are there"}
+    assert why(it) == {"waiting: gang g: 1 of the 2 pods that must start together are there"}
     it.api.has(gated_in_group(name="b", cpu=16, annotations=NUMA))
     cycle(it)
     assert set(it.nodes().values()) == {"n0", "n1"}

@@ -108,7 +108,7 @@ async def waits(
 async def test_the_nodes_of_the_domain_are_kept_for_a_group_that_has_waited_so_long() -> None:
     found = await waits(60)
     assert found.reserved_nodes == {"n2", "n3"}
-    assert found.text.endswith("; rack rack-2 is kept for it")
+    assert found.text.endswith("; rack rack-2 is reserved for it")
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ async def test_else_nothing_is_kept(reserve_after: float, created: str, members:
 async def test_of_a_namespace_one_group_has_a_domain_kept_and_the_others_are_told() -> None:
     found = await waits(60, may_reserve=False)
     assert found.reserved_nodes == frozenset()
-    assert found.text.endswith("; a domain is kept for another group of its namespace first")
+    assert found.text.endswith("; a domain is reserved for another gang of its namespace first")
 
 
 def test_of_two_groups_of_a_namespace_the_first_has_its_domain_kept_and_one_of_another_namespace_too() -> None:
@@ -181,4 +181,6 @@ def test_who_comes_later_gets_no_place_there_and_is_told() -> None:
     assert assignment.hint.node in {"n2", "n3"}
     found = find_assignment(without(now, {"n2", "n3", "gone"}), pod, Rules(), nobody)
     assert isinstance(found, Decision)
-    assert why_unassigned(found, pod, Rules(), 2).text.endswith("; 2 nodes are kept for groups that have waited long")
+    assert why_unassigned(found, pod, Rules(), 2).text.endswith(
+        "; 2 nodes are reserved for gangs that have waited long"
+    )

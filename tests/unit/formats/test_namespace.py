@@ -39,7 +39,7 @@ def test_an_unknown_label_counts_as_none_and_is_named_with_what_is_allowed(value
     assert found.problems == found.warnings
     (warning,) = found.warnings
     assert warning == (
-        f"namespace team-a: metadata.labels[{LABEL}]: '{value}' is unknown, so the setting manage holds. "
+        f"namespace team-a: metadata.labels[{LABEL}]: '{value}' is unknown, so the setting manage applies. "
         f"Allowed are annotated, aligned, all.{meant}"
     )
 

@@ -17,7 +17,7 @@ async def test_two_pods_that_share_a_numa_node_end_one_pod() -> None:
     assert leader.api.evicted == ["default/a"]
     assert leader.holds == {"pod x": {"n0"}}
     assert leader.text("y") == (
-        "waiting: pods of lower priority end on node n0 for another pod, and there is room for both then"
+        "waiting: lower-priority pods on node n0 are preempted for another pod, which makes room for both"
     )
     leader.end("default/a")
     for _ in range(3):
@@ -44,8 +44,8 @@ async def test_a_pod_that_comes_before_the_exporter_shows_that_the_victim_has_en
     leader.end("default/a", shown=False)
     leader.api.has(high("y", cpu=4, second=1), high("z", cpu=4, second=2))
     await leader.round()
-    assert "there is room for both then" in leader.text("y")
-    assert "there is room for both then" not in leader.text("z"), "x and y take all that a left"
+    assert "which makes room for both" in leader.text("y")
+    assert "which makes room for both" not in leader.text("z"), "x and y take all that a left"
     leader.show_nodes()
     await leader.round()
     await leader.round()

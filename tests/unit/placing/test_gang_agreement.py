@@ -76,7 +76,7 @@ def test_one_pod_with_another_minimum_blocks_nobody_and_says_why_it_waits(create
     agreement = agreed(hostile, *four(FOUR))
     assert (names(agreement), agreement.minimum) == (OTHERS, 4)
     assert disagreeing(agreement) == (
-        'waiting: group g: metadata.annotations[topology-webhook.dev/min-member] is "100000" and that of the other '
+        'waiting: gang g: metadata.annotations[topology-webhook.dev/min-member] is "100000" and that of the other '
         'members is "4"; 5 pods are there'
     )
 
@@ -155,7 +155,7 @@ def test_a_pod_that_names_itself_into_the_group_of_others_owners_is_none_of_them
     agreement = agreed(*own, *intruders)
     assert (names(agreement), agreement.minimum) == (OTHERS, 4)
     assert (
-        "names the group of the pods of Job w, and this pod is not one of them"
+        "names the gang of the pods of Job w, and this pod is not one of them"
         in agreement.disagreeing["default/bare"].text
     )
     assert agreement.disagreeing.keys() == {"default/bare", "default/owned"}
@@ -178,7 +178,7 @@ def test_nor_can_one_go_before_they_are_there_or_join_when_all_of_them_run() -> 
     seats = {"default/m0": AssignedMember("n0", 0, wishes_of(RACK), owner=UID, assigned=True)}
     for assigned_members in ({}, seats):
         alone = agreed(member("bare", RACK, group=f"pg-w-{UID}"), assigned_members=assigned_members)
-        assert "names the group of the pods of other owners, and this pod is not one of them" in disagreeing(alone)
+        assert "names the gang of the pods of other owners, and this pod is not one of them" in disagreeing(alone)
     assert agreed(member("bare", RACK, group="chosen"), assigned_members=seats).disagreeing == {}
 
 

@@ -187,7 +187,7 @@ def test_a_gate_on_a_pod_that_is_not_ours_is_told_with_the_reason() -> None:
     result_of(pods.update(by_key(unasked, gated(name="other", schedulerName="other"))))
     assert {key: why for key, (_, why) in pods.unmanaged.items()} == {
         "default/unasked": "no annotation scheduling.koordinator.sh/numa-topology-spec or "
-        "scheduling.koordinator.sh/resource-spec, and none of a group",
+        "scheduling.koordinator.sh/resource-spec, and none of a gang",
         "default/other": "the scheduler other places it",
     }
     result_of(pods.update({}))

@@ -43,7 +43,7 @@ async def test_with_silent_exporters_pods_end_on_three_nodes_only() -> None:
     nodes = [key.split("-")[1] for key in leader.api.evicted]
     assert len(nodes) == len(set(nodes)) == MOST_IN_VAIN
     assert leader.preemption._is_paused
-    assert "preemption is paused: 3 places in a row were freed in vain" in leader.text("high")
+    assert "preemption is paused: nodes were freed without effect 3 times in a row" in leader.text("high")
 
 
 async def test_while_it_is_paused_a_place_is_tried_once_an_hour() -> None:

@@ -72,14 +72,14 @@ def test_annotations_are_found_at_any_depth_with_their_place() -> None:
 def test_a_group_is_told_its_rack() -> None:
     judgement = judged(job(5, RACK))
     assert judgement.verdict is Verdict.ALLOW
-    assert judgement.message == "group train: 5 pods on 2 nodes in rack rack-2 (zone zone-a)"
+    assert judgement.message == "gang train: 5 pods on 2 nodes in rack rack-2 (zone zone-a)"
 
 
 def test_a_group_that_waits_is_told_what_is_short_where() -> None:
     judgement = judged(job(9, RACK))
     assert judgement.verdict is Verdict.WAIT
     assert judgement.message == (
-        f"group train has no place now: rack rack-1 holds 8 of 9 pods: {GPU}; not even an empty cluster has a place "
+        f"gang train does not fit now: rack rack-1 holds 8 of 9 pods: {GPU}; not even an empty cluster has a place "
         f"for it: the best rack, rack-1, would hold 8 of 9 pods; needed: at least 1 more {GPU} there"
     )
     assert judgement.placement is not None
@@ -97,7 +97,7 @@ def busy(workload: Workload) -> GangJudgement:
 
 def test_only_of_a_group_that_not_even_an_empty_cluster_holds_it_is_said() -> None:
     fits, too_large = busy(job(8, RACK)), busy(job(9, RACK))
-    assert fits.message == f"group train has no place now: rack rack-1 holds 0 of 8 pods: {GPU}"
+    assert fits.message == f"gang train does not fit now: rack rack-1 holds 0 of 8 pods: {GPU}"
     assert too_large.message.endswith(f"; needed: at least 1 more {GPU} there")
     assert fits.placement is not None
     assert too_large.placement is not None
@@ -130,7 +130,7 @@ def test_of_a_level_that_no_node_has_the_label_is_named() -> None:
     )
     judgement = judge_gangs(job(2, RACK), cluster_snapshot, TopologyTrees(), Rules())
     assert judgement.message == (
-        "group train has no place now: no node is in any rack: none has the label example.com/rack; not even an empty "
+        "gang train does not fit now: no node is in any rack: none has the label example.com/rack; not even an empty "
         "cluster has a place for it: no node is in any rack; needed: the label example.com/rack"
     )
 
@@ -156,14 +156,14 @@ def test_of_a_rack_that_no_node_is_in_the_label_is_named_that_is_missing(
     nodes = whole_nodes(places=racks(**places), free={name: {GPU: 4} for name in places}).node_arrays()
     cluster_snapshot = ClusterSnapshot(Snapshot(nodes), {"network": TOPOLOGY})
     judgement = judge_gangs(job(2, RACK), cluster_snapshot, TopologyTrees(), Rules())
-    assert f"has no place now: no node is in any rack: {lacking}" in judgement.message
+    assert f"does not fit now: no node is in any rack: {lacking}" in judgement.message
     assert judgement.message.endswith(f"no node is in any rack; needed: {needed}")
 
 
 def test_what_finds_no_room_beyond_the_minimum_is_counted() -> None:
     judgement = judged(job(15, {"kai.scheduler/batch-min-member": "4"}))
     assert judgement.verdict is Verdict.ALLOW
-    assert judgement.message == "group train: 13 pods on 4 nodes; no room yet for 2 pods beyond the minimum"
+    assert judgement.message == "gang train: 13 pods on 4 nodes; no room yet for 2 pods beyond the minimum"
 
 
 def test_the_gang_without_a_place_is_named() -> None:
@@ -171,7 +171,7 @@ def test_the_gang_without_a_place_is_named() -> None:
     spec = {"replicas": 4, "leaderWorkerTemplate": {"size": 4, "workerTemplate": template()}}
     judgement = judged(read("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", spec, RACK))
     assert judgement.verdict is Verdict.WAIT
-    assert judgement.message.startswith("gang train-3 of group train has no place now: ")
+    assert judgement.message.startswith("gang train-3 of workload train does not fit now: ")
 
 
 def test_a_wrong_wish_denies_and_any_other_fault_is_raised() -> None:
@@ -191,7 +191,7 @@ def test_groups_of_other_schedulers_are_not_ours() -> None:
 
 def test_members_that_run_draw_the_others_to_their_rack() -> None:
     judgement = judged(job(4, RACK), {"train-1": "n0"})
-    assert judgement.message == "group train: 3 pods on 1 node in rack rack-1 (zone zone-a), beside 1 that runs"
+    assert judgement.message == "gang train: 3 pods on 1 node in rack rack-1 (zone zone-a), beside 1 that runs"
 
 
 def bound(name: str, kind: str = "Job", owner: str = "train", node: str = "n0") -> dict[str, Any]:
@@ -247,10 +247,10 @@ PREFERS = {"kai.scheduler/topology": "network", "kai.scheduler/topology-preferre
 
 def test_a_preferred_level_that_is_missed_is_said() -> None:
     kept, missed = judged(job(8, PREFERS)), judged(job(9, PREFERS))
-    assert kept.message == "group train: 8 pods on 2 nodes in rack rack-1 (zone zone-a)"
+    assert kept.message == "gang train: 8 pods on 2 nodes in rack rack-1 (zone zone-a)"
     assert missed.verdict is Verdict.ALLOW
     assert missed.message == (
-        "group train: 9 pods on 3 nodes in zone zone-a; preferred rack missed: in 2 racks (rack-1, rack-2)"
+        "gang train: 9 pods on 3 nodes in zone zone-a; preferred rack missed: in 2 racks (rack-1, rack-2)"
     )
 
 

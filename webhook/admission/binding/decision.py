@@ -172,7 +172,7 @@ def rejected_before(raw: Mapping[str, Any], node: str, avoided: Avoided) -> Refu
     rejection = next((one for one in avoids if one.node == node), None)
     if rejection is None:
         return None
-    why = f"its kubelet rejected a pod of the same controller or group ({rejection.what})"
+    why = f"its kubelet rejected a pod of the same controller or gang ({rejection.what})"
     return Refusal(f"node {node} is avoided: {why}; {used_again_text((rejection,))}", Reason.REJECTED_BEFORE.code)
 
 

@@ -41,7 +41,13 @@ def defrag(
     cluster: Snapshots = None,
     first: Annotated[
         int,
-        typer.Option("--first", min=1, max=10_000, metavar="NUMBER", help="Plan for so many of what waits, in order."),
+        typer.Option(
+            "--first",
+            min=1,
+            max=10_000,
+            metavar="NUMBER",
+            help="How many of the waiting pods and gangs to plan for, in order.",
+        ),
     ] = 10,
     apply: Annotated[
         bool,

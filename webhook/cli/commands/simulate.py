@@ -95,7 +95,7 @@ def simulate(  # noqa: PLR0913, PLR0917 # a parameter for each flag
         typer.Option(
             "--plot",
             metavar="FILE",
-            help="Draw utilisation and waiting pods over time: FILE.svg or FILE.png. "
+            help="Draw utilisation and the pods that do not run yet over time: FILE.svg or FILE.png. "
             "Needs the extra `plot`: pip install 'topology-webhook[plot]'.",
         ),
     ] = None,
@@ -125,7 +125,7 @@ def simulate(  # noqa: PLR0913, PLR0917 # a parameter for each flag
 ) -> None:
     """Simulate a workload on a cluster, without and with the webhook, and compare the two.
 
-    Without it, a scheduler that knows sums only, and kubelets that reject what they cannot align. With it, the
+    Without it, a scheduler that knows only totals, and kubelets that reject what they cannot align. With it, the
     service's own engine. Each pod takes its room. Nothing is created, and the cluster is not changed.
 
     The annotations simulate.topology-webhook.dev/at and simulate.topology-webhook.dev/run-seconds of an object say

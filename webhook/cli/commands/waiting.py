@@ -118,12 +118,15 @@ _PODS: Final = 5
 def waiting(
     cluster: Snapshots = None,
     watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Keep printing, whenever what waits changes, until Ctrl-C.")
+        bool, typer.Option("--watch", "-w", help="Print the list again whenever it changes, until Ctrl-C.")
     ] = False,
     what_frees: Annotated[
         int,
         typer.Option(
-            "--what-frees", min=0, metavar="NUMBER", help="Find what would let the first entries run, for so many."
+            "--what-frees",
+            min=0,
+            metavar="NUMBER",
+            help="For how many entries, from the first, to find what would let them run.",
         ),
     ] = 5,
     output: Outputs = Output.TABLE,
@@ -134,7 +137,7 @@ def waiting(
     A gang is one line with its number of members. The reason is what the service wrote into the pod that has waited
     longest, and for a pod without a gate what the scheduler reports. With --watch, -o json prints one value a line.
 
-    For the first entries, the pods whose end would let them run are named; not with --watch.
+    For the first entries, the pods that would have to terminate to let them run are named; not with --watch.
 
     Exit code 0, also if nothing waits. 2: the input cannot be read, or the answer cannot be written.
     """
@@ -157,7 +160,7 @@ with_setting_flags(waiting, (*CLUSTER_SETTINGS, "fidelity", "gang_strategy", "no
 
 def _print(views: Sequence[WaitingView], console: Console) -> None:
     if not views:
-        print_line(Text("nothing waits"), console)
+        print_line(Text("nothing is waiting"), console)
         return
     titles = ("NAMESPACE", "NAME", "PODS", "WAITS FOR", "SINCE", "WHY")
     header = [Cell(title, right=title in {"PODS", "SINCE"}) for title in titles]
@@ -174,16 +177,17 @@ def _print(views: Sequence[WaitingView], console: Console) -> None:
 def _help(frees: Frees) -> str:
     match frees.helps:
         case Helps.NOTHING_NEEDED:
-            return f"it fits now{f' on {frees.node}' if frees.node else ''}; no pod has to end"
+            return f"it fits now{f' on {frees.node}' if frees.node else ''}; no pod has to terminate"
         case Helps.PODS:
             more = f" and {len(frees.pods) - _PODS} more" if len(frees.pods) > _PODS else ""
             least = "" if frees.at_least == len(frees.pods) else f"; fewer may do, but at least {frees.at_least}"
             named = ", ".join(frees.pods[:_PODS])
-            return f"the end of {len(frees.pods)} on {frees.node}: {named}{more}{least}"
+            pods = counted(len(frees.pods), "pod")
+            return f"{pods} on {frees.node} would have to terminate: {named}{more}{least}"
         case Helps.SLOTS:
             return "; ".join(map(_slots, frees.slots))
         case Helps.NO_END:
-            return "no end of pods with known NUMA nodes" + (f": {frees.why}" if frees.why else "")
+            return "terminating pods with known NUMA nodes would not help" + (f": {frees.why}" if frees.why else "")
         case _:
             return f"not known: {frees.why or 'no answer within the limits'}"
 

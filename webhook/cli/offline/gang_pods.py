@@ -47,7 +47,7 @@ def gangs_of_pod_groups(
         whole = [replace(same[0], pods=tuple(chain(*(one.pods for one in same)))) for same in of_paths.values()]
         there = sum(len(pod_set.pods) for pod_set in whole)
         if there < asked and not few:
-            few = f"group {name}: {there} of the {counted(asked, 'pod')} that must start together are there"
+            few = f"gang {name}: {there} of the {counted(asked, 'pod')} that must start together are there"
         request = topology_request((annotations, "metadata.annotations"))
         gangs.append(WorkloadGang(name, request, tuple(with_minimum(_named_apart(whole), asked))))
     return gangs, few

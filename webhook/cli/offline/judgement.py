@@ -123,6 +123,6 @@ def note_of(one: PodSet, domains: Domains) -> str | None:
         return None
     names = ", ".join(tree.path(domain)[-1][1] for tree, domain in domains if tree.path(domain))
     return (
-        f"{one.path}: its pods are held to {names} together. Only where topology-webhook runs is each replica, or "
+        f"{one.path}: its pods are limited to {names} as a whole. Only where topology-webhook runs is each replica, or "
         "segment, kept in one of them."
     )

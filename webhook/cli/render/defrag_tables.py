@@ -34,12 +34,12 @@ _UNMOVABLE: Final = {
 def print_plan(plan: Plan, console: Console) -> None:
     """What would start where, then the pods that move."""
     if not plan.views:
-        print_line(Text("nothing waits"), console)
+        print_line(Text("nothing is waiting"), console)
         return
     header = [Cell(title, right=title in {"PODS", "MOVES"}) for title in ("NAMESPACE", "NAME", "PODS", "MOVES", "PLAN")]
     print_table([header, *map(_row, plan.views)], console)
     if plan.left_out:
-        print_line(Text(f"{plan.left_out} more wait; --first NUMBER plans for more"), console)
+        print_line(Text(f"{plan.left_out} more are waiting; --first NUMBER plans for more"), console)
     if plan.moves:
         print_line(Text(), console)
         titles = [Cell(title) for title in ("POD THAT MOVES", "FROM", "COULD GO TO", "WHY")]

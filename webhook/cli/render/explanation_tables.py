@@ -169,10 +169,10 @@ def _preemption(view: PreemptionView) -> str:
             shown = [f"{pod.namespace}/{pod.name} (priority {pod.priority}, {pod.node})" for pod in view.victims]
             more = f" and {len(shown) - _VICTIMS} more" if len(shown) > _VICTIMS else ""
             against = f", {view.violations} of them against a PodDisruptionBudget" if view.violations else ""
-            count = counted(len(shown), "pod")
-            return f"would start without {count} of lower priority{against}: {', '.join(shown[:_VICTIMS])}{more}"
+            count = counted(len(shown), "lower-priority pod")
+            return f"would start if {count} terminated{against}: {', '.join(shown[:_VICTIMS])}{more}"
         case Preempts.ENDING:
-            return f"starts on {', '.join(view.nodes[:_VICTIMS])} when pods that are being deleted have ended"
+            return f"starts on {', '.join(view.nodes[:_VICTIMS])} once the pods that are terminating there are gone"
         case Preempts.NEVER:
             return view.why
         case _:

@@ -49,7 +49,7 @@ def write_plot(view: SimulationView, file: Path) -> None:
     above.set_ylabel("CPUs in use (%)")
     above.set_ylim(0, 100)
     above.legend(loc="best")
-    below.set_ylabel("waiting pods")
+    below.set_ylabel("pods not running yet")
     below.set_ylim(bottom=0)
     below.yaxis.set_major_locator(MaxNLocator(integer=True))
     below.set_xlabel(f"time ({unit})")

@@ -15,7 +15,7 @@ def print_simulation(view: SimulationView, console: Console) -> None:
     of, on = counted(pods, "pod", number=f"{pods:,}"), counted(view.nodes, "node", number=f"{view.nodes:,}")
     title = f"{of} on {on}, {length} simulated"
     print_line(Text(title, style="bold"), console)
-    columns = (*COLUMNS, "waiting", "denied")
+    columns = (*COLUMNS, "never ran", "denied")
     rows = [columns, *((*cells(run), f"{run.waiting:,}", f"{run.denied:,}") for run in view.runs)]
     shown = [
         [Cell(text.upper() if row is columns else text, right=number > 0) for number, text in enumerate(row)]

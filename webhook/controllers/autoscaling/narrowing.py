@@ -116,6 +116,6 @@ def _note(names: list[str]) -> str:
     more = len(names) - _MOST_NAMED
     named = ", ".join(sorted(names)[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
     return (
-        f"it can no longer go to {named}: it fits there in sum, but on no NUMA node, and cluster-autoscaler, which "
-        "counts sums, added no node"
+        f"it can no longer go to {named}: it fits there in total, but on no NUMA node, and cluster-autoscaler, which "
+        "counts totals, added no node"
     )

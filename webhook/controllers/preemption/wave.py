@@ -207,17 +207,15 @@ class Waves:
             return
         kept = sorted(kept)
         reason = answers[kept[0]].reason
-        whole = counted(len(answers), "pod")
-        text = f"{len(kept)} of {whole} of lower priority cannot be evicted for it: {reason}"
+        whole = counted(len(answers), "lower-priority pod")
+        text = f"{len(kept)} of {whole} cannot be evicted for it: {reason}"
         for member in wave.preemptor.members[:1]:
             self._events.tell(PodEvent(member.key, member.pod.uid, "PreemptionRefused", text, "Preempt", "Warning"))
 
     def _tell_preemptor(self, wave: Wave) -> None:
-        pods = counted(len(wave.hold.victims), "pod")
+        pods = counted(len(wave.hold.victims), "lower-priority pod")
         against = f", {len(wave.violating)} of them against a PodDisruptionBudget" if wave.violating else ""
-        text = (
-            f"{wave.preemptor.text} preempts {pods} of lower priority on {', '.join(sorted(wave.hold.nodes))}{against}"
-        )
+        text = f"{wave.preemptor.text} preempts {pods} on {', '.join(sorted(wave.hold.nodes))}{against}"
         for member in wave.preemptor.members[:1]:
             self._events.tell(PodEvent(member.key, member.pod.uid, "Preempting", text, "Preempt"))
 

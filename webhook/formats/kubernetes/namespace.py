@@ -63,7 +63,7 @@ def _manage(name: str, labels: Mapping[str, Any]) -> tuple[Manage | None, tuple[
         return known, ()
     meant = did_you_mean(value, BY_LABEL) if isinstance(value, str) else ""
     warning = (
-        f"namespace {name}: metadata.labels[{MANAGE_LABEL}]: {quoted(value)} is unknown, so the setting manage holds. "
-        f"Allowed are {', '.join(BY_LABEL)}.{meant}"
+        f"namespace {name}: metadata.labels[{MANAGE_LABEL}]: {quoted(value)} is unknown, so the setting manage "
+        f"applies. Allowed are {', '.join(BY_LABEL)}.{meant}"
     )
     return None, (warning,)

@@ -220,7 +220,7 @@ def _priority(spec: Mapping[str, Any]) -> int | None:
 
 def _check_parent(spec: Mapping[str, Any]) -> None:
     if spec.get("parentCompositePodGroupName"):
-        raise UserError("spec.parentCompositePodGroupName", "Composite groups are not supported. Leave it out.")
+        raise UserError("spec.parentCompositePodGroupName", "CompositePodGroups are not supported. Leave it out.")
 
 
 def _ignored(spec: Any) -> Iterable[str]:

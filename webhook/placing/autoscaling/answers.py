@@ -316,7 +316,7 @@ class ScaleUpAnswers:
         if groups and not clauses and blind.any():
             clauses.append(self._blind_clause())
         if gated.is_narrowed:
-            clauses.append("it is kept off nodes that it fits in sum alone, for good")
+            clauses.append("it is permanently kept off nodes that have enough free only in total")
         not_these = self._complete(blind) if self._asking.provisioning_class else ()
         return _OfPod(now, groups, why_not=why, notes="".join(f"; {clause}" for clause in clauses), not_these=not_these)
 
@@ -332,8 +332,8 @@ class ScaleUpAnswers:
         return tuple(NodeNames(node_arrays).refs(found)) if len(found) <= self._rules.max_affinity_values else ()
 
     def _blind_clause(self) -> str:
-        """What follows from nodes that the pod fits in sum alone."""
-        why = f"it fits in sum on nodes that cannot align it, so {self._asking.name} may add none"
+        """What follows from nodes that cannot align the pod, although they have enough free in total."""
+        why = f"nodes that cannot align it have enough free in total, so {self._asking.name} may add none"
         if self._asking.autoscaler == "Karpenter" or not self._asking.narrow_after:
             return why
         return f"{why} until it is kept off them, after {self._asking.narrow_after:g} s"
@@ -355,8 +355,8 @@ class ScaleUpAnswers:
         names = _named(found.groups)
         return ScaleUp(
             is_asked=True,
-            text=f"{self._asking.name} is asked for a node of group {names}{found.notes}",
-            message=f"it fits on no node now, and could on one more of group {names}: {_needs(gated)}",
+            text=f"{self._asking.name} is asked for a node of node group {names}{found.notes}",
+            message=f"it fits on no node now, and could on one more of node group {names}: {_needs(gated)}",
         )
 
     def _for_gang(self, unit: WaitingUnit, gang: GatedGang, now: float) -> Steps[ScaleUp]:
@@ -384,16 +384,16 @@ class ScaleUpAnswers:
             if missing or (there.is_host and not self._fits_when_empty(*assembled)):
                 why = f"none of their node groups is known to add nodes in a domain of {there.level}"
                 if there.is_host:
-                    why = "no node could hold the group even if it were empty"
+                    why = "no node could hold the gang even if it were empty"
                 return ScaleUp(is_asked=False, text=f"{self._asking.name} is not asked for nodes: {why}")
             groups = there.groups
             if there.level and not there.is_host:
                 assumption = f", assuming that they lie in the same domains of {there.level} as its nodes"
-        which = f" of group {_named(groups)}" if groups else ", as none exists that they could go to"
+        which = f" of node group {_named(groups)}" if groups else ", as none exists that they could go to"
         return ScaleUp(
             is_asked=True,
             text=f"{self._asking.name} is asked for nodes{which}{assumption}{found[0][1].notes}",
-            message=f"its group does not fit now, and could on more nodes{which}: {_needs(gang.members[0])} each",
+            message=f"its gang does not fit now, and could on more nodes{which}: {_needs(gang.members[0])} each",
             nodes={member.request_signature: _new_nodes(each, groups) for member, each in found},
         )
 

@@ -21,7 +21,7 @@ _SAYS: Final[Mapping[Answer, str]] = {
     Answer.NO_CAPACITY: "there is no capacity now, and cluster-autoscaler tries again",
     Answer.PROVISIONED: "it is provisioned",
     Answer.FAILED: "it failed",
-    Answer.EXPIRED: "its capacity was held for some minutes, and no longer is",
+    Answer.EXPIRED: "its capacity was reserved for some minutes and no longer is",
     Answer.REVOKED: "its capacity was revoked",
 }
 

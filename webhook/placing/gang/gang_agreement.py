@@ -218,8 +218,8 @@ class _Agreeing:
         self._waits(
             gated,
             "stranger",
-            f"{_PATH}[{POD_GROUP_NAME}] names the group of the pods of {whose}, and this pod is not one of them. "
-            "Name another group",
+            f"{_PATH}[{POD_GROUP_NAME}] names the gang of the pods of {whose}, and this pod is not one of them. "
+            "Name another gang",
         )
 
     def _leave_out_faulty(self) -> None:
@@ -310,7 +310,7 @@ class _Agreeing:
         self._waits(gated, f"differs in {name}", text)
 
     def _waits(self, gated: GatedPod, kind: str, text: str) -> None:
-        waiting = placement_text.waiting(f"group {self._gang.membership.name}: {text}")
+        waiting = placement_text.waiting(f"gang {self._gang.membership.name}: {text}")
         self._disagreeing[gated.key] = NoAssignment(
             frozenset({kind, text}), placement_text.shortened(waiting), WaitReason.GANG_INVALID
         )

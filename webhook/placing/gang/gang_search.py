@@ -177,7 +177,7 @@ def _assembly(
 
 def named(gang: GatedGang) -> str:
     """The start of each text about the gang."""
-    return f"group {gang.membership.name}"
+    return f"gang {gang.membership.name}"
 
 
 def assign_within(snapshot: Snapshot, tree: TopologyTree, assembled: Assembled, rules: Rules) -> GangAssignment:

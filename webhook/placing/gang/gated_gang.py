@@ -204,7 +204,7 @@ class GangAssigner:
         assembled, placement = found.assembled, found.placement
         why, tree, within = placement.why, placement.tree, assembled.within
         kind: frozenset[Hashable] = frozenset((short.level, short.resource) for short in why)
-        begun = "" if within is None else f" its running pods hold it to {spoken_path(tree.path(within))};"
+        begun = "" if within is None else f" its running pods limit it to {spoken_path(tree.path(within))};"
         policies = "".join(f", {policy}" for policy in _policies(gang))
         pods = counted(there, "pod")
         text = f"{named(gang)}, {pods}{policies}:{begun} {'; '.join(map(str, why))}{not_found_text(placement)}"

@@ -66,7 +66,7 @@ class KeptDomains:
             self._wake_at(self._clock() + self._reserve_after - waited)
             return NOTHING
         if not may_reserve:
-            return Kept(text="a domain is kept for another group of its namespace first")
+            return Kept(text="a domain is reserved for another gang of its namespace first")
         placement = found.placement
         tree, assembled = placement.tree, found.assembled
         domain = earliest_domain(
@@ -77,7 +77,7 @@ class KeptDomains:
         path, names = tree.path(domain), placement.snapshot.node_arrays.names
         usable = usable_nodes(placement.snapshot, tree, assembled.gang, domain)
         nodes = frozenset(names[node] for node in usable.nonzero()[0].tolist())
-        return Kept(path, nodes, f"{spoken_path(path)} is kept for it")
+        return Kept(path, nodes, f"{spoken_path(path)} is reserved for it")
 
     def _wake_at(self, due: float) -> None:
         second = ceil(due)

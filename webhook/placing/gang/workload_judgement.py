@@ -122,9 +122,9 @@ class WorkloadAssignment:
             return self._no_assignment()
         pods = list(self.pods())
         if not pods:
-            return f"group {self.name}: nothing to place" + (", all its pods run" if self.running else "")
+            return f"{self._subject}: nothing to place" + (", all its pods run" if self.running else "")
         nodes = len({pod.node for pod in pods})
-        text = f"group {self.name}: {counted(len(pods), 'pod')} on {counted(nodes, 'node')}"
+        text = f"{self._subject}: {counted(len(pods), 'pod')} on {counted(nodes, 'node')}"
         if self.domain:
             text += f" in {_last(self.domain)}"
         strategies = dict.fromkeys(gang.strategy for gang in self.gangs if gang.strategy is not GangStrategy.BIN_PACK)
@@ -141,14 +141,18 @@ class WorkloadAssignment:
             text += f"; {missed_text(missed[:_MOST_MISSED])}"
         return text
 
+    @property
+    def _subject(self) -> str:
+        return f"{'workload' if len(self.gangs) > 1 else 'gang'} {self.name}"
+
     def _no_assignment(self) -> str:
         failed = next(gang for gang in self.gangs if not gang.assigned)
         # Coarse to fine: the coarsest required level decides, because no finer level can make up for it.
         why = f": {failed.why[0]}" if failed.why else ""
         which = f"gang {failed.name} of " if len(self.gangs) > 1 else ""
-        doubt = "" if failed.exhaustive else "; the search ended at its bound, so a place may exist"
+        doubt = "" if failed.exhaustive else "; the search ended at its bound, so it may fit nevertheless"
         never = next(filter(None, map(never_held, self.when_empty)), "")
-        return f"{which}group {self.name} has no place now{why}{doubt}" + (f"; {never}" if never else "")
+        return f"{which}{self._subject} does not fit now{why}{doubt}" + (f"; {never}" if never else "")
 
 
 @dataclass(frozen=True, slots=True)

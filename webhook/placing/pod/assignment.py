@@ -213,7 +213,7 @@ def why_unassigned(decision: Decision, gated: GatedPod, rules: Rules, reserved_n
     note = unaligned.clause if unaligned else ""
     text = placement_text.nowhere(gated.pod, gated.intent, decision, unschedulable.message, note)
     if reserved_nodes:
-        text += f"; {counted(reserved_nodes, 'node is', 'nodes are')} kept for groups that have waited long"
+        text += f"; {counted(reserved_nodes, 'node is', 'nodes are')} reserved for gangs that have waited long"
     return NoAssignment(
         frozenset(decision.excluded), placement_text.waiting(text), closest(decision.excluded), of_one=True
     )

@@ -122,7 +122,7 @@ def _how_chosen(raw: Mapping[str, Any], hint: NUMAHint | None) -> str | None:
         return "placed there before"
     says = _placement(raw)
     if says.startswith(FOR_A_NODE):
-        return "it waited for a node to be added"
+        return "it was left to the scheduler until a node was added"
     why = why_delegated(raw)
     begins = None if why is None else delegation_text(why)
     return begins if begins and says.startswith(begins) else None

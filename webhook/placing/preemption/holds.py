@@ -92,9 +92,9 @@ class Hold:
         """What the preemptor waits for."""
         where = _nodes(self.nodes)
         if self.phase is Phase.FREED:
-            return f"the room on {where} is held for it, until the node's NUMA nodes are reported as free"
-        pods = counted(len({**self.earlier, **self.victims}), "pod")
-        return f"waits for {pods}{'' if self.moves else ' of lower priority'} on {where} to end"
+            return f"the room on {where} is reserved for it until the node's NUMA nodes are reported as free"
+        pods = counted(len({**self.earlier, **self.victims}), "pod" if self.moves else "lower-priority pod")
+        return f"{pods} on {where} must terminate first"
 
     @property
     def namespace(self) -> str:

@@ -29,8 +29,8 @@ _ABANDONED_SECONDS: Final = 60.0
 _MOST_DOUBLINGS: Final = 6
 
 PAUSED: Final = (
-    "pods of lower priority would end for it, but preemption is paused: "
-    f"{MOST_IN_VAIN} places in a row were freed in vain"
+    "lower-priority pods would be preempted for it, but preemption is paused: "
+    f"nodes were freed without effect {MOST_IN_VAIN} times in a row"
 )
 """What a preemptor waits for meanwhile."""
 

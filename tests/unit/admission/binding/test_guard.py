@@ -483,7 +483,7 @@ async def test_a_node_that_rejected_a_pod_of_the_same_controller_is_refused_unti
     rejected_on_n3(node)
     answer = await node.bind("a", leader_state=state)
     assert isinstance(answer, Denied)
-    assert answer.message.startswith("node n3 is avoided: its kubelet rejected a pod of the same controller or group")
+    assert answer.message.startswith("node n3 is avoided: its kubelet rejected a pod of the same controller or gang")
     assert isinstance(await node.bind("b", leader_state=state), Allowed | Patched)
     if state is LeaderState.ALL:
         node.show_bound("b")

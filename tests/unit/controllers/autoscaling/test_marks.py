@@ -38,12 +38,12 @@ async def test_a_pod_that_an_empty_node_of_a_group_could_take_is_marked_and_stay
     await leader.settle()
     assert leader.marked() == leader.waiting() == {"p"}
     assert leader.message("p") == (
-        "topology-webhook: it fits on no node now, and could on one more of group blue: "
+        "topology-webhook: it fits on no node now, and could on one more of node group blue: "
         "SingleNUMANode, 8 cpu, 1Gi memory"
     )
     condition = scheduled_condition(leader.api.pods["default/p"])
     assert condition["lastTransitionTime"] == "2030-01-01T00:00:00Z"
-    assert leader.text("p").endswith("; cluster-autoscaler is asked for a node of group blue")
+    assert leader.text("p").endswith("; cluster-autoscaler is asked for a node of node group blue")
 
 
 async def test_nothing_is_written_again_while_nothing_changes() -> None:
@@ -115,7 +115,7 @@ async def test_karpenter_is_asked_for_nodes_of_its_own_pools_alone() -> None:
     leader.has(pool_node("n1", "spot", label=NODEPOOL), full("n1"))
     await leader.settle()
     assert leader.marked() == {"p"}
-    assert "Karpenter is asked for a node of group spot" in leader.text("p")
+    assert "Karpenter is asked for a node of node group spot" in leader.text("p")
 
 
 async def test_karpenter_is_not_asked_for_a_pod_that_excludes_nodes_by_name() -> None:
@@ -162,7 +162,7 @@ async def test_a_new_node_without_numa_nodes_leaves_the_mark_so_that_autoscalers
     await leader.settle()
     leader.has(pool_node("new", age=10))
     await leader.after(1)
-    asked = "; cluster-autoscaler is asked for a node of group blue"
+    asked = "; cluster-autoscaler is asked for a node of node group blue"
     new = "; node new is new: its exporter has not published its NUMA nodes yet"
     assert leader.text("p").endswith(asked + new)
     for _ in range(40):
@@ -215,9 +215,9 @@ async def test_a_whole_gang_is_marked_and_an_incomplete_one_is_not() -> None:
     leader = AskingLeader(pool_node("n0"), full("n0"), member("a"), member("b"), member("alone", group="other"))
     await leader.settle()
     assert leader.marked() == {"a", "b"}
-    assert "cluster-autoscaler is asked for nodes of group blue" in leader.text("a")
+    assert "cluster-autoscaler is asked for nodes of node group blue" in leader.text("a")
     assert leader.message("a").startswith(
-        "topology-webhook: its group does not fit now, and could on more nodes of group"
+        "topology-webhook: its gang does not fit now, and could on more nodes of node group"
     )
 
 

@@ -51,9 +51,9 @@ async def test_a_pod_for_which_no_node_was_added_is_kept_off_the_nodes_that_it_f
     await later(leader, 10)
     assert (excluded(leader), leader.marked(), leader.waiting()) == ({"n0"}, {"p"}, {"p"})
     (note,) = {event.note for event in leader.api.events if event.reason == "KeptOffNodes"}
-    assert note.startswith("it can no longer go to n0: it fits there in sum, but on no NUMA node")
+    assert note.startswith("it can no longer go to n0: it fits there in total, but on no NUMA node")
     await later(leader, 100)
-    assert "it is kept off nodes that it fits in sum alone, for good" in leader.text("p")
+    assert "it is permanently kept off nodes that have enough free only in total" in leader.text("p")
     assert leader.api.patched.count("default/p") == 1
 
 
@@ -123,4 +123,4 @@ async def test_it_can_be_switched_off_and_karpenter_would_ignore_such_a_pod(how:
     leader = await asked(*nodes, gated(name="p"), **how)
     await later(leader, 1_000)
     assert (excluded(leader), leader.marked()) == (set(), {"p"})
-    assert "it fits in sum on nodes that cannot align it, so" in leader.text("p")
+    assert "nodes that cannot align it have enough free in total, so" in leader.text("p")

@@ -52,7 +52,7 @@ async def test_a_gang_is_asked_for_together_and_its_pods_are_not_marked() -> Non
     assert raw["metadata"]["annotations"][GANG] == "g"
     name = raw["metadata"]["name"]
     assert leader.text("a").endswith(
-        "; cluster-autoscaler is asked for nodes of group blue; "
+        "; cluster-autoscaler is asked for nodes of node group blue; "
         f"ProvisioningRequest {name} for 2 pods at once: no answer yet"
     )
 
@@ -102,7 +102,7 @@ async def test_the_pods_say_what_the_autoscaler_answered(conditions: list[tuple[
     ("conditions", "says"),
     [
         ([("Failed", "True")], "it failed (Told: by the autoscaler)"),
-        ([("Provisioned", "True"), ("BookingExpired", "True")], "its capacity was held for some minutes"),
+        ([("Provisioned", "True"), ("BookingExpired", "True")], "its capacity was reserved for some minutes"),
         ([("Provisioned", "True"), ("CapacityRevoked", "True")], "its capacity was revoked"),
     ],
 )

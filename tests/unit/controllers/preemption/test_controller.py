@@ -22,10 +22,10 @@ async def test_the_pod_of_the_lowest_priority_is_evicted_and_told_why() -> None:
 async def test_the_waiting_pod_says_what_it_waits_for() -> None:
     leader = PreemptingLeader(one_node(), high())
     await leader.round()
-    assert leader.text("high") == "waiting: waits for 1 pod of lower priority on node n0 to end"
+    assert leader.text("high") == "waiting: 1 lower-priority pod on node n0 must terminate first"
     leader.end("default/a", shown=False)
     await leader.round()
-    assert "the room on node n0 is held for it" in leader.text("high")
+    assert "the room on node n0 is reserved for it" in leader.text("high")
 
 
 async def test_no_second_pod_is_chosen_while_the_first_ends_or_its_room_is_not_shown_yet() -> None:
@@ -213,7 +213,7 @@ async def test_a_gang_frees_its_place_and_starts_whole() -> None:
     assert set(leader.holds.values()) == {frozenset({"n0", "n1"})}
     nominated = [leader.api.pods[f"default/g-{number}"]["status"]["nominatedNodeName"] for number in range(4)]
     assert sorted(nominated) == ["n0", "n0", "n1", "n1"]
-    assert "waits for 4 pods of lower priority on 2 nodes (n0, n1) to end" in leader.text("g-0")
+    assert "4 lower-priority pods on 2 nodes (n0, n1) must terminate first" in leader.text("g-0")
     leader.end(*victims[:3])
     await leader.round()
     assert leader.waiting() == {"g-0", "g-1", "g-2", "g-3"}

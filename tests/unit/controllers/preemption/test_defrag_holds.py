@@ -36,7 +36,7 @@ def test_it_is_held_while_the_pods_end() -> None:
     assert found.closed_to(RIVAL) == {"n0"}
     assert not found.closed_to(waits())
     (hold,) = found.holds
-    assert hold.text == "waits for 1 pod on node n0 to end"
+    assert hold.text == "1 pod on node n0 must terminate first"
 
 
 @pytest.mark.parametrize("how", [{"metadata": {}}, {"metadata": ENDING, "priority": 1}])

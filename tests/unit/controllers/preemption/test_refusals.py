@@ -46,7 +46,7 @@ async def test_an_end_that_is_postponed_is_retried_as_late_as_the_api_server_ask
     await leader.round()
     assert ending(leader) == ALL
     assert leader.slept == [3.0, 3.0]
-    assert leader.holds == {"group default/name/g": {"n0", "n1"}}
+    assert leader.holds == {"gang default/name/g": {"n0", "n1"}}
 
 
 async def test_the_wait_between_tries_is_bounded() -> None:
@@ -101,7 +101,7 @@ async def test_the_event_names_no_text_of_other_tenants() -> None:
     leader.api.refusals["default/a"] = Outcome.NOT_NOW
     await leader.round()
     (refused,) = (event.note for event in leader.api.events if event.reason == "PreemptionRefused")
-    assert refused == "1 of 1 pod of lower priority cannot be evicted for it: 429 TooManyRequests"
+    assert refused == "1 of 1 lower-priority pod cannot be evicted for it: 429 TooManyRequests"
 
 
 async def test_the_nominations_of_a_gang_that_lost_a_member_are_removed() -> None:
@@ -195,7 +195,7 @@ async def test_the_next_leader_searches_anew_at_once_if_the_wave_was_cut_off() -
     successor.preemption._search.run = counted  # type: ignore[method-assign,assignment]
     successor.end(*sorted(ALL - {"default/v11"}))
     await successor.round()
-    assert searched == ["group default/name/g"]
+    assert searched == ["gang default/name/g"]
     assert successor.holds == {}
     assert not successor.controller.planner.preemptors.in_vain.closed
 
