@@ -1,5 +1,6 @@
 """Retired words stay out of code and docs (docs/glossary.md)."""
 
+import ast
 import io
 import re
 import tokenize
@@ -53,6 +54,28 @@ NOT_PLAIN = {
     r"told of": "notified, or called for",
     r"mend(?:s|ed)?": "fix, repair",
 }
+
+# In docs, and in strings, docstrings and comments of the code: phrases that no native writer would use.
+NOT_NATIVE = {
+    r"in sum": "in total",
+    r"in vain": "without effect; of a pod, rejected on arrival",
+    r"ends? for (?:it|another pod|a preemptor)": "is preempted for it",
+    r"the end of (?:\d+|\{\})(?: pods?)?(?: on)?": "3 pods on n4 must terminate",
+    r"no end of": "terminating pods would not",
+    r"(?:pods?|PODS?) of lower priority": "lower-priority pods",
+    r"speaks? for": "represents",
+    r"in the same breath": "right before",
+    r"(?:held|kept) places?": "reserved nodes, the preemptor's nominated node",
+    r"(?:is|are) (?:held|kept) for (?:it|gangs?|groups?|another)": "is reserved for it",
+    r"(?:hold|holds|held) (?:it|them) to": "limits it to",
+    r"for each other without end|wait without end": "deadlock; wait indefinitely",
+    r"taken up": "picked up",
+    r"waits for .{1,60} to end": "... must terminate first",
+}
+# In messages: a gang is what starts together. A PodGroup, a pod set group and a node group are other things.
+NO_GANG = re.compile(
+    r"(?<!node )(?<!set )\bgroup \{\}|(?<!set )\bgroups that\b|\b(?:its|another) group (?:of its|does not)"
+)
 
 # In identifiers of the code, by their parts: `late_hints` is refused for the pair, `ClusterWorld` for `world`.
 RETIRED_IN_CODE = {
@@ -172,6 +195,22 @@ def _prose(path: Path) -> list[tuple[int, str]]:
     ]
 
 
+def _messages(path: Path) -> list[tuple[int, str]]:
+    """The string literals of several words, with `{}` for what is filled in; without docstrings."""
+    tree = ast.parse(path.read_text())
+    inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    inner |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    found = []
+    for node in ast.walk(tree):
+        if id(node) in inner or not isinstance(node, ast.JoinedStr | ast.Constant):
+            continue
+        parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+        text = "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in parts)
+        if " " in text:
+            found.append((node.lineno, text))
+    return found
+
+
 def retired_in(line: str) -> list[tuple[str, str]]:
     """The retired words in a line of prose, each with its replacement."""
     if not _ANY_IN_PROSE.search(line):
@@ -211,6 +250,48 @@ def test_docs_and_plain_rooms_are_written_in_plain_words() -> None:
         for number, line in _prose(path)
         for word, instead in NOT_PLAIN.items()
         for match in re.finditer(rf"(?<![\w/.-]){word}(?![\w/-])", line, re.IGNORECASE)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_docs_and_code_are_written_as_a_native_writer_would() -> None:
+    docs = [
+        path for pattern in ("*.md", "docs/*.md", "charts/**/*.md", "charts/**/*.yaml") for path in ROOT.glob(pattern)
+    ]
+    code = [path for folder in ("webhook", "certs") for path in (ROOT / folder).rglob("*.py")]
+    texts = [
+        (path, [*_prose(path), *(_messages(path) if path.suffix == ".py" else ())]) for path in sorted({*docs, *code})
+    ]
+    found = {
+        f"{path.relative_to(ROOT)}:{number}: {match[0]}: say {instead}"
+        for path, lines in texts
+        for number, line in lines
+        if not line.startswith("#!")
+        for phrase, instead in NOT_NATIVE.items()
+        for match in re.finditer(rf"(?<![\w/.-]){phrase}(?![\w/-])", line, re.IGNORECASE)
+    }
+    assert not found, "\n".join(sorted(found))
+
+
+def test_messages_of_all_rooms_are_written_in_plain_words() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {match[0]}: say {instead}"
+        for path in sorted((ROOT / "webhook").rglob("*.py"))
+        for number, text in _messages(path)
+        for word, instead in NOT_PLAIN.items()
+        for match in re.finditer(rf"(?<![\w/.-]){word}(?![\w/-])", text, re.IGNORECASE)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_messages_call_a_gang_a_gang() -> None:
+    assert NO_GANG.search("group {}: {} on {}")
+    assert not NO_GANG.search("one more of node group {}: {}")
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {match[0]}: say gang"
+        for path in sorted((ROOT / "webhook").rglob("*.py"))
+        for number, text in _messages(path)
+        if (match := NO_GANG.search(text))
     ]
     assert not found, "\n".join(found)
 

@@ -31,13 +31,13 @@ class Preemption(StrEnum):
     BESIDE = "beside"
     """Pods that end for another preemptor leave room for this one, too."""
     NO_VICTIMS = "no_victims"
-    """No end of pods of lower priority was found to help."""
+    """Evicting lower-priority pods was not found to help."""
     REFUSED = "refused"
     """The API server refused to end a victim."""
     IN_VAIN = "in_vain"
-    """The place was held in vain: a victim did not end, or the preemptor could not use what was left."""
+    """The reserved nodes were not used: a victim did not terminate, or the preemptor could not use what was left."""
     PAUSED = "paused"
-    """Pods would be chosen, but none end, because too many holds ended in vain."""
+    """Pods would be chosen, but none are evicted, because too many holds had no effect."""
 
 
 class ControllerMetrics(Protocol):

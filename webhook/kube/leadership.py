@@ -59,7 +59,7 @@ class Leadership:
         return self.election.term
 
     def is_leader(self) -> bool:
-        """Whether we lead at this moment. Ask in the same breath as you act: a term ends by the clock."""
+        """Whether we lead at this moment. Check right before acting: a term ends by the clock."""
         return self.election.is_leader()
 
     def is_elsewhere(self) -> bool:

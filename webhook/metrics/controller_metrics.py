@@ -12,7 +12,7 @@ _REJECTIONS: Final = (
     *("TopologyAffinityError", "SMTAlignmentError", "EmptyPodSharedPoolError", "UnexpectedAdmissionError"),
     *("OutOfcpu", "OutOfmemory", "OutOfephemeral-storage", "OutOfpods", "OutOfExtendedResources", "Other"),
 )
-# Creation times are whole seconds. A pod that waits for others to end may wait up to a day.
+# Creation times are whole seconds. A pod that waits until others terminate may wait up to a day.
 _WAIT_BUCKETS: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
 
 

@@ -75,7 +75,7 @@ class Limits:
     reserve_after: float = 0.0
     """Seconds after which a domain is reserved for a waiting gang; 0: never."""
     preempts: bool = False
-    """Whether pods of lower priority may be ended for those that wait."""
+    """Whether lower-priority pods may be preempted for those that wait."""
     asking: Asking = field(default_factory=Asking)
     """How a cluster autoscaler is asked for nodes for those that wait for room."""
 
@@ -353,7 +353,7 @@ class Planner:
     # What is reported of a pod that waits.
 
     def preempting(self, key: str) -> NoAssignment | None:
-        """What the pod namespace/name waits for while a place is held for it, or would be; None if none is."""
+        """What the pod namespace/name waits for while nodes are reserved for it, or would be; None if none is."""
         holds = self.preemptors.holds
         hold = holds.of_member(key)
         if hold is None and (room := holds.beside(key)) is not None:
@@ -456,7 +456,7 @@ class Planner:
         return smallest_set(nodes, gated.pod, gated.intent, options, holdings.on, holdings.requests_on)
 
     def victims(self, unit: WaitingUnit) -> Found | None:
-        """The pods of lower priority that would end for it; None if its gang lacks members."""
+        """The lower-priority pods that would be preempted for it; None if its gang lacks members."""
         return None if self.too_few(unit) else result_of(self.preemption.run(unit))
 
     def asked_for(self, unit: WaitingUnit) -> ScaleUp | None:

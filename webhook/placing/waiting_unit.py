@@ -51,7 +51,7 @@ class WaitingUnit:
 
     @property
     def priority(self) -> int:
-        """Only pods of a lower one may end for it."""
+        """Only pods of a lower one may be preempted for it."""
         return priority_of(self.unit)
 
     @property

@@ -10,7 +10,7 @@ kubelet also knows which CPUs and devices these are, and which NUMA nodes its me
 
 The default kube-scheduler by the sums of nodes: filters, then scores.
 
-1. Filter: resources in sum, node selector, required node affinity, taints, cordon, readiness (the engine's own filter).
+1. Filter: resources in total, node selector, required node affinity, taints, cordon, readiness (the engine's filter).
 2. Sample: in a cluster of 100 nodes or more, only a part of the fitting nodes is scored, from where the last pod
    stopped.
 3. Score: NodeResourcesFit (LeastAllocated) and NodeResourcesBalancedAllocation of cpu and memory with weight 1,

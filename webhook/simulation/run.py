@@ -11,7 +11,7 @@ Phases of a moment, the earliest time at which something happens:
 A pod that a kubelet rejects is recreated `recreate_seconds` later. After `recreations` in a row without a change of the
 cluster its controller pauses until a pod begins or ends: the scheduler would choose the same node again.
 
-The nodes that are kept for gangs that have waited long: units that come later in the order get nothing there.
+The nodes that are reserved for gangs that have waited long: units that come later in the order get nothing there.
 
 As the service does it (`reserve_after_seconds`): of each namespace the first gang in the order has nodes kept. They are
 chosen again whenever it is tried, and are no longer kept once it has its nodes.

@@ -78,6 +78,6 @@ class Scenario:
     recreate_seconds: float = 1.0
     """From the creation of a pod that is rejected to the creation of the next one."""
     reserve_after: float = 0.0
-    """Seconds that a gang waits until the domain that can hold it soonest is kept for it; 0: never."""
+    """Seconds that a gang waits until the domain that can hold it soonest is reserved for it; 0: never."""
     seed: int = 0
     """Of the scheduler's choice among equal nodes."""

@@ -8,14 +8,14 @@ from webhook.engine.preemption.victims import NoVictims, Victims
 
 
 class Preempts(StrEnum):
-    """Whether the end of pods of lower priority would let a pod or gang start."""
+    """Whether evicting lower-priority pods would let a pod or gang start."""
 
     VICTIMS = "Victims"
     """The end of these pods."""
     ENDING = "Ending"
-    """The end of pods that are being deleted already."""
+    """Pods that are being deleted already."""
     NO_END = "NoEnd"
-    """No end of pods of lower priority."""
+    """Evicting lower-priority pods would not help."""
     NEVER = "Never"
     """It must not preempt, e.g. because of `preemptionPolicy: Never`."""
     UNKNOWN = "Unknown"

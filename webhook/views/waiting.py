@@ -52,7 +52,7 @@ class Helps(StrEnum):
     SLOTS = "Slots"
     """A gang: more room in a domain."""
     NO_END = "NoEnd"
-    """No end of pods: it fits nowhere even then."""
+    """No terminating pods: it fits nowhere even then."""
     UNKNOWN = "Unknown"
     """It waits for something else, or no answer was found within the limits."""
 

@@ -282,7 +282,7 @@ def _decided(
     return Recent(given, held)
 
 
-# The kubelet may give the pod any NUMA nodes. Only the expected ones are kept for it: to keep all of them would make
+# The kubelet may give the pod any NUMA nodes. Only the expected ones are reserved: to keep all of them would make
 # other pods wait for an alignment that nothing there enforces anyway.
 _UNOBEYED: Final = HintCertainty(sure=False)
 

@@ -44,7 +44,7 @@ from webhook.views.scale_up import ScaleUpView
 
 
 def pods_to_end(unit: WaitingUnit, planner: Planner) -> PreemptionView:
-    """Which pods of lower priority would have to end for a pod or gang that waits. Nothing is ended."""
+    """Which lower-priority pods would be preempted for a pod or gang that waits. Nothing is evicted."""
     if (why := unit.why_not) is not None:
         return PreemptionView(Preempts.NEVER, why=why)
     found = planner.victims(unit)
@@ -63,7 +63,7 @@ class PodAnswer:
     """Every node's answer to this pod alone; None if it cannot be read."""
     gang: GangJudgement | None = None
     preemption: PreemptionView | None = None
-    """Which pods of lower priority would end for it; None unless our gate alone holds it back and it fits nowhere."""
+    """Which lower-priority pods would be preempted for it; None unless it fits nowhere and has our gate alone."""
     autoscaler: ScaleUpView | None = None
     """What an autoscaler is asked for it; None as for preemption, without an autoscaler, or if its gang lacks
     members."""

@@ -11,7 +11,7 @@ Every second, while we lead:
    A gang for which its machines are asked together is not marked (see `provisioning`).
 3. Pods whose mark is not what their answer says are written: by namespace in turn, at a limited rate, one by one. A
    mark is removed a moment after the pod no longer lacks room, or was ungated with it and not bound.
-4. Pods for which an autoscaler was asked in vain are kept off nodes that mislead it (see `narrowing`).
+4. Pods for which an autoscaler was asked without effect are kept off nodes that mislead it (see `narrowing`).
 What is marked is read from the pods, so the next leader knows it. Without an autoscaler in the settings, marks that are
 left over are removed.
 

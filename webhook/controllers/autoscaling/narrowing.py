@@ -1,4 +1,4 @@
-"""Keeps pods that wait for a new node off the nodes that they fit in sum alone, so that cluster-autoscaler adds one.
+"""Keeps pods that wait for a new node off nodes with enough free only in total, so that cluster-autoscaler adds one.
 
 See `blind_nodes` for why. What is excluded stays excluded, so this comes late:
 1. A pod or gang was asked for all the time that an autoscaler needs to add a node (`after`).
@@ -62,7 +62,7 @@ class Narrowing:
         self._since: dict[str, float] = {}
 
     async def sweep(self, asked: Iterable[WaitingUnit], newest: int, now: float) -> None:
-        """Narrow a few of the pods that an autoscaler was asked for in vain.
+        """Narrow a few of the pods that an autoscaler was asked for without effect.
 
         newest: when the newest node of a group was created, in seconds since the epoch. now: `time.monotonic`.
         """

@@ -252,7 +252,7 @@ class PlacementController:
         return self._known(unit, cycle) is None and not self._pending.has(unit.key, unit.pod.uid)
 
     async def _attempt(self, unit: Unit, run: _Run) -> float:
-        """Attempt a unit; returns the seconds of work in vain. An exception affects only this unit."""
+        """Attempt a unit; returns the seconds of work that led to nothing. An exception affects only this unit."""
         began = run.work.seconds()
         assigned = 0
         try:

@@ -3,7 +3,7 @@
 - A pod that no node could take even if it were empty, or that has waited long enough, is kept off the nodes that can
   never fit. A cluster autoscaler adds nodes for pods that the scheduler cannot schedule, and never sees gated pods.
   Future nodes stay open to the pod; the binding guard checks the one it gets.
-- A pod that we do not manage would wait without end. Its gate came with its manifest, or neither it nor its owners
+- A pod that we do not manage would wait indefinitely. Its gate came with its manifest, or neither it nor its owners
   request anything.
 """
 

@@ -1,1 +1,1 @@
-"""Preemption for gated pods and gangs: pods of lower priority end, and their place is held for the preemptor."""
+"""Preemption for gated pods and gangs: lower-priority pods are evicted, and their nodes reserved for the preemptor."""

@@ -1,8 +1,8 @@
 """Preempts pods for those that wait behind the gate: works while we lead.
 
 Twice a second:
-1. Holds whose phase or time is over are taken care of (see `holds`). The nominations of those that ended in vain are
-   removed, and no pods are chosen while too many do so (see `holds_in_vain`).
+1. Holds whose phase or time is over are taken care of (see `holds`). The nominations of those that had no effect are
+   removed, and no pods are chosen while too many have none (see `holds_in_vain`).
 2. Whose turn it is (see `waiting_preemptors`) searches for victims (see `search`), unless there will be room beside
    another preemptor (see `beside`). A search works for a short time, then rests for four times as long: reviews need
    the event loop.

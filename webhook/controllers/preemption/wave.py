@@ -11,7 +11,8 @@
    as kube-scheduler does: the eviction API would refuse that. So is a pod that several budgets count, as that API
    cannot evict it at all. Then the condition comes first: nothing else would write it.
 
-5. If an end is postponed after others have begun, it is retried for some seconds: they shall not end in vain.
+5. If an end is postponed after others have begun, it is retried for some seconds, so that the others have
+   not been evicted for nothing.
 
 Source: kubernetes pkg/scheduler/framework/preemption/executor.go (preemptPod).
 """

@@ -1,6 +1,6 @@
 """The smallest set of pods on one node whose end lets another pod run there.
 
-1. Only nodes count on which the pod would fit if nothing ran there. If there are none, no end of pods helps.
+1. Only nodes count on which the pod would fit if nothing ran there. If there are none, terminating pods does not help.
 2. A lower bound for each node: so many of its largest pods must end until the node as a whole has enough. Only the
    `MOST_NODES` nodes with the lowest bounds are tried.
 3. All sets of one pod are tried on all of these, then all of two, then of three, unless these are more than

@@ -1,1 +1,1 @@
-"""Which pods of lower priority to end so that a waiting pod or gang fits."""
+"""Which lower-priority pods to evict so that a waiting pod or gang fits."""

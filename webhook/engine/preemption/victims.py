@@ -1,4 +1,4 @@
-"""The answer to a preemptor: which pods to end, or that no end of pods helps."""
+"""The answer to a preemptor: which pods to evict, or that evicting pods does not help."""
 
 from dataclasses import dataclass
 

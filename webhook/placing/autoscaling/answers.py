@@ -1,7 +1,7 @@
 """What a cluster autoscaler is asked for a pod or gang that lacks room.
 
 1. A pod: the node groups of which an empty node could take it (see `node_groups`). If there is none, no autoscaler is
-   asked: a node would be added in vain.
+   asked: a new node would not help.
 2. A gang: the groups that could take one member or another, if each of its members has such a group, and the required
    topology level can be met there (see `required_levels`).
 3. If no node exists that the pods of a gang could go to, nothing is known about such nodes. The autoscaler is asked all
@@ -18,9 +18,9 @@ the required level adds nodes in such domains. A group whose nodes lack the labe
 that has begun needs a group with a node in its own domain. If all members must share one host, an empty node must be
 able to hold them.
 
-Nodes of node groups that a pod would fit in sum, if only their NUMA nodes were known.
+Nodes of node groups that a pod would fit in total, if only their NUMA nodes were known.
 
-Autoscalers count by sums: each takes the pod for one that runs there. A new node publishes its NUMA nodes some time
+Autoscalers count by totals: each takes the pod for one that runs there. A new node publishes its NUMA nodes some time
 after its creation. One that has not after a while has no exporter, or one that fails: then an operator must look, as
 no node is added for the pod while that one is there.
 """
@@ -73,7 +73,7 @@ class UnpublishedNodes:
         """One for the new nodes, one for those that should have published.
 
         names: of all nodes. when_empty: uint8 [node], why a node could not take the pod if it were empty. fits: bool
-        [node], whether the pod fits there in sum now. now: seconds since the epoch.
+        [node], whether the pod fits there in total now. now: seconds since the epoch.
         """
         new: list[str] = []
         late: list[str] = []
@@ -201,7 +201,7 @@ class Asking:
     new_node_seconds: float = 300.0
     """Seconds after which a node is complete: its devices and NUMA nodes are published."""
     narrow_after: float = 0.0
-    """Seconds after which pods are kept off nodes that they fit in sum alone; 0: never."""
+    """Seconds after which pods are kept off nodes that have enough free only in total; 0: never."""
     provisioning_class: ProvisioningClass = ""
     """The class of the ProvisioningRequests by which gangs are asked for; empty: they are asked for pod by pod."""
 
@@ -229,7 +229,7 @@ class _OfPod:
     notes: str = ""
     """Clauses about nodes whose NUMA nodes are not known, each after `; `."""
     not_these: tuple[NodeRef, ...] = ()
-    """The complete nodes that it fits in sum alone, if they may all be named."""
+    """The complete nodes that have enough free only in total, if they may all be named."""
 
 
 class ScaleUpAnswers:

@@ -1,4 +1,4 @@
-"""Nodes that a pod fits in sum, but not on their NUMA nodes: autoscalers take it for one that runs there.
+"""Nodes that a pod fits in total, but not on their NUMA nodes: autoscalers take it for one that runs there.
 
 They add no node for such a pod. cluster-autoscaler respects node affinity by host name, so a gated pod can be kept off
 these nodes: Kubernetes allows requirements to be added to it, and never to be removed again. A node that is new is left
@@ -20,9 +20,9 @@ from webhook.placing.pod.node_names import NodeNames
 
 
 def blind_nodes(decision: Decision) -> Bools:
-    """Bool [node]: the pod fits there in sum, and cannot be aligned. Avoided nodes are avoided for minutes only."""
-    in_sum = node_fit(decision.snapshot, decision.pod, decision.request) == FITS
-    found: Bools = in_sum & ~decision.fits & (decision.reason != Reason.REJECTED_BEFORE)
+    """Bool [node]: the pod fits there in total, and cannot be aligned. Avoided nodes are avoided for minutes only."""
+    in_total = node_fit(decision.snapshot, decision.pod, decision.request) == FITS
+    found: Bools = in_total & ~decision.fits & (decision.reason != Reason.REJECTED_BEFORE)
     return found
 
 

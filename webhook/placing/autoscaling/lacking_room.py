@@ -22,7 +22,7 @@ class NewNodes:
     groups: tuple[tuple[str, str], ...] = ()
     """(node label, value) of the node groups; empty if no node exists that the pods could go to."""
     not_these: tuple[NodeRef, ...] = ()
-    """The present nodes that the pods fit in sum alone."""
+    """The present nodes that have enough free for the pods only in total."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class LackingRoom:
         self.preemptors = preemptors
         """Those that may preempt, and the places that are held for some of them."""
         self.changed = Signal[[]]()
-        """Emitted when answers have changed, so that texts are written anew."""
+        """Emitted when answers have changed, so that texts are written again."""
         self.is_known = False
         """Whether all units have been looked at since the term began."""
         self._asks = asks

@@ -25,7 +25,7 @@ from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.formats.autoscaling.node_group import group_of
 from webhook.formats.kubernetes.node import Node
 
-# A node that lacks knowledge, or is tainted for a time, does not speak for its group.
+# A node that lacks knowledge, or is tainted for a time, does not represent its group.
 _SILENT: Final = frozenset({Reason.NO_TOPOLOGY, Reason.UNKNOWN_POLICY, Reason.UNTOLERATED_TAINT})
 
 
@@ -65,7 +65,7 @@ def helpful(
     """The groups of which one more node could take the pod.
 
     reasons: uint8 [node], why each node could not take it if it were empty. settled: nodes created before this time, in
-    seconds since the epoch, are complete. newest_decides: whether the newest complete node speaks for its group.
+    seconds since the epoch, are complete. newest_decides: whether the newest complete node represents its group.
     """
     return tuple(one for one in groups if _helps(one, reasons[one.nodes], settled, newest_decides=newest_decides))
 

@@ -9,7 +9,7 @@
    a gang that owners define every pod set counts, so this is not tried.
 4. Member by member, in order of rank, the node is asked for the exact amounts (see `exact_hints`), and the member is
    assumed. If one of them does not fit after all, the others are forgotten.
-5. If the gang waits for room and has waited long, a domain is kept for it (see `kept_domain`).
+5. If the gang waits for room and has waited long, a domain is reserved for it (see `kept_domain`).
 
 The exact amounts of a gang's members on their nodes, each with the members before it subtracted.
 
@@ -194,7 +194,9 @@ class GangAssigner:
             there = len(gang.members) + len(assigned_members)
             return self._waits(gang, found, there, may_reserve=may_reserve)
         assumed = await self._assume(gang, found.placement, pause)
-        if isinstance(assumed, NoAssignment):  # its nodes have changed meanwhile: what is left of them is kept for it
+        if isinstance(
+            assumed, NoAssignment
+        ):  # its nodes have changed meanwhile: what is left of them is reserved for it
             kept = self._kept.of(gang, found, may_reserve=may_reserve)
             return replace(assumed, reserved_nodes=kept.nodes)
         return assumed

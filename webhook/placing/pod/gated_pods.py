@@ -107,12 +107,12 @@ class GatedPod:
 
     @property
     def is_done_once_written(self) -> bool:
-        """Whether no other pod waits for it, and no place is held for it, while its assignment is being written."""
+        """Whether no other pod waits for it, and no node is reserved for it, while its assignment is being written."""
         return self.membership is None and not self.nominated
 
     @property
     def nominated(self) -> str:
-        """The node on which a place is held for it; empty if there is none."""
+        """The node that is reserved for it; empty if there is none."""
         return str((self.raw.get("status") or {}).get("nominatedNodeName") or "")
 
     @property

@@ -27,7 +27,7 @@ class WaitReason(StrEnum):
     WRITE_REJECTED = "WriteRejected"
     """It fits, but the API server rejects its assignment."""
     PREEMPTING = "Preempting"
-    """Pods of lower priority are being ended for it, or their place is held for it, or this is paused."""
+    """Lower-priority pods are being preempted for it, or their nodes are reserved for it, or this is paused."""
     INTERNAL_ERROR = "InternalError"
     """A bug of the service."""
     GANG_INCOMPLETE = "GangIncomplete"

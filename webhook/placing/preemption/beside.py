@@ -3,8 +3,8 @@
 1. The nodes of a hold are judged as they will be: without its victims and what else is being deleted there. Victims
    that have ended count too, as long as the exporters have not shown that (see `unshown_room`).
 2. On them the node admits the preemptor's pods, then those that wait for room beside it already, then this one. If it
-   admits all, this one waits for the same pods to end.
-3. Nothing is held for it. When the hold ends, the pod is placed like any other, or has a turn of its own.
+   admits all, this one waits until the same pods have terminated.
+3. Nothing is reserved for it. When the hold ends, the pod is placed like any other, or has a turn of its own.
 
 A gang has victims of its own: its domain is chosen as a whole.
 """

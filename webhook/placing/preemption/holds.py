@@ -2,7 +2,7 @@
 
 Life cycle of a hold:
 1. Chosen: the victims are known, and the preemptor's nodes are held. Evictions begin.
-2. Ending: the victims are being deleted. Each has until the end of its graceful period, and a margin. If somebody
+2. Ending: the victims are being deleted. Each has until the end of its graceful period, and a margin. If a client
    deletes one with a longer period than victims may have, the hold does not wait for that.
    If the API server refused to end some of them, the place is still held, and others are searched for on its nodes.
 3. Freed: all victims are gone. The exporters show that later, so the hold lasts for as long as that may take.
@@ -11,7 +11,7 @@ Life cycle of a hold:
 
 While a node is held, no unit of lower or equal priority is placed there: the node as a whole is closed to it.
 A preemptor of higher priority does not see the hold, unless it has one of its own: it would take the place of another,
-and what was freed for it would be freed in vain.
+and what was freed for it would be freed without effect.
 
 Pure: times are given, in seconds of one clock for ages, and in seconds since the epoch for pods' deletions.
 """
@@ -65,7 +65,7 @@ class Hold:
     members: Mapping[str, str]
     """namespace/name -> uid of its waiting pods."""
     victims: Mapping[str, str]
-    """namespace/name -> uid of the pods that end for it."""
+    """namespace/name -> uid of the pods that are preempted for it."""
     places: Mapping[str, str] = field(default_factory=dict)
     """namespace/name -> node of its members, where they are nominated."""
     phase: Phase = Phase.CHOSEN
@@ -185,7 +185,7 @@ class Holds:
         return -inf if lowest is None else lowest.priority
 
     def add(self, hold: Hold) -> list[Hold]:
-        """Hold a place; returns the holds of lower priority that end for it.
+        """Hold a place; returns the holds of lower priority that give way to it.
 
         They need the same nodes, or there are too many.
         """

@@ -1,13 +1,13 @@
-"""What follows from holds that ended in vain: pods ended for a preemptor that did not get their place.
+"""What follows from holds without effect: pods were evicted for a preemptor that did not get their place.
 
 1. The nodes of such a hold are chosen for no preemptor until its victims are gone and the node has a newer
    NodeResourceTopology: a kubelet that hangs ends no pod, and an exporter that hangs shows no room.
-2. After some in a row, no pods are chosen at all: the next would end in vain, too. If all were of one namespace, that
-   goes for this namespace alone: its tenant may be the cause. It is over when a preemptor gets its place, or one of
-   these nodes can be chosen again. In the latter case one more in vain is enough to stop again.
-3. A preemptor that is deleted after pods began to end for it leaves them to others. After some in a row of one
+2. After some in a row, no pods are chosen at all: evicting more would not help. If all were of one namespace, that goes
+   for this namespace alone: its tenant may be the cause. It is over when a preemptor gets its place, or one of
+   these nodes can be chosen again. In the latter case one more without effect is enough to stop again.
+3. A preemptor that is deleted after evictions began for it leaves them to others. After some in a row of one
    namespace, no pods are chosen for that namespace for a minute, and for twice as long after each further one, until a
-   preemptor of it gets its place. Otherwise a tenant could end one pod after the other by creating and deleting a pod.
+   preemptor of it gets its place. Otherwise a tenant could evict pod after pod by creating and deleting one.
 
 Pure: times are given, in seconds of one clock.
 """
@@ -21,10 +21,10 @@ from webhook.placing.preemption.holds import MOST_HOLDS, Hold
 
 # One node may fail at any time, and a second one with it. Three holds without a success in between are a common fault.
 MOST_IN_VAIN: Final = 3
-# A node whose NodeResourceTopology does not change, or that has none, is tried again. Its victims are in vain
-# once an hour at most.
+# A node whose NodeResourceTopology does not change, or that has none, is tried again. Its victims are evicted
+# for nothing once an hour at most.
 _LONGEST_SECONDS: Final = 3600.0
-# After abandoned places: 1 min, 2, 4 ... 64, as for a kind of preemptors whose holds ended in vain.
+# After abandoned places: 1 min, 2, 4 ... 64, as for a kind of preemptors whose holds had no effect.
 _ABANDONED_SECONDS: Final = 60.0
 _MOST_DOUBLINGS: Final = 6
 
@@ -52,7 +52,7 @@ class _Abandoned:
 
 
 class HoldsInVain:
-    """The nodes of holds that ended in vain. written_at: the age of a node's NodeResourceTopology, by its name."""
+    """The nodes of holds without effect. written_at: the age of a node's NodeResourceTopology, by its name."""
 
     def __init__(self, written_at: Callable[[str], int | None]) -> None:
         self.closed: frozenset[str] = frozenset()
@@ -77,14 +77,14 @@ class HoldsInVain:
         return of_several or namespace in self._waiting or self._in_a_row.count(namespace) >= MOST_IN_VAIN
 
     def failed(self, hold: Hold, now: float) -> None:
-        """The hold ended in vain."""
+        """The hold had no effect."""
         self._in_a_row = [*self._in_a_row, hold.namespace][-MOST_HOLDS:]
         for node in hold.nodes:
             self._nodes[node] = _Node({**hold.earlier, **hold.victims}, self._written_at(node), now + _LONGEST_SECONDS)
         self.closed = frozenset(self._nodes)
 
     def abandoned(self, namespace: str, now: float) -> None:
-        """A preemptor of the namespace was deleted after pods had begun to end for it."""
+        """A preemptor of the namespace was deleted after evictions had begun for it."""
         known = self._abandoned.get(namespace)
         number = 1 if known is None else known.number + 1
         doublings = min(number - MOST_IN_VAIN, _MOST_DOUBLINGS)

@@ -53,7 +53,7 @@ def is_leaving(pod: BoundPod, now: float) -> bool:
 
 
 def may_end(pod: BoundPod, priority: int) -> bool:
-    """Whether the pod, which is not being deleted, may end for a preemptor of this priority."""
+    """Whether the pod, which is not being deleted, may be preempted for one of this priority."""
     may_leave = not (pod.is_static or pod.of_daemon_set) and pod.grace <= LONGEST_GRACE_SECONDS
     return may_leave and pod.priority < priority
 

@@ -1,4 +1,4 @@
-"""Which pods have to end for a preemptor, and whether that still holds a moment later.
+"""Which pods have to be evicted for a preemptor, and whether that still holds a moment later.
 
 Phases of a search:
 1. The candidates are read, then the engine searches (see `engine.preemption`). Both take steps, so that reviews run in

@@ -1,6 +1,6 @@
 """What is held for a pod or gang by the nominated nodes of its waiting members: by the last leader, or by `defrag`.
 
-- Pods of lower priority are being deleted on these nodes: they are the victims. The nodes are held, and no other pod
+- Lower-priority pods are being deleted on these nodes: they are the victims. The nodes are held, and no other pod
   has to end.
 - None are, and the nodes have room by their sums: the victims are gone, and the exporters may not have shown that yet.
   The nodes are held for that time.

@@ -5,7 +5,7 @@ and the next preemptor would end further pods. So what the victims held is remem
 for: for preemption, a victim that has ended counts as being deleted until its node has reported its end.
 
 Life cycle of a victim's room:
-1. Noted: a place is held, and the victim is to end for it.
+1. Noted: a place is held, and the victim is to be evicted for it.
 2. The victim has ended. Its room is what it held on each NUMA node, and at most what the NRT shows as taken, or the
    service reserves, while no living pod holds it. So there is none once the NRT shows it as free, or another pod has
    it.

@@ -3,7 +3,7 @@
 1. The placement controller adds each unit that it found not to fit, and forgets those that no longer wait.
 2. Every second turn is that of the highest in order. The others go round the namespaces, so that a tenant with many
    hopeless gangs of high priority delays their own gangs.
-3. A preemptor for which no end of pods helps has its next turn after a change in the cluster, with a delay that doubles
+3. A preemptor that no eviction helps has its next turn after a change in the cluster, with a delay that doubles
    each time. Equal pods share this result: a thousand of them cost one search.
 
 While a preemptor has a hold, it has no turn: it waits for its victims, unless some of them were refused.
@@ -52,7 +52,7 @@ class WaitingPreemptors:
         self._changes = 0
         self.in_vain: Final = HoldsInVain(partial(_written_at, cache))
         self._failures: dict[Hashable, int] = {}
-        """How many holds in a row ended in vain, by kind."""
+        """How many holds in a row had no effect, by kind."""
         self._paused: frozenset[str] = frozenset()
         self._turns, self._numbers = count(), count()
         self._served: dict[str, int] = {}
@@ -61,7 +61,7 @@ class WaitingPreemptors:
         self._in_turn: dict[str, tuple[int, str]] = {}
         """Name -> priority and node of the pods that fit there, once other pods are bound."""
         self._nominated: dict[str, Mapping[str, str]] = {}
-        """The nominations for which a place was held, by name: a hold that ended in vain does not come back."""
+        """The nominations for which a place was held, by name: a hold that had no effect does not come back."""
 
     @property
     def has_taken_over(self) -> bool:
@@ -152,7 +152,7 @@ class WaitingPreemptors:
         return hold.nodes.isdisjoint(self.holds.closed_to(hold.name, hold.priority))
 
     def hold(self, hold: Hold) -> list[Hold]:
-        """Hold a place; returns the holds of lower priority that end for it."""
+        """Hold a place; returns the holds of lower priority that give way to it."""
         self.unshown.note(hold)
         return self.holds.add(hold)
 
@@ -201,9 +201,8 @@ class WaitingPreemptors:
     def closed_for(self, preemptor: WaitingUnit) -> frozenset[str]:
         """The nodes that are not chosen for it.
 
-        They are held for others, reserved for gangs, or a hold on them ended in vain. Or a pod of higher priority takes
-        its place there soon: it may need the room that others would end for. If pods end for it already, all nodes but
-        theirs.
+        They are held for others, reserved for gangs, or a hold on them had no effect. Or a pod of higher priority takes
+        its place there soon: it may need the room that others would leave. If pods end already, all nodes but theirs.
         """
         closed = self.closed_to(preemptor.unit) | preemptor.reserved | self.in_vain.closed
         closed |= {node for priority, node in self._in_turn.values() if priority > preemptor.priority}
@@ -230,7 +229,7 @@ class WaitingPreemptors:
         return self._waiting.get(name)
 
     def hopeless(self, preemptor: WaitingUnit) -> None:
-        """No end of pods helps it now."""
+        """Evicting pods does not help it now."""
         kind = self._kind_of.get(preemptor.name)
         if kind is not None:
             self._tried[kind] = self._changes
@@ -265,7 +264,7 @@ class WaitingPreemptors:
         self._failures.pop(self._kind_of.get(hold.name), None)
 
     def paused(self, preemptor: WaitingUnit) -> None:
-        """Pods would end for it, but none are chosen, as too many holds ended in vain."""
+        """Pods would be evicted for it, but none are chosen, as too many holds had no effect."""
         self.hopeless(preemptor)
         self._paused |= {one.key for one in preemptor.members}
 
@@ -299,8 +298,8 @@ def _order(one: WaitingUnit) -> tuple[int, str, str]:
 
 
 def _after_vain(kind: Hashable) -> Hashable:
-    """The key of the delay after holds in vain: a search that finds nothing must not shorten it."""
-    return "in vain", kind
+    """The key of the delay after holds without effect: a search that finds nothing must not shorten it."""
+    return "without effect", kind
 
 
 def _written_at(cache: ClusterCache, node: str) -> int | None:
