@@ -36,7 +36,7 @@ class RunMetrics:
     None without such gangs.
     """
     p50: float | None
-    """Seconds from the workload's creation to a pod of it running, median; rejected ones before it count as waiting."""
+    """Seconds from the workload's creation to a pod of it running, median; rejected pods before it count, too."""
     p99: float | None
     """The same, 99th percentile."""
     utilisation: float

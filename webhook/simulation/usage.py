@@ -1,4 +1,4 @@
-"""Utilisation and waiting pods over time: one sample for each part of the simulation, however many events it has."""
+"""Utilisation and pods that do not run yet over time: one sample for each part, however many events it has."""
 
 from dataclasses import dataclass
 from typing import Final

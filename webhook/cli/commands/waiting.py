@@ -132,10 +132,10 @@ def waiting(
     output: Outputs = Output.TABLE,
     **flags: str | None,
 ) -> None:
-    """Show the managed pods that wait for a node, the longest first: since when, for whom, and why.
+    """Show the managed pods that are not bound, the oldest first: since when, what has to act next, and why.
 
-    A gang is one line with its number of members. The reason is what the service wrote into the pod that has waited
-    longest, and for a pod without a gate what the scheduler reports. With --watch, -o json prints one value a line.
+    A gang is one line with its number of members. The reason is what the service wrote into the oldest pod, and for a
+    pod without a gate what the scheduler reports. With --watch, -o json prints one value a line.
 
     For the first entries, the pods that would have to terminate to let them run are named; not with --watch.
 
