@@ -5,14 +5,17 @@ What several tests use stands in a module beside them, never in a `test_*` file.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import grimp
 import pytest
 
 from tests.capabilities import HEADER, capabilities, selected
 
 HERE = Path(__file__).parent
+WEBHOOK = HERE.parent / "webhook"
 
 BUILT = ("unit", "property")
 SPELLED_OUT = {"containers", "zones", "allocatable", "nodeLabel"}
@@ -74,7 +77,7 @@ def functions_of(source: str) -> Iterator[str]:
 
 
 def test_what_an_object_calls_it_gets_when_it_is_built() -> None:
-    sources = {path: path.read_text() for path in (HERE.parent / "webhook").rglob("*.py")}
+    sources = {path: path.read_text() for path in WEBHOOK.rglob("*.py")}
     functions = {name for source in sources.values() for name in functions_of(source)}
     assert list(handed_in_later("a.b.changed = self._changed", {"_changed"}))
     assert list(handed_in_later("a.is_busy = lambda: False", set()))
@@ -132,3 +135,33 @@ def test_a_capability_without_a_test_is_an_error() -> None:
         capabilities(f"{table}| c | someday |\n")
     with pytest.raises(ValueError, match="no table"):
         capabilities("text")
+
+
+# A road's heading, the module from which it starts, and the most files that its reader should have to open.
+ROADS = [
+    ("A pod at CREATE", "webhook.app.webhooks", 40),
+    ("A gated pod", "webhook.controllers.placement.controller", 25),
+    ("A Binding", "webhook.admission.binding.guard", 12),
+]
+ABOVE = ("app", "server", "kube")
+
+
+def road(heading: str) -> list[str]:
+    """The files that CONTRIBUTING names on a road, below webhook/; a bare name is in the folder of the one before."""
+    text = (HERE.parent / "CONTRIBUTING.md").read_text()
+    steps = re.split(r"\nA |\n## ", re.split(rf"\n{heading}.*:\n", text)[1])[0]
+    found, folder = [], ""
+    for name in re.findall(r"`([\w/]+\.py)`", steps):
+        folder, _, file = name.rpartition("/") if "/" in name else (folder, "", name)
+        found.append(f"{folder}/{file}" if (WEBHOOK / folder / file).exists() else file)
+    return found
+
+
+@pytest.mark.parametrize(("heading", "start", "most"), ROADS, ids=[heading for heading, *_ in ROADS])
+def test_the_roads_through_the_code_are_short_and_lead_where_they_say(heading: str, start: str, most: int) -> None:
+    files = road(heading)
+    assert 5 < len({*files}) <= most
+    assert [name for name in files if not (WEBHOOK / name).exists()] == []
+    taken = {start, *grimp.build_graph("webhook").find_upstream_modules(start)}
+    below = {name for name in files if not name.startswith(ABOVE)}
+    assert [name for name in below if f"webhook.{name.removesuffix('.py').replace('/', '.')}" not in taken] == []
