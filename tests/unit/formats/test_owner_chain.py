@@ -6,8 +6,10 @@ import pytest
 
 from tests.builders.pods import plain
 from tests.builders.workloads import TEMPLATE, job, of, owned
+from webhook.formats.kubernetes import owner_chain as owner_chain_module
 from webhook.formats.kubernetes.membership import membership_of
 from webhook.formats.kubernetes.owner_chain import owner_above, ranked, taken_from_owners
+from webhook.model.errors import UserError
 from webhook.model.names import (
     INHERIT,
     JOBSET_REPLICATED_JOB,
@@ -197,3 +199,20 @@ def test_a_leader_is_in_the_group_of_its_workers(mark: str | None, minimum: int)
     assert owner_chain.minimum(labels, None) == minimum
     taken = taken_from_owners(plain(metadata={"labels": labels}), owner_chain)
     assert taken == {**rack, POD_GROUP_NAME: owner_chain.group_name(labels)}
+
+
+def test_a_faulty_owner_is_read_once_for_all_its_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[Any] = []
+
+    def read(raw: Any) -> None:
+        reads.append(raw)
+        raise UserError("spec.tasks[899].replicas", "This is no number.")
+
+    monkeypatch.setattr(owner_chain_module, "read_workload", read)
+    owner_chain = of(job(**{KAI_TOPOLOGY: "t"}))
+    for _ in range(2):
+        with pytest.raises(UserError, match="This is no number"):
+            owner_chain.gang({})
+    with pytest.raises(UserError, match="This is no number"):
+        owner_chain.taking({}).gang({})
+    assert len(reads) == 1

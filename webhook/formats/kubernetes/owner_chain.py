@@ -26,6 +26,7 @@ from webhook.formats.workload.common_fields import MAX_PODS, annotations_of, ann
 from webhook.formats.workload.pod_names import PodNames
 from webhook.formats.workload.readers import READERS, kind_of, read_workload
 from webhook.formats.workload.record import Replicas, WorkloadGang, WorkloadPodSet
+from webhook.model.errors import UserError
 from webhook.model.fields import mapping, mappings, whole_number
 from webhook.model.names import (
     INHERIT,
@@ -114,9 +115,22 @@ class OwnerChain:
         exact = _rank_in(gang, name)
         return _rank_in(gang, name.rpartition("-")[0]) if exact is None else exact
 
-    @cached_property
+    @property
     def gangs(self) -> Sequence[WorkloadGang]:
         """The gangs that start independently, without pod sets whose pods are in no gang. Raises UserError."""
+        if isinstance(self._gangs, UserError):
+            raise self._gangs.with_traceback(None)
+        return self._gangs
+
+    @cached_property
+    def _gangs(self) -> Sequence[WorkloadGang] | UserError:
+        """The gangs, or what is wrong with the top owner: both are the same for each of its thousands of pods."""
+        try:
+            return self._read_gangs()
+        except UserError as error:
+            return error
+
+    def _read_gangs(self) -> Sequence[WorkloadGang]:
         workload = None if self.raw is None else read_workload(self.raw)
         if self.raw is None or workload is None:
             return ()
@@ -129,8 +143,8 @@ class OwnerChain:
     def taking(self, annotations: Mapping[str, str]) -> "OwnerChain":
         """The same chain for pods with these annotations: other objects may be between them and the top owner."""
         other = replace(self, annotations=annotations)
-        if "gangs" in self.__dict__:  # parsed once: a JobSet can have a thousand of them
-            other.__dict__["gangs"] = self.gangs
+        if "_gangs" in self.__dict__:  # parsed once: a JobSet can have a thousand of them
+            other.__dict__["_gangs"] = self._gangs
         return other
 
     def _part(self, labels: Mapping[str, str]) -> str | None:
