@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tests.bench.worst_cluster import ASKS_FOR_A_RACK
-from tests.bench.worst_objects import RESTRICTED, SINGLE, Worst, container, expression, pod, preferred
+from tests.bench.worst_objects import RESTRICTED, SINGLE, Worst, apart, container, expression, pod, preferred
 from webhook.model.limits import MAX_REQUIREMENTS, MAX_TERMS, MAX_VALUES
 from webhook.model.names import POD_GROUP_NAME
 from webhook.model.raw import Draft
@@ -26,6 +26,28 @@ def gangs() -> Iterator[Worst]:
     for containers in (wide, [*wide, *narrow]):
         name = f"gang of one pod of {len(containers)} containers that restricted nodes reject one by one"
         yield Worst(name, ("gang",), {"items": [_member(0, pod(ASKS_FOR_A_RACK | RESTRICTED, containers))]})
+    yield from _excluding()
+
+
+def _excluding() -> Iterator[Worst]:
+    """Gangs whose pods keep each other off their nodes."""
+    for number, count in ((1, 20_000), (16, 1_200)):
+        expressions = [expression(f"k{key}", "DoesNotExist") for key in range(count)]
+        alone = pod(ASKS_FOR_A_RACK | SINGLE, **apart(*[expressions] * number))
+        plain = [pod(ASKS_FOR_A_RACK | SINGLE) for _ in range(_MEMBERS - 1)]
+        name = f"gang of {_MEMBERS} pods of which one excludes others by {number} x {count} requirements"
+        yield Worst(name, ("gang",), {"items": [_member(at, raw) for at, raw in enumerate([alone, *plain])]})
+    shared = [
+        [{"hostPort": 80, "hostIP": f"10.0.{part // 250}.{part % 250}"} for part in range(500) if hash((part, at)) % 2]
+        for at in range(50)
+    ]
+    own = [[{"hostPort": 1 + (500 * at + part) % 65_000} for part in range(500)] for at in range(50)]
+    for what, ports in (("share", shared), ("do not share", own)):
+        pods = [pod(ASKS_FOR_A_RACK | SINGLE) for _ in ports]
+        for raw, held in zip(pods, ports, strict=True):
+            raw["spec"]["containers"][0]["ports"] = held
+        name = f"gang of {len(pods)} pods with 500 host ports that they {what}"
+        yield Worst(name, ("gang",), {"items": [_member(at, raw) for at, raw in enumerate(pods)]})
 
 
 def _terms(terms: int, requirements: int, values: int, last: str) -> list[Draft]:

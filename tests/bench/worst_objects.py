@@ -85,3 +85,9 @@ def expression(key: str, operator: str, *values: str) -> Draft:
 
 def nested(depth: int, inside: str = "0") -> str:
     return "[" * depth + inside + "]" * depth
+
+
+def apart(*selectors: list[Draft]) -> Draft:
+    """A pod's affinity that keeps pods with these label requirements off its node."""
+    terms = [{"labelSelector": {"matchExpressions": one}, "topologyKey": "kubernetes.io/hostname"} for one in selectors]
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}

@@ -12,6 +12,7 @@ from tests.bench.worst_objects import (
     RESTRICTED,
     SINGLE,
     Worst,
+    apart,
     container,
     expression,
     nested,
@@ -56,6 +57,12 @@ def pods() -> Iterator[Worst]:  # noqa: PLR0915 # a list of cases
         POD_WAYS,
         pod(overhead={f"example.com/r{n}": "1" for n in range(40_000)}),
     )
+    gang = ASKS_FOR_A_RACK | {POD_GROUP_NAME: "gang"}
+    yield Worst("pod of a gang with 20000 rules about others", POD_WAYS, pod(gang, **apart(*[[]] * 20_000)))
+    one = [expression(f"k{n}", "DoesNotExist") for n in range(40_000)]
+    yield Worst("pod of a gang with a rule of 40000 requirements", POD_WAYS, pod(gang, **apart(one)))
+    ports = [{**container("c"), "ports": [{"hostPort": n + 1} for n in range(40_000)]}]
+    yield Worst("pod of a gang with 40000 host ports", POD_WAYS, pod(gang, ports))
     bad = container(**{f"example.com/r{n}": "x" for n in range(40_000)})
     yield Worst("pod with 40000 faulty quantities", POD_WAYS, pod(containers=[bad]))
     digits = container(cpu="9" * 100_000, memory="1e" + "9" * 100_000)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.bench.worst_cluster import ASKS_FOR_A_RACK
-from tests.bench.worst_objects import Worst, container, template, workload
+from tests.bench.worst_objects import Worst, apart, container, expression, template, workload
 from webhook.model.names import NUMA_TOPOLOGY_SPEC
 
 
@@ -248,3 +248,12 @@ def workloads() -> Iterator[Worst]:  # noqa: PLR0915 # a list of cases
     yield Worst("object with 8000 forged templates", ways, workload("example.com/v1", "ReservedField", forged))
     numbers = {f"t{n}": template({NUMA_TOPOLOGY_SPEC: {f"k{m}": m for m in range(100)}}) for n in range(1_000)}  # type: ignore[dict-item]
     yield Worst("object with 1000 annotations that are no text", ways, workload("example.com/v1", "Numbers", numbers))
+    for what, spec in (
+        ("16 rules", apart(*[[expression(f"k{n}", "DoesNotExist")] for n in range(16)])),
+        ("20 ports", {"containers": [{"ports": [{"hostPort": n + 1} for n in range(20)]}]}),
+    ):
+        excluding = [{"groupName": f"g{n}", "template": template(**spec)} for n in range(999)]
+        raw = {"headGroupSpec": {"template": small}, "workerGroupSpecs": excluding}
+        yield Worst(
+            f"RayCluster of 999 groups with {what} each", ways, workload(ray, "RayCluster", raw, ASKS_FOR_A_RACK)
+        )

@@ -45,6 +45,7 @@ from webhook.formats.workload.readers import is_made_by_another, made_by, read_w
 from webhook.formats.workload.record import WorkloadGang, WorkloadPodSet
 from webhook.formats.workload.volcano import scheduler_of_pods
 from webhook.model import names
+from webhook.model.counted import counted
 from webhook.model.errors import UserError
 from webhook.model.fields import mapping
 from webhook.model.json_text import shortened
@@ -139,6 +140,8 @@ _SEGMENT_LEVELS: Final = (KAI_SEGMENT_REQUIRED_PLACEMENT, KAI_SEGMENT_PREFERRED_
 # An object can have tens of thousands of names, and comparing one takes up to a millisecond.
 _MOST_COMPARED: Final = 10
 _MOST_NAMED: Final = 5
+# A pod set has up to some thirty, and a workload a thousand pod sets.
+_MOST_RULES_NAMED: Final = 10
 _NUMA: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC)
 _PLACES_GROUPS: Final = "Only gate=Always and gate=WhenNeeded place gangs."
 _READS_TEMPLATES: Final = (
@@ -270,7 +273,10 @@ def _ignored_rules(raw: Mapping[str, Any], sets: Sets, topologies: Mapping[str, 
             found += [rule_across_text(_below(parts[index][1], path)) for index, path in across]
     except UserError:
         return  # it is denied, or its topology may be created later
-    yield from dict.fromkeys(found)
+    texts = list(dict.fromkeys(found))
+    yield from texts[:_MOST_RULES_NAMED]
+    if (more := len(texts) - _MOST_RULES_NAMED) > 0:
+        yield f"{counted(more, 'more rule of these pods is', 'more rules of these pods are')} not counted either."
 
 
 def _with_topology(gang: WorkloadGang, topology: str) -> Iterator[tuple[WorkloadPodSet, str]]:

@@ -24,6 +24,7 @@ from webhook.model.names import (
     KAI_TOPOLOGY,
     MIN_MEMBER,
     NUMA_TOPOLOGY_SPEC,
+    POD_GROUP_NAME,
     STRATEGY,
 )
 from webhook.state.rules import Rules
@@ -354,6 +355,13 @@ def test_a_rule_of_one_template_about_another_is_told_and_many_rules_are_bounded
     assert warning.startswith("spec.pytorchReplicaSpecs.Master.template.spec.affinity.podAntiAffinity.")
     many = {"topologySpreadConstraints": spreading("example.com/chassis")["topologySpreadConstraints"] * 5_000}
     assert len(of(gang_of(many))) <= 20
+    each = [spreading(f"example.com/chassis-{number}") for number in range(5_000)]
+    several: dict[str, Any] = {
+        "topologySpreadConstraints": [rule for one in each for rule in one["topologySpreadConstraints"]]
+    }
+    bare = pod(annotations={**RACK, POD_GROUP_NAME: "g"}, metadata={"labels": {"app": "w"}}, **several)
+    *_, last = annotation_warnings(bare, TOPOLOGIES, Rules())
+    assert last == "7 more rules of these pods are not counted either."
     odd = {"affinity": {"podAntiAffinity": "x"}, "topologySpreadConstraints": [7, {"maxSkew": "1"}]}
     assert of(gang_of({**odd, "containers": [{"name": "a", "ports": [{"hostPort": "x"}, 3]}]})) == []
 

@@ -14,6 +14,7 @@ pkg/apis/core/v1/defaults.go (host ports of a pod in its node's network).
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Any, Final
 
 from webhook.formats.kubernetes.label_selector import LabelSelector, Requirement
@@ -25,9 +26,17 @@ ROOM_FOR: Final = "nodes for members that"
 """The names of these limits begin with this. No resource of Kubernetes is named so."""
 # Pods in use have one or two rules each. A rule costs a comparison with each pod set, and a row over all nodes.
 MOST_RULES: Final = 16
+# Selectors in use have a few of each. A requirement costs a comparison with each pod, in each search for the gang.
+MOST_REQUIREMENTS: Final = 16
+MOST_VALUES: Final = 256
+# Pods in the network of their node list a dozen.
+MOST_PORTS: Final = 64
+_MOST_KEYS: Final = MOST_RULES * MOST_REQUIREMENTS
 # More of the smaller members than any node runs.
 _ALL: Final = 1 << 20
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PROTOCOLS: Final = frozenset({"TCP", "UDP", "SCTP"})
+_LAST_PORT: Final = 65_535
 _ANY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 # compared, not bound
 
 Port = tuple[str, int, str]
@@ -60,12 +69,14 @@ class PodExclusions:
     def of(cls, spec: Mapping[str, Any], namespace: str, labels: Mapping[str, str]) -> "PodExclusions | None":
         """Those of a pod; None if it has none. What the API server would reject is left out."""
         unread: list[str] = []
-        terms = [*_anti_affinity(spec, namespace, labels, unread), *_spread(spec, labels)]
-        unread += [term.path for term in terms[MOST_RULES:]]
-        ports = _ports(spec)
+        found = chain(_anti_affinity(spec, namespace, labels, unread), _spread(spec, labels, unread))
+        terms = tuple(islice(found, MOST_RULES))
+        ports = tuple(islice(_ports(spec), MOST_PORTS + 1))
+        # Of those beyond the bounds the first is named.
+        unread = [*unread[:MOST_RULES], *(term.path for term in islice(found, 1)), *map(_port_text, ports[MOST_PORTS:])]
         if not terms and not ports and not unread:
             return None
-        return cls(tuple(terms[:MOST_RULES]), ports, tuple(unread))
+        return cls(terms, frozenset(ports[:MOST_PORTS]), tuple(unread))
 
 
 Likeness = Callable[[Mapping[str, str], PodExclusions | None], Hashable]
@@ -108,9 +119,10 @@ def limits_of(
             limits.append(limit)
         elif limit is None:
             ignored.append((held[0], term.path))
-    limits += _of_ports([exclusions.ports if exclusions is not None else frozenset() for _, exclusions in pods])
+    of_ports, beyond = _of_ports([frozenset() if exclusions is None else exclusions.ports for _, exclusions in pods])
     # Of equal limits one is enough: a template may say the same in two ways.
-    return list({(limit.level, limit.room, limit.needs): limit for limit in limits}.values()), ignored
+    limits = list({(limit.level, limit.room, limit.needs): limit for limit in (*limits, *of_ports)}.values())
+    return limits, ignored + beyond
 
 
 def rules_across(
@@ -120,24 +132,43 @@ def rules_across(
 
     pods: labels and exclusions of each pod set; parts: the topology that each is in.
     """
+    every = set(parts)
+    if len(every) == 1:
+        return
+    terms = dict.fromkeys(term for _, exclusions in pods if exclusions is not None for term in exclusions.terms)
+    matched = {term: _parts_matched(term, pods, parts) for term in islice(terms, MOST_RULES)}
+    users = _by_port([frozenset() if exclusions is None else exclusions.ports for _, exclusions in pods])
+    in_parts = {
+        port: {address: {parts[index] for index in indices} for address, indices in users_of.items()}
+        for port, users_of in users.items()
+    }
+    anywhere = {port: set().union(*found.values()) for port, found in in_parts.items()}
     for index, (_, exclusions) in enumerate(pods):
-        others = [pod for pod, part in zip(pods, parts, strict=True) if part != parts[index]]
-        if exclusions is None or not others:
+        if exclusions is None:
             continue
         for term in exclusions.terms:
-            if any(term.selector.matches(labels) for labels, _ in others):
+            # Whom the rules beyond the bound are about is not looked at.
+            if matched.get(term, every) - {parts[index]}:
                 yield index, term.path
-        theirs = {port for _, other in others if other is not None for port in other.ports}
         for protocol, port, address in sorted(exclusions.ports)[:MOST_RULES]:
-            addresses = {at for *number, at in theirs if number == [protocol, port]}
-            if addresses and (not address or addresses & {address, ""}):
-                yield index, f"spec.containers: the host port {port}/{protocol}"
+            found = in_parts[protocol, port]
+            theirs = found.get(address, set()) | found.get("", set()) if address else anywhere[protocol, port]
+            if theirs - {parts[index]}:
+                yield index, _port_text((protocol, port, address))
+
+
+def _parts_matched(
+    term: Term, pods: Sequence[tuple[Mapping[str, str], PodExclusions | None]], parts: Sequence[str | None]
+) -> set[str | None]:
+    """The parts with pods that a rule is about."""
+    return {part for (labels, _), part in zip(pods, parts, strict=True) if term.selector.matches(labels)}
 
 
 def likeness(pods: Iterable[tuple[Mapping[str, str], PodExclusions | None]]) -> Likeness:
     """What makes pods of a gang equal in the rules of all of them, by labels and exclusions."""
     terms = {term for _, exclusions in pods if exclusions is not None for term in exclusions.terms}
-    keys = sorted({requirement.key for term in terms for requirement in term.selector.requirements})
+    # Not in the order of the members, which changes. A gang with more labels in its rules is counted without the rest.
+    keys = sorted({requirement.key for term in terms for requirement in term.selector.requirements})[:_MOST_KEYS]
     return lambda labels, exclusions: (exclusions, *(labels.get(key) for key in keys))
 
 
@@ -161,18 +192,48 @@ def _limit(
         return Limit(name, level, term.most, tuple(map(int, matched)), term.spreads)
     if term.spreads:
         return None
-    needs = tuple(_ALL if index in set(owners) else int(found) for index, found in enumerate(matched))
+    theirs = set(owners)
+    needs = tuple(_ALL if index in theirs else int(found) for index, found in enumerate(matched))
     return Limit(f"{ROOM_FOR} exclude others on a {place}", level, _ALL, needs)
 
 
-def _of_ports(ports: Sequence[frozenset[Port]]) -> Iterator[Limit]:
-    numbers = list(dict.fromkeys((protocol, port) for held in ports for protocol, port, _ in sorted(held)))
-    for protocol, port in numbers[:MOST_RULES]:
-        addresses = [{address for *number, address in held if number == [protocol, port]} for held in ports]
-        for address in sorted(set().union(*addresses)):
+def _by_port(ports: Sequence[frozenset[Port]]) -> dict[tuple[str, int], dict[str, list[int]]]:
+    """Protocol and port -> address -> the indices of the pods that use it."""
+    users: dict[tuple[str, int], dict[str, list[int]]] = {}
+    for index, held in enumerate(ports):
+        for protocol, port, address in sorted(held):
+            users.setdefault((protocol, port), {}).setdefault(address, []).append(index)
+    return users
+
+
+def _of_ports(ports: Sequence[frozenset[Port]]) -> tuple[list[Limit], list[tuple[int, str]]]:
+    """The limits of host ports, of which each is about other pod sets, and the first port beyond the bound."""
+    found: dict[frozenset[int], tuple[str, int]] = {}
+    for number, users in _by_port(ports).items():
+        anywhere = users.get("", [])
+        for address in sorted(users):
             # A pod on any address takes the port of each.
-            needs = tuple(int(address in held or "" in held) for held in addresses)
-            yield Limit(f"{ROOM_FOR} use the host port {port}/{protocol}", None, 1, needs)
+            indices = frozenset((*users[address], *anywhere))
+            if len(found) == MOST_RULES and indices not in found:
+                return _port_limits(found, len(ports)), [(min(indices), _port_text((*number, address)))]
+            found.setdefault(indices, number)
+    return _port_limits(found, len(ports)), []
+
+
+def _port_limits(found: Mapping[frozenset[int], tuple[str, int]], pods: int) -> list[Limit]:
+    return [
+        Limit(
+            f"{ROOM_FOR} use the host port {port}/{protocol}",
+            None,
+            1,
+            tuple(int(one in indices) for one in range(pods)),
+        )
+        for indices, (protocol, port) in found.items()
+    ]
+
+
+def _port_text(port: Port) -> str:
+    return f"spec.containers: the host port {port[1]}/{port[0]}"
 
 
 def _anti_affinity(
@@ -189,24 +250,30 @@ def _anti_affinity(
             unread.append(where)  # whether it selects the own namespace depends on that one's labels
         elif not anywhere and isinstance(named, list) and named and namespace not in named:
             continue
-        elif (selector := _selector(term, labels, where)) is not None:
+        elif (selector := _selector(term, labels, where, unread)) is not None:
             yield Term(str(term.get("topologyKey")), selector, 1, False, where)
 
 
-def _spread(spec: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[Term]:
+def _spread(spec: Mapping[str, Any], labels: Mapping[str, str], unread: list[str]) -> Iterator[Term]:
     for index, raw in enumerate(_list(spec.get("topologySpreadConstraints"))):
         where, term = f"spec.topologySpreadConstraints[{index}]", _mapping(raw)
         most = term.get("maxSkew")
-        if term.get("whenUnsatisfiable") == "DoNotSchedule" and isinstance(most, int) and most >= 1:
-            selector = _selector(term, labels, where)
+        if term.get("whenUnsatisfiable") == "DoNotSchedule" and type(most) is int and most >= 1:
+            selector = _selector(term, labels, where, unread)
             if selector is not None:
-                yield Term(str(term.get("topologyKey")), selector, most, True, where)
+                yield Term(str(term.get("topologyKey")), selector, min(most, _ALL), True, where)
 
 
-def _selector(term: Mapping[str, Any], labels: Mapping[str, str], path: str) -> LabelSelector | None:
-    """The pods that a term is about; None for none."""
+def _selector(term: Mapping[str, Any], labels: Mapping[str, str], path: str, unread: list[str]) -> LabelSelector | None:
+    """The pods that a term is about; None for none, or if it is too large to count."""
     raw = term.get("labelSelector")
     if not isinstance(raw, Mapping):
+        return None
+    expressions = _list(raw.get("matchExpressions"))
+    keys = [*_list(term.get("matchLabelKeys")), *_list(term.get("mismatchLabelKeys"))]
+    values = sum(len(_list(_mapping(one).get("values"))) for one in expressions)
+    if len(_mapping(raw.get("matchLabels"))) + len(expressions) + len(keys) > MOST_REQUIREMENTS or values > MOST_VALUES:
+        unread.append(path)
         return None
     try:
         found = LabelSelector.from_object(raw, f"{path}.labelSelector")
@@ -221,17 +288,21 @@ def _selector(term: Mapping[str, Any], labels: Mapping[str, str], path: str) -> 
     return LabelSelector((*found.requirements, *more))
 
 
-def _ports(spec: Mapping[str, Any]) -> frozenset[Port]:
+def _ports(spec: Mapping[str, Any]) -> Iterator[Port]:
+    """The host ports, each once, in the order of the containers."""
     is_host = spec.get("hostNetwork") is True
     sidecars = [raw for raw in _list(spec.get("initContainers")) if _mapping(raw).get("restartPolicy") == "Always"]
     found: set[Port] = set()
     for container in (*_list(spec.get("containers")), *sidecars):
         for port in map(_mapping, _list(_mapping(container).get("ports"))):
             number = port.get("hostPort") or (port.get("containerPort") if is_host else None)
-            if isinstance(number, int) and number > 0:
-                address = str(port.get("hostIP") or "")
-                found.add((str(port.get("protocol") or "TCP"), number, "" if address in _ANY_ADDRESS else address))
-    return frozenset(found)
+            protocol, address = str(port.get("protocol") or "TCP"), str(port.get("hostIP") or "")
+            if type(number) is not int or not 0 < number <= _LAST_PORT or protocol not in _PROTOCOLS:
+                continue
+            one = protocol, number, "" if address in _ANY_ADDRESS else address
+            if one not in found:
+                found.add(one)
+                yield one
 
 
 def _list(raw: Any) -> Sequence[Any]:
@@ -239,7 +310,8 @@ def _list(raw: Any) -> Sequence[Any]:
 
 
 def _mapping(raw: Any) -> Mapping[str, Any]:
-    return raw if isinstance(raw, Mapping) else {}
+    # A dict is asked for first: the other question takes ten times as long.
+    return raw if isinstance(raw, dict) or isinstance(raw, Mapping) else {}  # noqa: SIM101
 
 
 def rule_across_text(path: str) -> str:
@@ -255,5 +327,7 @@ def ignored_rule_text(path: str, topology: str) -> str:
     levels = f" and, if all pods are equal, in one domain of topology {shortened(topology)}" if topology else ""
     return (
         f"{path} is not counted when the gang is placed, so the scheduler may refuse nodes that its pods get. "
-        f"Counted are rules of pods about others of the gang on one node ({HOSTNAME_LABEL}){levels}."
+        f"Counted are rules of pods about others of the gang on one node ({HOSTNAME_LABEL}){levels}: at most "
+        f"{MOST_RULES}, of {MOST_REQUIREMENTS} requirements and {MOST_VALUES} values each, and {MOST_PORTS} host ports "
+        "of a pod."
     )
