@@ -6,7 +6,8 @@
    then its pods wait, and `why_not` says so. After a failure `why_not` gives the reason, and the owner is read again
    after a while.
 3. While its pods wait, the chain is read again every few seconds, to follow changes of a Job's parallelism or
-   annotations. If it differs from before, `changed` is called.
+   annotations. If it differs from before, `changed` is called. Chains of a namespace that take long to decode are read
+   less often: together they take a tenth of a processor.
 4. An owner without waiting pods is forgotten.
 
 The chain ends where an object is gone, is another one of the same name, may not be read by us, or has no namespace.
@@ -21,13 +22,14 @@ Decides which owner is read next: bounded, and in turns by namespace, so that no
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
-from time import monotonic
+from time import monotonic, thread_time
+from types import coroutine
 from typing import Any, Final, NoReturn
 
 import structlog
@@ -126,6 +128,9 @@ _ANSWER_SECONDS: Final = 5.0
 _READ_AGAIN_SECONDS: Final = 2.0
 # This many GETs a second are a negligible load for an API server. Of a thousand waiting gangs, each is read every 20 s.
 _READ_AGAIN_RATE: Final = 50.0
+# A chain of eight objects of 1.5 MB takes 0.1 s to decode. A hundred such chains, read again at the rate above, would
+# take the leader's whole processor; those in use take a millisecond or two each, so that the rate decides.
+_PROCESSOR_SHARE: Final = 0.1
 # Waits of 1 s, 2, 4 … 60, with jitter: an API server that restarts is back within 5 to 20 s.
 _FAILED_BASE, _FAILED_CAP = 1.0, 60.0
 _READING: Final = "they are being read"
@@ -206,11 +211,11 @@ class OwnerChains:
 
     async def _read_one(self, key: Key) -> None:
         """Read one owner, process the result, and schedule the next read."""
-        in_time = True
+        in_time, seconds = True, 0.0
         found: OwnerChain | str
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
-                found = await self._of(*key)
+                found, seconds = await _measured(self._of(*key))
         except TimeoutError:
             found, in_time = f"no answer within {_ANSWER_SECONDS:g} s", False
         except (UserError, ClusterError) as error:
@@ -221,15 +226,17 @@ class OwnerChains:
         del self._reading[key]
         self._queue.done(key, monotonic(), in_time=in_time)
         if entry := self._entries.get(key):
-            self._take(key, entry, found)
+            self._take(key, entry, found, seconds)
         self._wake.set()
 
-    def _take(self, key: Key, entry: _Entry, found: OwnerChain | str) -> None:
+    def _take(self, key: Key, entry: _Entry, found: OwnerChain | str, seconds: float) -> None:
+        """Process the result of a read. seconds: of a processor, that it took."""
         before = entry.owner_chain
         if isinstance(found, OwnerChain):
             entry.backoff.reset()
             # Every namespace gets an equal share of the rate, which its owners divide among them.
-            its_part = self._of_namespace[key[0]] * len(self._of_namespace) / _READ_AGAIN_RATE
+            costs = max(len(self._of_namespace) / _READ_AGAIN_RATE, seconds / _PROCESSOR_SHARE)
+            its_part = self._of_namespace[key[0]] * costs
             self._queue.put(key, monotonic() + max(_READ_AGAIN_SECONDS, its_part))
             if before is not None and _equal(before, found):
                 return
@@ -246,6 +253,23 @@ class OwnerChains:
 
     async def _of(self, namespace: str, owner: Owner) -> OwnerChain:
         return owner_chain_of(owner, await read_chain(self._read, namespace, owner))
+
+
+@coroutine
+def _measured(steps: Coroutine[Any, Any, OwnerChain]) -> Generator[Any, Any, tuple[OwnerChain, float]]:
+    """What it returns, and the seconds of a processor that it took between its waits."""
+    seconds, proceed, value = 0.0, steps.send, None
+    while True:
+        begin = thread_time()
+        try:
+            awaited = proceed(value)
+        except StopIteration as end:
+            return end.value, seconds + thread_time() - begin
+        seconds += thread_time() - begin
+        try:
+            proceed, value = steps.send, (yield awaited)
+        except BaseException as error:  # noqa: BLE001 # the coroutine decides what becomes of it, such as its own end
+            proceed, value = steps.throw, error
 
 
 def _equal(one: OwnerChain, other: OwnerChain) -> bool:

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from time import thread_time
 from typing import Any
 
 import pytest
@@ -150,6 +152,32 @@ async def test_a_change_that_matters_is_followed_while_pods_wait(monkeypatch: py
         owner_chain = known.get("ns", JOB)
         assert owner_chain is not None
         assert owner_chain.annotations == {KAI_TOPOLOGY: "t"}
+
+
+async def test_owners_that_take_long_to_decode_are_read_again_for_a_share_of_a_processor_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(owner_chains, "_READ_AGAIN_SECONDS", 0.001)
+    server = Server(Job=job())
+
+    async def read(namespace: str, owner: Owner) -> Mapping[str, Any] | None:
+        found = await server.read(namespace, owner)
+        begin = thread_time()
+        while namespace == "large" and thread_time() - begin < 0.01:
+            pass
+        return found
+
+    large = [("large", replace(JOB, uid=f"uid-{number}")) for number in range(10)]
+    known = OwnerChains(read, nothing)
+    task = asyncio.create_task(known.run())
+    known.want(large)
+    await until(lambda: all(known.get(*key) for key in large))
+    await asyncio.sleep(0.5)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    # 10 ms of each 10 owners would make 50 reads in this time.
+    assert len(server.asked) <= 2 * len(large)
 
 
 async def test_what_is_known_stays_when_it_cannot_be_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
