@@ -57,6 +57,20 @@ def test_annotations_that_do_less_than_they_seem_to(
     assert warning in told
 
 
+def test_what_stands_in_an_object_cannot_control_the_terminal(tmp_path: Path) -> None:
+    evil = "\x1b]0;owned\x07\u202e\r\n" + "x" * 10_000
+    inner = {**job(RACK), "metadata": {"name": evil, "annotations": RACK}}
+    wrapper = workload(
+        kind=evil, api_version="example.com/v1", annotations=RACK, spec={"components": [{"template": inner}]}
+    )
+    (tmp_path / "objects.json").write_text(json.dumps(wrapper))
+    printed = run_review("-f", tmp_path / "objects.json", cluster=RACKS).stdout
+    assert "\\x1b]0;owned" in printed
+    assert all(character.isprintable() or character == "\n" for character in printed)
+    assert all(len(line) < 1_000 for line in printed.splitlines()[:1])
+    assert not any(line.startswith("x") for line in printed.splitlines())
+
+
 def test_a_bare_pod_is_told_as_well(tmp_path: Path) -> None:
     assert one(tmp_path, pod(annotations={MISTYPED: "rack"}))["warnings"] == [
         f"metadata.annotations[{MISTYPED}] is not read. Did you mean {REQUIRED}?"

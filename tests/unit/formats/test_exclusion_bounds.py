@@ -90,6 +90,12 @@ def test_no_text_that_is_no_protocol_and_no_number_that_is_no_port_gets_anywhere
     assert of(on(*odd, {"hostPort": 65_535, "protocol": "SCTP"})).ports == {("SCTP", 65_535, "")}
 
 
+@pytest.mark.parametrize("values", [7, True, "x", {"a": 1}])
+def test_values_that_are_no_list_are_those_of_no_rule(values: Any) -> None:
+    selector = {"matchExpressions": [{"key": "app", "operator": "In", "values": values}]}
+    assert PodExclusions.of(apart({**NODE, "labelSelector": selector}), "ns", LABELS) is None
+
+
 @pytest.mark.parametrize("skew", [2**31 - 1, 2**63, 10**400])
 def test_a_skew_of_any_size_is_a_number_of_pods(skew: int) -> None:
     spec = {"topologySpreadConstraints": [{**NODE, "whenUnsatisfiable": "DoNotSchedule", "maxSkew": skew}]}

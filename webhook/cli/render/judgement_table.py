@@ -12,6 +12,7 @@ from rich.text import Text
 
 from webhook.cli.offline.judgement import Judgement
 from webhook.cli.render.gang_table import group_lines
+from webhook.cli.render.printable import printable, shortened
 from webhook.engine.decide import Decision
 from webhook.engine.enforcement import not_enforced
 from webhook.model.counted import counted
@@ -20,6 +21,8 @@ from webhook.placing.pod.decision import Verdict
 # Up to this many nodes are all shown; of a larger cluster the best nodes, and an example for each reason.
 _SHOWN_WHOLE = 20
 _BEST = 10
+# A kind, a namespace and a name at their longest.
+_LONGEST = 63 + 1 + 63 + 1 + 253
 
 _STYLES = {Verdict.ALLOW: "green", Verdict.WAIT: "yellow", Verdict.DENY: "red"}
 
@@ -50,13 +53,14 @@ def _print_judgement(judgement: Judgement, console: Console, *, all_nodes: bool)
     item = judgement.item
     name = f"{item.namespace}/{item.name}" if item.namespace else item.name
     verdict = (judgement.verdict.value, _STYLES[judgement.verdict])
-    _print(console, Text.assemble((f"{item.kind} {name}", "bold"), ": ", verdict))
-    _print(console, Text(f"  {judgement.message}"))
+    # What stands in an AppWrapper, or in a file, may have any kind and name: no API server has looked at it.
+    _print(console, Text.assemble((shortened(f"{item.kind} {name}", _LONGEST), "bold"), ": ", verdict))
+    _print(console, Text(f"  {printable(judgement.message)}"))
     for warning in judgement.all_warnings():
-        _print(console, Text.assemble("  ", ("warning", "yellow"), f": {warning}"))
+        _print(console, Text.assemble("  ", ("warning", "yellow"), f": {printable(warning)}"))
     if judgement.group is not None:
         for line in group_lines(judgement.group):
-            _print(console, Text(line))
+            _print(console, Text(printable(line)))
     if (judgement.group is None or all_nodes) and judgement.decision is not None:
         print_nodes_of(judgement.decision, console, all_nodes=all_nodes)
     _print(console, Text())

@@ -51,7 +51,12 @@ class LabelSelector:
             if operator not in OPERATORS:
                 place = f"{path}.matchExpressions[{index}].operator"
                 raise UserError(place, f"This must be one of {', '.join(OPERATORS)}, not {quoted(operator)}.")
-            values = frozenset(map(str, entry.get("values") or ()))
+            listed = entry.get("values") or ()
+            if not isinstance(listed, list | tuple):
+                raise UserError(
+                    f"{path}.matchExpressions[{index}].values", f"This must be a list, not {quoted(listed)}."
+                )
+            values = frozenset(map(str, listed))
             found.append(Requirement(str(entry.get("key")), operator, values))
         return cls(tuple(found))
 
