@@ -127,7 +127,7 @@ def test_exclusive_placement_is_the_operators_and_no_gang_beside_it(tmp_path: Pa
     assert (alone["message"][:10], alone["warnings"]) == ("unmanaged:", [])
     level = {"kai.scheduler/topology": "racks", "kai.scheduler/topology-required-placement": BLOCK}
     (warning,) = answers(tmp_path, asked({name: RACK, **level}))[kind]["warnings"]
-    assert "does not go together with a gang" in warning
+    assert "cannot be combined with a gang" in warning
 
 
 SLICED = {f"{KUEUE}slice-required-topology": RACK, f"{KUEUE}slice-size": "2"}
