@@ -54,7 +54,7 @@ def test_of_two_groups_of_64_one_goes_whole_though_the_leader_dies_and_the_other
     assert pods.gated() == {f"{second}-{number}" for number in range(SIZE)}
     assert _racks(pods, first) == {"rack-0"}
     assert overcommitted(control_plane, pods.all().values()) == {}
-    pods.wait_until_says(f"{second}-0", "waiting: group")
+    pods.wait_until_says(f"{second}-0", "waiting: gang")
     leader.start_again()
     with ThreadPoolExecutor(8) as clients:
         list(clients.map(pods.delete, list(pods.bound())))

@@ -48,7 +48,7 @@ def test_of_two_groups_that_race_for_one_rack_one_goes_whole_and_the_other_when_
     second = "b" if first == "a" else "a"
     assert {name.partition("-")[0] for name in pods.bound()} == {first}
     assert pods.gated() == {f"{second}-{number}" for number in range(20)}
-    pods.wait_until_says(f"{second}-0", "waiting: group")
+    pods.wait_until_says(f"{second}-0", "waiting: gang")
     pods.delete(*(f"{first}-{number}" for number in range(20)))
     control_plane.wait_for("the other to be bound", lambda: len(pods.bound()) == 20)
     assert overcommitted(control_plane, pods.all().values()) == {}
