@@ -32,7 +32,7 @@ def test_a_job_has_its_pod_group_which_tells_of_it_follows_it_and_goes_with_it(
     created = control_plane.api.create(jobs(pods), body)
     uid = created["metadata"]["uid"]
     name = f"pg-train-{uid}"
-    control_plane.wait_for("the group to be told of", lambda: says(pods, name, "waiting: gang"))
+    control_plane.wait_for("the PodGroup to say why its gang waits", lambda: says(pods, name, "waiting: gang"))
     found = groups(pods)[name]
     assert found["metadata"]["ownerReferences"] == [
         {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": uid}

@@ -206,13 +206,13 @@ def test_a_faulty_owner_is_read_once_for_all_its_pods(monkeypatch: pytest.Monkey
 
     def read(raw: Any) -> None:
         reads.append(raw)
-        raise UserError("spec.tasks[899].replicas", "This is no number.")
+        raise UserError("spec.tasks[899].replicas", "This is not a number.")
 
     monkeypatch.setattr(owner_chain_module, "read_workload", read)
     owner_chain = of(job(**{KAI_TOPOLOGY: "t"}))
     for _ in range(2):
-        with pytest.raises(UserError, match="This is no number"):
+        with pytest.raises(UserError, match="This is not a number"):
             owner_chain.gang({})
-    with pytest.raises(UserError, match="This is no number"):
+    with pytest.raises(UserError, match="This is not a number"):
         owner_chain.taking({}).gang({})
     assert len(reads) == 1
