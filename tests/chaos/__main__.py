@@ -53,14 +53,15 @@ def main() -> int:
         tell(f"error: {error}")
         return 1
     rows = [outcome.row for outcome in outcomes]
-    if options.into:
+    failed = any(outcome.failures for outcome in outcomes)
+    if options.into and not failed:
         options.into.write_text(with_rows(options.into.read_text(), rows))
     elif not options.json:
         Console().print(table(rows))
     for outcome in outcomes:
         for failure in outcome.failures:
             tell(f"FAILED {outcome.row.scenario}: {failure}")
-    return 1 if any(outcome.failures for outcome in outcomes) else 0
+    return 1 if failed else 0
 
 
 def _outcomes(options: argparse.Namespace) -> Iterator[Outcome]:

@@ -27,21 +27,27 @@ COLUMNS = (
     "waitMax",
     "leaderExits",
 )
+# A page leaves out the counts that must be zero: a row in which one is not never gets there.
+PAGE_COLUMNS = ("scenario", "created", "clientErrors", "ungated", "waitP99", "waitMax")
 
 
-def cells(row: Row) -> tuple[str, ...]:
-    """One cell for each of COLUMNS."""
+def cells(row: Row, columns: Sequence[str] = COLUMNS) -> tuple[str, ...]:
+    """One cell for each of the columns."""
     values = row.to_json()
-    return tuple(f"{values[name]:.1f} s" if name.startswith("wait") else str(values[name]) for name in COLUMNS)
+    return tuple(f"{values[name]:.1f} s" if name.startswith("wait") else str(values[name]) for name in columns)
 
 
 def with_rows(page: str, rows: Sequence[Row]) -> str:
-    """The page with these rows in its table; rows of other scenarios stay. Raises ValueError if it has no marks."""
-    lines = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
-    known = {line[0]: tuple(line) for line in lines if line[0] in SCENARIOS and len(line) == len(COLUMNS)}
-    known |= {row.scenario: cells(row) for row in rows}
+    """The page with these rows in its table; rows of other scenarios stay.
+
+    Raises ValueError if it has no marks, or if a count of a row must be zero and is not.
+    """
+    if broken := [f"{row.scenario}: {reason}" for row in rows for reason in row.broken()]:
+        raise ValueError("; ".join(broken))
+    known = {line[0]: line for line in pages.table_rows(page, "chaos")}
+    known |= {row.scenario: cells(row, PAGE_COLUMNS) for row in rows}
     in_order = [known[name] for name in SCENARIOS if name in known]
-    return pages.with_table(page, "chaos", pages.markdown(COLUMNS, in_order, text_columns=1))
+    return pages.with_table(page, "chaos", pages.markdown(PAGE_COLUMNS, in_order, text_columns=1))
 
 
 def table(rows: Sequence[Row]) -> Table:

@@ -189,6 +189,13 @@ def test_the_table_has_a_cell_for_each_number() -> None:
     assert cells(GOOD) == ("leader-killed", "60", "0", "0", "0", "0", "0", "0", "1.2 s", "5.7 s", "0")
 
 
+def test_a_row_with_a_count_that_must_be_zero_never_gets_into_a_page() -> None:
+    page = "<!-- chaos: begin -->\n<!-- chaos: end -->"
+    for name in ("lost", "rejected", "over_committed", "gangs_split", "leader_exits"):
+        with pytest.raises(ValueError, match=r"^leader-killed: \w+ is 1$"):
+            with_rows(page, [replace(GOOD, **{name: 1})])
+
+
 def test_the_rows_of_a_page_are_replaced_one_by_one_and_nothing_else() -> None:
     empty = "before\n<!-- chaos: begin -->\n<!-- chaos: end -->\nafter\n"
     later = replace(GOOD, scenario="hostile-tenant")

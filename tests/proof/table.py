@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 
 _TITLES: Final = {REAL: "real kubelets, fake hardware", SIMULATED: "simulated kubelets"}
 COLUMNS = ("scenario", *run_metrics.COLUMNS, "hints", "wrongHints")
+# A page leaves out what follows from the two columns before it.
+PAGE_COLUMNS = tuple(name for name in COLUMNS if name != "share rejected")
+
+
+def page_cells(row: Row) -> tuple[str, ...]:
+    """One cell for each of PAGE_COLUMNS."""
+    return tuple(cell for name, cell in zip(COLUMNS, cells(row), strict=True) if name in PAGE_COLUMNS)
 
 
 def cells(row: Row) -> tuple[str, ...]:
@@ -33,8 +40,8 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """A Markdown table; numbers are aligned to the right."""
-    return pages.markdown(COLUMNS, [cells(row) for row in rows], text_columns=2)
+    """The Markdown table of a page; numbers are aligned to the right."""
+    return pages.markdown(PAGE_COLUMNS, [page_cells(row) for row in rows], text_columns=2)
 
 
 def halves(rows: Sequence[Row]) -> Iterator[tuple[str, Sequence[Row]]]:
@@ -51,10 +58,10 @@ def with_tables(page: str, rows: Sequence[Row]) -> str:
     """
     for _, half in halves(rows):
         name = f"proof-{half[0].kubelets}"
-        found = {line[:2]: line for line in [*pages.table_rows(page, name), *map(cells, half)]}
+        found = {line[:2]: line for line in [*pages.table_rows(page, name), *map(page_cells, half)]}
         in_order = list(dict.fromkeys(scenario for scenario, _ in found))
         lines = sorted(found.values(), key=lambda line: (in_order.index(line[0]), line[1] == "with"))
-        page = pages.with_table(page, name, pages.markdown(COLUMNS, lines, text_columns=2))
+        page = pages.with_table(page, name, pages.markdown(PAGE_COLUMNS, lines, text_columns=2))
     return page
 
 

@@ -48,7 +48,7 @@ def measured(name: str, webhook: str) -> tuple[int, int, int | None, float]:
     """Pods run, rejected, in their rack, and utilisation of a row in the page's table."""
     _, _, table = PAGE.read_text().partition("<!-- proof-simulated: begin -->")
     (row,) = re.findall(rf"^\| {name} \| {webhook} \| (.*) \|$", table, re.MULTILINE)
-    run, rejected, _, in_rack, _, used, *_ = (cell.strip().replace(",", "") for cell in row.split("|"))
+    run, rejected, in_rack, _, used, *_ = (cell.strip().replace(",", "") for cell in row.split("|"))
     return int(run), int(rejected), int(in_rack) if in_rack else None, float(used.removesuffix("%")) / 100
 
 
