@@ -41,8 +41,8 @@ def put(cache: ClusterCache, *objects: Mapping[str, Any]) -> None:
                 cache.native_groups.feed.upsert(key, dict(raw))
             case "Topology":
                 cache.topologies[TopologySource(raw["apiVersion"].partition("/")[0])].upsert(key, dict(raw))
-            case other:
-                raise ValueError(other)
+            case kind:
+                cache.devices.feeds[kind].upsert(key, dict(raw))
 
 
 def assuming(cache: ClusterCache) -> Assume:

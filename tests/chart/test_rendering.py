@@ -323,6 +323,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "defaultExclusive": "Preferred",
         "kueueAnnotations": True,
         "koordinatorReservations": True,
+        "dynamicResources": False,
         "noCompatibleNode": "Warn",
         "notAlignable": "Deny",
         "unenforced": "Deny",
@@ -400,6 +401,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
     assert settings.provisioning_class == "check-capacity.autoscaling.x-k8s.io"
     assert (settings.new_node_seconds, settings.narrow_after_seconds) == (120, 45)
     assert settings.koordinator_reservations
+    assert not settings.dynamic_resources
 
 
 def test_every_variable_of_ours_is_a_setting(helm: Helm) -> None:
@@ -569,6 +571,20 @@ def test_the_right_to_read_reservations_of_koordinator_comes_with_the_setting(he
     (role,) = (each for each in rendered.of("ClusterRole") if each["metadata"]["name"] == "tw-topology-webhook")
     granted = [rule["verbs"] for rule in role["rules"] if rule["apiGroups"] == ["scheduling.koordinator.sh"]]
     assert granted == ([["list", "watch"]] if reads else [])
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_the_right_to_read_devices_and_claims_comes_with_the_setting(helm: Helm, *, reads: bool) -> None:
+    rendered = helm.template({"settings": {"dynamicResources": reads}})
+    (role,) = (each for each in rendered.of("ClusterRole") if each["metadata"]["name"] == "tw-topology-webhook")
+    granted = {
+        resource: rule["verbs"]
+        for rule in role["rules"]
+        if rule["apiGroups"] == ["resource.k8s.io"]
+        for resource in rule["resources"]
+    }
+    kinds = ("deviceclasses", "devicetaintrules", "resourceclaims", "resourceclaimtemplates", "resourceslices")
+    assert granted == ({kind: ["list", "watch"] for kind in kinds} if reads else {})
 
 
 @pytest.mark.parametrize("class_name", ["", "best-effort-atomic-scale-up.autoscaling.x-k8s.io"])

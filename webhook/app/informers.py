@@ -8,6 +8,7 @@ from typing import Any, Final, NoReturn
 from webhook.formats.topology import TopologySource
 from webhook.kube.client import Client
 from webhook.kube.discovery import (
+    DEVICES,
     KAI_TOPOLOGIES,
     KOORDINATOR_RESERVATIONS,
     KUEUE_TOPOLOGIES,
@@ -156,6 +157,11 @@ def watch_budgets(client: Client, cache: ClusterCache, page_size: int) -> tuple[
 def watch_reservations(client: Client, cache: ClusterCache, page_size: int) -> tuple[Watched, ...]:
     """Koordinator's Reservations: a setting lets them be read."""
     return (_when_served(client, KOORDINATOR_RESERVATIONS, cache.koordinator_reservations, page_size),)
+
+
+def watch_devices(client: Client, cache: ClusterCache, page_size: int) -> tuple[Watched, ...]:
+    """Devices of Dynamic Resource Allocation and the claims for them: a setting lets them be read."""
+    return tuple(_when_served(client, DEVICES[kind], feed, page_size) for kind, feed in cache.devices.feeds.items())
 
 
 def watch_provisioning_requests(client: Client, cache: ClusterCache, page_size: int) -> Watched:

@@ -19,6 +19,7 @@ def rules_of(settings: Settings, own_user: str | None = None) -> Rules:
         excluded_namespaces=frozenset((settings.namespace, *settings.excluded_namespaces)),
         manage_missed=settings.manage_missed,
         kueue_annotations=settings.kueue_annotations,
+        dynamic_resources=settings.dynamic_resources,
         no_compatible_node=settings.no_compatible_node,
         not_alignable=settings.not_alignable,
         unenforced=settings.unenforced,

@@ -30,6 +30,7 @@ from webhook.app.informers import (
     PODS,
     watch_budgets,
     watch_cluster,
+    watch_devices,
     watch_pod_groups,
     watch_provisioning_requests,
     watch_reservations,
@@ -89,6 +90,7 @@ class Service:
             watch_pod_groups(client, pod_groups, self._cache, page_size),
             *(watch_budgets(client, self._cache, page_size) if settings.preempts else ()),
             *(watch_reservations(client, self._cache, page_size) if settings.koordinator_reservations else ()),
+            *(watch_devices(client, self._cache, page_size) if settings.dynamic_resources else ()),
             *((watch_provisioning_requests(client, self._cache, page_size),) if settings.provisioning_class else ()),
         )
         self._snapshots = SnapshotKeeper(self._cache, self._watched)

@@ -135,6 +135,9 @@ class Settings(BaseSettings):
     """Read Kueue's topology annotations (`kueue.x-k8s.io/podset-…`) on pods that Kueue does not manage."""
     koordinator_reservations: bool = False
     """Count what Koordinator's Reservations hold for their owners as taken on their nodes."""
+    dynamic_resources: bool = True
+    """Read ResourceSlices, ResourceClaims, ResourceClaimTemplates, DeviceClasses and DeviceTaintRules where the API
+    server serves `resource.k8s.io/v1`, and count the devices of each node."""
     no_compatible_node: Literal["Deny", "Warn"] = "Deny"
     """What to do with a pod whose NUMA policy every node contradicts. It waits while the topology or policy of a
     node that it may go to is unknown."""

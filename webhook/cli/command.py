@@ -75,7 +75,8 @@ Snapshots = Annotated[
         metavar="SNAPSHOT",
         help="The cluster as kubectl get -A -o yaml (or json) prints its nodes, namespaces, pods, "
         "noderesourcetopologies.topology.node.k8s.io, topologies.kai.scheduler, topologies.kueue.x-k8s.io, "
-        "podgroups.scheduling.k8s.io and podgroups.scheduling.run.ai: "
+        "podgroups.scheduling.k8s.io, podgroups.scheduling.run.ai, and, for devices, deviceclasses, devicetaintrules, "
+        "resourceslices, resourceclaimtemplates and resourceclaims of resource.k8s.io: "
         "a file, directory, or - for stdin. May be repeated. "
         "Without it, the live cluster of --kubeconfig or --context, else of kubectl's current context.",
     ),

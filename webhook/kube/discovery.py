@@ -46,6 +46,15 @@ NODE_RESOURCE_TOPOLOGIES: Final = Wanted("topology.node.k8s.io", "noderesourceto
 KAI_TOPOLOGIES: Final = Wanted("kai.scheduler", "topologies", ("v1alpha1",))
 KUEUE_TOPOLOGIES: Final = Wanted("kueue.x-k8s.io", "topologies")
 KOORDINATOR_RESERVATIONS: Final = Wanted("scheduling.koordinator.sh", "reservations")
+_DEVICES: Final = "resource.k8s.io"
+DEVICES: Final = {
+    "DeviceClass": Wanted(_DEVICES, "deviceclasses", ("v1",)),
+    "DeviceTaintRule": Wanted(_DEVICES, "devicetaintrules", ("v1", "v1beta2", "v1alpha3")),
+    "ResourceSlice": Wanted(_DEVICES, "resourceslices", ("v1",)),
+    "ResourceClaimTemplate": Wanted(_DEVICES, "resourceclaimtemplates", ("v1",)),
+    "ResourceClaim": Wanted(_DEVICES, "resourceclaims", ("v1",)),
+}
+"""Dynamic Resource Allocation: the resource of each kind."""
 
 
 async def locate(client: Client, wanted: Wanted) -> Resource | None:

@@ -63,6 +63,7 @@ from webhook.state.assumed.unreported import ReportingTimes
 from webhook.state.avoided_nodes import AvoidedNodes
 from webhook.state.cluster_snapshot import ClusterSnapshot
 from webhook.state.delegated_pods import is_unschedulable
+from webhook.state.devices import DeviceState
 from webhook.state.kai_pod_groups import KAIPodGroups
 from webhook.state.kubelet_admission import KubeletAdmission
 from webhook.state.kubelet_predictions import HintBackfill, KubeletPredictions
@@ -160,6 +161,10 @@ class ClusterCache:
         )
         """Those that the leader made, where the setting names a class of them."""
 
+        self.devices = DeviceState(self._state)
+        """Devices and claims of Dynamic Resource Allocation, where they are served and a setting lets them be read."""
+        self.devices.changed.subscribe(self.changed.emit)
+
         self.nodes = Feed("Node", Node.from_object, self._put_node, self._drop_node)
         self.node_topologies = Feed(
             "NodeResourceTopology",
@@ -211,7 +216,11 @@ class ClusterCache:
 
         A read applies all of them. After a list that takes seconds.
         """
-        return self._assumed_pods.settle_some(nodes, self._clock(), _node_failed) and self._state.write_some(nodes)
+        return (
+            self.devices.settle(nodes)
+            and self._assumed_pods.settle_some(nodes, self._clock(), _node_failed)
+            and self._state.write_some(nodes)
+        )
 
     def sign(self, uid: str, hint: str) -> str:
         """The signature that proves to every replica that we gave this hint to the pod with this uid."""
@@ -394,6 +403,7 @@ class ClusterCache:
 
     def _put_node(self, node: Node) -> None:
         if self._state.upsert_node(node):
+            self.devices.put_node(node.name)
             self.policies.changed(node.name)
             self.changed.emit()
         self.avoided.restarted(node.name, node.ready_since)
@@ -486,6 +496,7 @@ class ClusterCache:
 
     def _settled(self) -> NodeArrays:
         """The current state. The ledger is updated to match: all reservations, and the replayed unhinted pods."""
+        self.devices.settle()
         self._time_has_changed |= self._assumed_pods.settle(self._clock(), _node_failed)
         node_arrays = self._state.node_arrays()
         self._predictions.replay_unhinted(node_arrays)

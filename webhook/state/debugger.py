@@ -142,7 +142,7 @@ def _namespace(cache: ClusterCache, raw: Raw) -> _Compared:
 
 def _node(cache: ClusterCache, raw: Raw) -> _Compared:
     fresh = Node.from_object(raw)
-    known = cache.state.nodes.get(fresh.name)
+    known = cache.state.published(fresh.name)
     return fresh.name, None if known is None else known == fresh
 
 

@@ -42,6 +42,8 @@ class Rules:
     """Whether pods that no webhook saw at creation are managed afterwards."""
     kueue_annotations: bool = False
     """Whether Kueue's topology annotations are read as ours where Kueue does not manage the workload."""
+    dynamic_resources: bool = True
+    """Whether devices of Dynamic Resource Allocation are counted."""
     no_compatible_node: Literal["Deny", "Warn"] = "Deny"
     """What happens to a pod if no node has a compatible policy, or no node could align it even if empty."""
     not_alignable: NotAlignable = "Warn"

@@ -87,7 +87,8 @@ class Feed(Generic[Record]):
                 self._drop(key)
             else:
                 self._put(record)
-            problems = tuple(getattr(record, "problems", ()))
+            fault = getattr(record, "fault", "")
+            problems = tuple(getattr(record, "problems", (fault,) if fault else ()))
         except Exception as error:  # noqa: BLE001 # a fault with one object must not affect others
             self._leave_out(key, internal_error(Where.OBJECT, error, kind=self.kind, object=key))
         else:

@@ -24,6 +24,7 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "MANAGE_MISSED" (or .Values.webhook.namespaceSelector .Values.webhook.objectSelector .Values.webhook.matchConditions | empty)
   "KUEUE_ANNOTATIONS" .Values.settings.kueueAnnotations
   "KOORDINATOR_RESERVATIONS" .Values.settings.koordinatorReservations
+  "DYNAMIC_RESOURCES" .Values.settings.dynamicResources
   "NO_COMPATIBLE_NODE" .Values.settings.noCompatibleNode
   "NOT_ALIGNABLE" .Values.settings.notAlignable
   "UNENFORCED" .Values.settings.unenforced

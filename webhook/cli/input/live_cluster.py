@@ -18,10 +18,17 @@ from webhook.app.rules_of_settings import rules_of, times_of
 from webhook.app.settings import Settings
 from webhook.cli.input.documents import InputError, Item
 from webhook.cli.input.live_owners import read_owners
-from webhook.cli.input.offline_cluster import Cluster
+from webhook.cli.input.offline_cluster import Cluster, adds_devices
 from webhook.kube.api_errors import APIError, ClusterError, ConnectionSettingsError
 from webhook.kube.client import Client
-from webhook.kube.discovery import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGIES, Wanted, locate
+from webhook.kube.discovery import (
+    DEVICES,
+    KAI_TOPOLOGIES,
+    KUEUE_TOPOLOGIES,
+    NODE_RESOURCE_TOPOLOGIES,
+    Wanted,
+    locate,
+)
 from webhook.kube.native_pod_group_client import NATIVE_POD_GROUPS
 from webhook.kube.pod_group_client import POD_GROUPS
 from webhook.kube.resource import Resource, items_of, key_of
@@ -44,6 +51,9 @@ _WHEN_SERVED: Final = (
     (KAI_TOPOLOGIES, Cluster.add_topology),
     (KUEUE_TOPOLOGIES, Cluster.add_topology),
 )
+
+_GANGS: Final = "gangs count by their pods' annotations"
+_CLAIMS: Final = "not all devices of resource claims are counted"
 
 
 def read_live(settings: Settings, items: Sequence[Item] = (), also: Also | None = None) -> Cluster:
@@ -82,8 +92,12 @@ async def _listed(settings: Settings, items: Sequence[Item], also: Also | None) 
         await _all(
             *(lists.read(resource, selector, take) for resource, selector, take in _ALWAYS),
             *(lists.read_if_served(wanted, take) for wanted, take in _WHEN_SERVED),
-            lists.read_if_allowed(POD_GROUPS, Cluster.add_pod_group),
-            lists.read_if_allowed(NATIVE_POD_GROUPS, Cluster.add_native_group, Cluster.serve_native_groups),
+            lists.read_if_allowed(POD_GROUPS, Cluster.add_pod_group, _GANGS),
+            lists.read_if_allowed(NATIVE_POD_GROUPS, Cluster.add_native_group, _GANGS, Cluster.serve_native_groups),
+            *(
+                lists.read_if_allowed(wanted, adds_devices(kind), _CLAIMS)
+                for kind, wanted in (DEVICES.items() if settings.dynamic_resources else ())
+            ),
         )
         await read_owners(cluster, client, items)
         if also is not None:
@@ -120,17 +134,15 @@ class _Lists:
                 served(self._cluster)
 
     async def read_if_allowed(
-        self, wanted: Wanted, take: _Take, served: Callable[[Cluster], None] | None = None
+        self, wanted: Wanted, take: _Take, otherwise: str, served: Callable[[Cluster], None] | None = None
     ) -> None:
-        """List an optional kind that few users may read."""
+        """List an optional kind that few users may read. otherwise: what follows if they may not."""
         try:
             await self.read_if_served(wanted, take, served)
         except APIError as error:
             if error.status != _FORBIDDEN:
                 raise
-            self._cluster.warnings.append(
-                f"{wanted.name}: not read, so gangs count by their pods' annotations: {error}"
-            )
+            self._cluster.warnings.append(f"{wanted.name}: not read, so {otherwise}: {error}")
 
     async def read(self, resource: Resource, selector: str, take: _Take) -> None:
         """List a kind."""

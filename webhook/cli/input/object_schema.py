@@ -201,3 +201,4 @@ NODE_RESOURCE_TOPOLOGY: Schema = {
 TOPOLOGY: Schema = {"metadata": METADATA, "spec": {"levels": [{"nodeLabel!": TEXT, "alias": TEXT}]}}
 NAMESPACE: Schema = {"metadata": METADATA}
 POD_GROUP: Schema = {"metadata": METADATA}
+DEVICE_OBJECT: Schema = {"metadata": METADATA, "spec": {}, "status": {}}

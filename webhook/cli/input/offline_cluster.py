@@ -20,6 +20,7 @@ from webhook.cli.input.documents import Item
 from webhook.cli.input.object_reference import NATIVE_POD_GROUP
 from webhook.cli.input.object_reference import POD_GROUP as POD_GROUP_KIND
 from webhook.cli.input.object_schema import (
+    DEVICE_OBJECT,
     DISRUPTION_BUDGET,
     NAMESPACE,
     NODE,
@@ -30,6 +31,7 @@ from webhook.cli.input.object_schema import (
     Schema,
 )
 from webhook.cli.offline.gang_members import RunningPod
+from webhook.formats.dra import GROUP as DEVICES
 from webhook.formats.koordinator.hint_key import UnverifiedHints
 from webhook.formats.kubernetes.membership import AssignedMember
 from webhook.formats.kubernetes.native_pod_group import CONDITION_TYPES
@@ -43,6 +45,7 @@ from webhook.placing.pod.native_request import marked_group
 from webhook.state.assumed.unreported import ReportingTimes
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.cluster_snapshot import ClusterSnapshot
+from webhook.state.devices import DEVICE_KINDS
 from webhook.state.management import DEFAULT_NAMESPACE
 from webhook.state.rules import Rules
 
@@ -74,6 +77,7 @@ class Cluster:
     """The cluster that the objects describe: the service's own cache, filled once, and what only commands need."""
 
     def __init__(self, rules: Rules | None = None, times: ReportingTimes | None = None) -> None:
+        self._counts_devices = rules is None or rules.dynamic_resources
         self.now: float | None = None
         """Seconds since the epoch at which the objects were read; None: now, for a live cluster."""
         self.cache = ClusterCache(times, self.clock, rules, _never, _never, preempts=True)
@@ -130,6 +134,13 @@ class Cluster:
         self.cache.disruption_budgets.feed.add(raw)
         return ()
 
+    def add_device_object(self, kind: str, raw: Mapping[str, Any]) -> tuple[str, ...]:
+        """Add an object of a kind in `DEVICE_KINDS`, if the setting lets it count."""
+        if not self._counts_devices:
+            return ()
+        fault = getattr(self.cache.devices.feeds[kind].add(raw), "fault", "")
+        return (fault,) if fault else ()
+
     def add_namespace(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
         """Add a Namespace; its faults are reported on its pods."""
         self.cache.namespaces.add(raw)
@@ -170,6 +181,11 @@ def _never() -> bool:
     return False
 
 
+def adds_devices(kind: str) -> Callable[[Cluster, Mapping[str, Any]], tuple[str, ...]]:
+    """The function that adds objects of a kind in `DEVICE_KINDS`, which do not name it in a list."""
+    return lambda cluster, raw: cluster.add_device_object(kind, raw)
+
+
 # (API group, kind) -> its schema, and the function that adds it.
 _KINDS: Final[Mapping[tuple[str, str], tuple[Schema, Callable[[Cluster, Mapping[str, Any]], tuple[str, ...]]]]] = {
     ("", "Namespace"): (NAMESPACE, Cluster.add_namespace),
@@ -179,6 +195,7 @@ _KINDS: Final[Mapping[tuple[str, str], tuple[Schema, Callable[[Cluster, Mapping[
     (NODE_RESOURCE_TOPOLOGIES[0], "NodeResourceTopology"): (NODE_RESOURCE_TOPOLOGY, Cluster.add_node_topology),
     (KAI_TOPOLOGIES[0], "Topology"): (TOPOLOGY, Cluster.add_topology),
     (KUEUE_TOPOLOGIES[0], "Topology"): (TOPOLOGY, Cluster.add_topology),
+    **{(DEVICES, kind): (DEVICE_OBJECT, adds_devices(kind)) for kind in DEVICE_KINDS},
     POD_GROUP_KIND: (POD_GROUP, Cluster.add_pod_group),
     NATIVE_POD_GROUP: (POD_GROUP, Cluster.add_native_group),
 }
@@ -193,6 +210,8 @@ _COUNTS_AT_ONCE: Final = frozenset(
         (KUEUE_TOPOLOGIES[0], "Topology"),
         POD_GROUP_KIND,
         NATIVE_POD_GROUP,
+        (DEVICES, "ResourceClaim"),
+        (DEVICES, "ResourceClaimTemplate"),
     }
 )
 

@@ -29,7 +29,8 @@ _HALF = np.uint64(32)
 # Fields of a snapshot without a node axis, or that no kubelet reads.
 _NOT_OF_NODES = {
     *("generation", "names", "index", "order", "resources"),
-    *("taint_sets", "labels", "soft_taints", "unknown_policies", "devices_away", "rare", "changes", "unenforced"),
+    *("taint_sets", "labels", "soft_taints", "unknown_policies", "devices_away", "rare", "changes"),
+    *("served_by_slices", "unenforced"),
 }
 
 

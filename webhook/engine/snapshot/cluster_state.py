@@ -23,12 +23,17 @@ third buffer keeps each change from costing a copy of the whole cluster.
 The nodes sorted by name: all replicas break ties between equal nodes in the same way.
 
 The distinct sets of taints that exclude pods, numbered: a toleration is checked per set, not per node.
+
+An extended resource that a DeviceClass maps (KEP-5004) counts on each node by one source alone, as for the scheduler:
+what the node itself names, else the devices in its ResourceSlices. Pods that request it hold it in either case, so of
+the allocated devices only those count beside them that claims hold for another reason.
+Source: kubernetes pkg/scheduler/framework/plugins/noderesources/fit.go (shouldDelegateResourceToDRA).
 """
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
 from weakref import ref
 
 import numpy as np
@@ -38,7 +43,7 @@ from webhook.engine.snapshot.buffers import ALL, HELD, NODE, ZONES, ArrayShape, 
 from webhook.engine.snapshot.core_columns import GivenCPUs, reserved_cpu
 from webhook.engine.snapshot.node_arrays import ChangeLog, NodeArrays
 from webhook.engine.snapshot.node_policy import unknown_policy
-from webhook.engine.snapshot.node_sums import NodeSums
+from webhook.engine.snapshot.node_sums import NodeSums, added
 from webhook.engine.snapshot.node_table import NodeTable
 from webhook.engine.snapshot.rare_resources import MAX_CELLS, RareResources
 from webhook.engine.snapshot.resource_index import ResourceIndex
@@ -201,6 +206,18 @@ class BufferPool:
         self.current, self.node_arrays = written, node_arrays
 
 
+class SliceAmount(NamedTuple):
+    """What the ResourceSlices of one node have of an extended resource, in devices."""
+
+    devices: int
+    """All of them."""
+    taken: int
+    """Those that claims hold, except for pods' requests of this resource, which count by themselves."""
+
+
+SliceAmounts = Mapping[str, SliceAmount]
+"""Extended resource -> what a node's slices have of it."""
+
 OnFault = Callable[[str, Exception], None]
 """Called with the name of the node in which a fault is contained, and the exception."""
 
@@ -224,6 +241,9 @@ class ClusterState:
         self._on_fault = on_fault
         self._broken: set[str] = set()
         self._nodes: dict[str, Node] = {}
+        self._in_slices: dict[str, SliceAmounts] = {}
+        self._served: frozenset[str] = frozenset()
+        self._published: dict[str, Node] = {}  # the objects of nodes to which slices add something
         self._topologies: dict[str, NodeTopology] = {}
         self._pods: dict[str, ResidentPod] = {}
         self._sums: dict[str, NodeSums] = {}
@@ -250,8 +270,12 @@ class ClusterState:
 
     @property
     def nodes(self) -> Mapping[str, Node]:
-        """The nodes by name; read-only."""
+        """The nodes by name, with the extended resources that their slices serve; read-only."""
         return self._nodes
+
+    def published(self, name: str) -> Node | None:
+        """A node as its object says, without what slices serve; None if it is unknown."""
+        return self._published.get(name) or self._nodes.get(name)
 
     @property
     def topologies(self) -> Mapping[str, NodeTopology]:
@@ -265,6 +289,11 @@ class ClusterState:
 
     def upsert_node(self, node: Node) -> bool:
         """Add or replace a node; False if it is as before."""
+        self._published.pop(node.name, None)
+        if served := self._served_by_slices(node):
+            self._published[node.name] = node
+            devices = {name: amount.devices for name, amount in served.items()}
+            node = replace(node, allocatable={**node.allocatable, **devices})
         known = self._nodes.get(node.name)
         if known == node:
             return False
@@ -278,8 +307,34 @@ class ClusterState:
         self._place(node.name, column)
         return True
 
+    def put_served_resources(self, names: frozenset[str]) -> None:
+        """Set the extended resources that slices of any node may serve."""
+        if self._served != names:
+            self._served = names
+            if self._names:
+                self._mark(self._names[0], HELD)
+
+    def put_slice_amounts(self, name: str, amounts: SliceAmounts) -> bool:
+        """Set what a node's slices have of extended resources; False if it is as before."""
+        if self._in_slices.get(name, {}) == amounts:
+            return False
+        self._in_slices[name] = amounts
+        if not amounts:
+            del self._in_slices[name]
+        if (node := self.published(name)) is not None:
+            self.upsert_node(node)
+            self._mark(name, HELD)
+        return True
+
+    def _served_by_slices(self, node: Node) -> SliceAmounts:
+        amounts = self._in_slices.get(node.name)
+        if amounts is None:
+            return {}
+        return {name: amount for name, amount in amounts.items() if node.allocatable.get(name, 0) <= 0}
+
     def delete_node(self, name: str) -> None:
-        """Delete a node; its NRT and pods are kept until they are deleted, too."""
+        """Delete a node; its NRT, slices and pods are kept until they are deleted, too."""
+        self._published.pop(name, None)
         node = self._nodes.pop(name, None)
         if node is None:
             return
@@ -432,6 +487,9 @@ class ClusterState:
         if parts & ZONES:
             buffer.write_zones(column, topology)
         sums = self._sums.get(name, _NO_SUMS)
+        if (published := self._published.get(name)) is not None:
+            taken = {name: amount.taken for name, amount in self._served_by_slices(published).items()}
+            sums = replace(sums, requests=added((sums.requests, taken)))
         buffer.write_held(column, node, topology, sums, self._cpus.taken(name, topology, self._pods))
         self._rare.write(name, buffer.without_row(node, topology, sums))
         self._unknown_policies.write(name, unknown_policy(node, topology))
@@ -450,6 +508,7 @@ class ClusterState:
             labels=buffer.labels,
             unknown_policies=self._unknown_policies.table(),
             devices_away=self._devices_away.table(),
+            served_by_slices=self._served,
             rare=self._rare.table(),
             changes=self._changes,
             unenforced=self._unenforced,

@@ -5,6 +5,9 @@ unhealthy may recover. The NRT follows: it lists less than the capacity, or 0, o
 
 1. If the NUMA nodes have capacity for all devices of their node, each has its capacity again.
 2. Otherwise it is not known near which NUMA nodes they will be. Then no NUMA node rules them out.
+
+Devices of ResourceSlices come and go with their drivers, and nothing says how many a node would have. So a node may
+have any number of them, unless its NUMA nodes list the resource: then a device plugin serves it there.
 """
 
 from collections.abc import Iterable
@@ -14,12 +17,14 @@ import numpy as np
 
 from webhook.engine.arrays import UNLISTED
 from webhook.engine.snapshot.node_arrays import NodeArrays
-from webhook.model.resources import is_device
+from webhook.model.resources import MAX_AMOUNT, is_device
 
 
 def with_devices_back(empty: NodeArrays, names: Iterable[str]) -> NodeArrays | None:
     """The empty cluster with all devices of these resources, as far as it names them; None if none are away."""
-    rows = {name: row for name in filter(is_device, names) if (row := empty.resources.find(name)) >= 0}
+    served = empty.served_by_slices
+    wanted = (name for name in names if is_device(name) or name in served)
+    rows = {name: row for name in wanted if (row := empty.resources.find(name)) >= 0}
     fields = ("available", "capacity", "zone_allocatable", "listed", "allocatable", "node_free")
     arrays = {field: getattr(empty, field).copy() for field in fields} if rows else {}
     found = False
@@ -42,4 +47,9 @@ def with_devices_back(empty: NodeArrays, names: Iterable[str]) -> NodeArrays | N
         for field in ("allocatable", "node_free"):
             arrays[field][row] = np.where(back, whole, arrays[field][row])
         found |= bool(back.any())
+        if name in served:
+            unlimited = ~(capacity != UNLISTED).any(axis=0)
+            for field in ("allocatable", "node_free"):
+                arrays[field][row] = np.where(unlimited, MAX_AMOUNT, arrays[field][row])
+            found |= bool(unlimited.any())
     return replace(empty, **arrays) if found else None

@@ -155,6 +155,8 @@ class NodeArrays:
 
     changes: ChangeLog[int]
     """Which nodes (by n) changed in which generation; n may exceed the present number of nodes."""
+    served_by_slices: frozenset[str] = frozenset()
+    """The extended resources that a DeviceClass maps: nodes that do not name them may have them in ResourceSlices."""
     unenforced: Unenforced = Unenforced.LAST
     """What the operator allows on nodes that do not enforce a pod's NUMA policy (webhook.engine.enforcement)."""
 

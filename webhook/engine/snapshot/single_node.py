@@ -144,6 +144,7 @@ _NO_ARRAYS: Final = {
         "devices_away",
         "rare",
         "changes",
+        "served_by_slices",
         "unenforced",
     )
 }

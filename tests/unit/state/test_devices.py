@@ -1,0 +1,139 @@
+"""The devices of the cluster: slices, claims, classes and taints become what nodes have and what is taken of it."""
+
+from typing import Any
+
+import pytest
+
+from tests.builders.clusters import cluster_cache, put
+from tests.builders.nodes import node
+from tests.builders.slices import DRIVER, claim, device_class, resource_slice
+from webhook.state.cluster_cache import ClusterCache
+
+GPU = "example.com/gpu"
+CLASS = device_class(extended=GPU)
+
+
+def amounts(cache: ClusterCache, name: str = "n0", resource: str = GPU) -> tuple[int, int]:
+    """What a node has of a resource, and what is free of it; -1 = it does not have the resource."""
+    snapshot = cache.snapshot().nodes.covering([resource])
+    arrays = snapshot.node_arrays
+    row = arrays.resources.find(resource)
+    if row < 0:
+        return -1, 0
+    at = arrays.index[name]
+    return int(arrays.allocatable[row, at]), int(snapshot.node_free(row)[at])
+
+
+def test_objects_may_come_in_any_order() -> None:
+    objects = [node(name="n0"), resource_slice(node="n0"), CLASS, claim(node="n0", devices=["gpu-0", "gpu-1"])]
+    for first in range(len(objects)):
+        assert amounts(cluster_cache(*objects[first:], *objects[:first])) == (4, 2)
+
+
+def test_a_claim_that_goes_or_loses_its_allocation_frees_its_devices() -> None:
+    cache = cluster_cache(node(name="n0"), resource_slice(node="n0"), CLASS, claim(node="n0", devices=["gpu-0"]))
+    assert amounts(cache) == (4, 3)
+    put(cache, claim())
+    assert amounts(cache) == (4, 4)
+    put(cache, claim(node="n0", devices=["gpu-2"]))
+    assert amounts(cache) == (4, 3)
+    cache.devices.claims.delete("default/gpu")
+    assert amounts(cache) == (4, 4)
+
+
+def test_a_claim_with_admin_access_takes_nothing() -> None:
+    seen = claim(node="n0", devices=["gpu-0"])
+    seen["status"]["allocation"]["devices"]["results"][0]["adminAccess"] = True
+    assert amounts(cluster_cache(node(name="n0"), resource_slice(node="n0"), CLASS, seen)) == (4, 4)
+
+
+@pytest.mark.parametrize(
+    ("slices", "expected"),
+    [
+        ([resource_slice(node="n0", slices=2)], (-1, 0)),
+        ([resource_slice(node="n0", slices=2), resource_slice(node="n0", slices=2, name="second", numa=[])], (4, 4)),
+        ([resource_slice(node="n0"), resource_slice(node="n0", generation=2, name="next", numa=[0])], (1, 1)),
+        ([resource_slice(node="n0"), resource_slice(node="n0", generation=2, slices=2, name="next")], (-1, 0)),
+    ],
+    ids=["incomplete", "complete", "newest", "newest is incomplete"],
+)
+def test_only_a_complete_pool_of_the_newest_generation_counts(
+    slices: list[dict[str, Any]], expected: tuple[int, int]
+) -> None:
+    assert amounts(cluster_cache(node(name="n0"), CLASS, *slices)) == expected
+
+
+def test_a_slice_that_moves_to_another_node_leaves_the_first() -> None:
+    cache = cluster_cache(node(name="n0"), node(name="n1"), resource_slice(node="n0", name="s"), CLASS)
+    put(cache, resource_slice(node="n1", name="s"))
+    assert (amounts(cache), amounts(cache, "n1")) == ((-1, 0), (4, 4))
+    cache.devices.slices.delete("s")
+    assert amounts(cache, "n1") == (-1, 0)
+
+
+def test_a_tainted_device_is_there_and_not_free() -> None:
+    rule = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceTaintRule",
+        "metadata": {"name": "broken"},
+        "spec": {
+            "deviceSelector": {"driver": DRIVER, "pool": "n0", "device": "gpu-3"},
+            "taint": {"key": "example.com/broken", "effect": "NoSchedule"},
+        },
+    }
+    cache = cluster_cache(node(name="n0"), resource_slice(node="n0"), CLASS, rule)
+    assert amounts(cache) == (4, 3)
+    cache.devices.taint_rules.feed.delete("broken")
+    assert amounts(cache) == (4, 4)
+
+
+def test_devices_that_several_nodes_can_reach_count_on_each_also_on_later_ones() -> None:
+    reached = resource_slice(node="pool")
+    del reached["spec"]["nodeName"]
+    reached["spec"]["allNodes"] = True
+    cache = cluster_cache(node(name="n0"), reached, CLASS)
+    put(cache, node(name="n1"))
+    assert (amounts(cache), amounts(cache, "n1")) == ((4, 4), (4, 4))
+    put(cache, claim(node="pool", devices=["gpu-0"]))
+    assert (amounts(cache), amounts(cache, "n1")) == ((4, 3), (4, 3))
+
+
+def test_of_two_classes_with_one_resource_the_newest_counts() -> None:
+    older = device_class(name="all", selector="", extended=GPU, created="2030-01-01T00:00:00Z")
+    other = 'device.driver == "none.example.com"'
+    other = 'device.driver == "none.example.com"'
+    newer = device_class(name="none", selector=other, extended=GPU, created="2030-01-02T00:00:00Z")
+    cache = cluster_cache(node(name="n0"), resource_slice(node="n0"), older)
+    assert amounts(cache) == (4, 4)
+    put(cache, newer)
+    assert amounts(cache) == (-1, 0)
+
+
+def test_a_node_that_comes_back_has_its_devices() -> None:
+    cache = cluster_cache(node(name="n0"), node(name="n1"), resource_slice(node="n0"), CLASS)
+    cache.snapshot()
+    cache.nodes.delete("n0")
+    cache.snapshot()
+    put(cache, node(name="n0"))
+    assert amounts(cache) == (4, 4)
+
+
+def test_waiting_pods_are_tried_again_after_each_change_of_devices_but_not_of_versions() -> None:
+    cache = cluster_cache(node(name="n0"), resource_slice(node="n0"), CLASS)
+    changes: list[None] = []
+    cache.changed.subscribe(lambda: changes.append(None))
+    first = claim(node="n0", devices=["gpu-0"])
+    put(cache, first)
+    assert len(changes) == 1
+    put(cache, {**first, "metadata": {**first["metadata"], "resourceVersion": "2"}})
+    assert len(changes) == 1
+    cache.devices.slices.delete(f"n0-{DRIVER}")
+    assert len(changes) == 2
+
+
+def test_an_object_that_cannot_be_read_is_a_fault_of_its_own() -> None:
+    odd = resource_slice(node="n0", name="odd")
+    odd["spec"]["devices"] = "many"
+    cache = cluster_cache(node(name="n0"), resource_slice(node="n0"), CLASS, odd)
+    assert list(cache.devices.slices.faults) == ["odd"]
+    assert amounts(cache)[0] in {-1, 4}
