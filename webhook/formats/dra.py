@@ -220,6 +220,8 @@ class Slice:
     def from_object(cls, raw: Mapping[str, Any]) -> "Slice":
         """Read a ResourceSlice."""
         name, driver, pool, generation, count = _name_of(raw), "", "", 0, 0
+        # Until its scope is read, it may be any node's.
+        scope: NodeScope | None = NodeScope(all_nodes=True)
         try:
             spec = mapping(raw, "spec", "spec")
             driver = _text(spec, "driver", "spec.driver")
@@ -235,7 +237,8 @@ class Slice:
             )
             counters = _counter_sets(spec)
         except UserError as error:
-            return cls(name, driver, pool, generation, count, NodeScope(), fault=f"ResourceSlice {name}: {error}")
+            scope = NodeScope(all_nodes=True) if scope is None else scope
+            return cls(name, driver, pool, generation, count, scope, fault=f"ResourceSlice {name}: {error}")
         return cls(name, driver, pool, generation, count, scope, devices, counters)
 
 
@@ -266,8 +269,8 @@ class Request:
     admin: bool = False
     """adminAccess: it takes no device from other claims, and gets those that others have."""
     tolerations: tuple[Toleration, ...] = ()
-    capacity: Mapping[str, int] = field(default_factory=lambda: NO_AMOUNTS)
-    """What a device must have at least, by the name that the device gives it, in nano-units."""
+    capacity: tuple[tuple[str, int], ...] = ()
+    """What a device must have at least: by the name that the device gives it, nano-units."""
     first_available: tuple["Request", ...] = ()
     """If it is not empty, the first of these that can be allocated counts, and the fields above are defaults."""
     fault: str = ""
@@ -651,6 +654,8 @@ def _capacities(raw: Mapping[str, Any], driver: str) -> dict[str, Capacity]:
         value = mapping(raw, name, path)
         policy = mapping(value, "requestPolicy", f"{path}.requestPolicy")
         nano = _nano(value.get("value"), f"{path}.value")
+        if nano < 0:
+            raise UserError(path, "This must not be negative.")
         found[intern(_cut(name))] = Capacity(nano, _policy(policy, path) if policy else None)
     if len({qualified(name, driver) for name in found}) < len(found):
         raise UserError("capacity", "One is there twice, with and without the driver's domain.")
@@ -776,12 +781,10 @@ def _exactly(raw: Mapping[str, Any], name: str, path: str) -> Request:
         _selectors(raw, path),
         raw.get("adminAccess") is True,
         tuple(_toleration(one, f"{path}.tolerations") for one in tolerations),
-        {
-            _cut(key): _nano(value, f"{path}.capacity.requests[{_cut(key)}]")
+        tuple(
+            (_cut(key), _nano(value, f"{path}.capacity.requests[{_cut(key)}]"))
             for key, value in _bounded(wanted, _MAX_NAMES, f"{path}.capacity.requests").items()
-        }
-        if wanted
-        else NO_AMOUNTS,
+        ),
     )
 
 

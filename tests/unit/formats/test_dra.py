@@ -248,7 +248,7 @@ def test_requests_and_constraints_of_a_claim() -> None:
         2,
         ("device.driver == 'gpu.example.com'",),
         tolerations=(Toleration("broken", None, "NoSchedule"), Toleration("k", "v", "")),
-        capacity={"memory": 40 * 2**30 * NANO},
+        capacity=(("memory", 40 * 2**30 * NANO),),
     )
     assert (nic.count, nic.admin) == (None, True)
     assert [(one.name, one.device_class, one.count) for one in any_of.first_available] == [

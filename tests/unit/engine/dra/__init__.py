@@ -1,0 +1,1 @@
+"""Devices of Dynamic Resource Allocation."""
