@@ -34,5 +34,6 @@ def _between_marks(page: str, name: str) -> tuple[int, int]:
 
 def markdown(header: tuple[str, ...], rows: list[tuple[str, ...]], *, text_columns: int) -> str:
     """A Markdown table. Columns after the first `text_columns` are numbers, aligned to the right."""
-    rules = tuple("---" if number < text_columns else "---:" for number in range(len(header)))
-    return "\n".join("| " + " | ".join(line) + " |" for line in (header, rules, *rows))
+    rule = "|".join("---" if number < text_columns else "---:" for number in range(len(header)))
+    first, *rest = ("| " + " | ".join(line) + " |" for line in (header, *rows))
+    return "\n".join([first, f"|{rule}|", *rest])

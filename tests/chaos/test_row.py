@@ -201,7 +201,7 @@ def test_the_rows_of_a_page_are_replaced_one_by_one_and_nothing_else() -> None:
     later = replace(GOOD, scenario="hostile-tenant")
     both = with_rows(with_rows(empty, [later]), [GOOD])
     assert [line.split(" | ")[0] for line in both.splitlines()[2:6]] == [
-        *("| scenario", "| ---", "| leader-killed", "| hostile-tenant"),
+        *("| scenario", "|---|---:|---:|---:|---:|---:|", "| leader-killed", "| hostile-tenant"),
     ]
     assert with_rows(both, [replace(GOOD, created=61)]) == both.replace("leader-killed | 60", "leader-killed | 61")
     assert both.startswith("before\n")

@@ -70,7 +70,7 @@ class Settings(BaseSettings):
     namespace: str = "topology-webhook"
     """Namespace of the service, with its CA Secret, Services and Lease."""
     pod_name: str | None = None
-    """Name of the process's own pod, from the downward API. Unset: no Pod is labelled as the leader's."""
+    """The process's own pod, from the downward API. Unset: no Pod is labelled as the leader's."""
 
     bind_address: str = "::"
     """Address of both ports. `::`: all IPv6 (where the host has it) and IPv4 addresses."""
@@ -80,14 +80,14 @@ class Settings(BaseSettings):
     """HTTP port for /healthz, /readyz and /metrics. 0: a free port."""
 
     page: bool = False
-    """Serve the read-only page of the cluster's topology, which has no login of its own."""
+    """Serve the read-only page of the cluster's topology, which has no login."""
     page_bind_address: str = "127.0.0.1"
     """Address of the page. The default is reached by `kubectl port-forward` only."""
     page_port: Port = 8090
     """HTTP port of the page. 0: a free port."""
     page_hosts: Names = ()
-    """Host names, besides localhost, under which browsers may open the page: those of an ingress with a login.
-    Requests for other hosts get HTTP 421."""
+    """Host names, besides localhost, under which browsers may open the page: those of an ingress with a login. Other
+    hosts get HTTP 421."""
 
     tls_mode: Literal["SelfManaged", "Files"] = "SelfManaged"
     """Source of the serving certificate. `SelfManaged`: a CA in a Secret; the service writes caBundle. `Files`:
@@ -99,11 +99,11 @@ class Settings(BaseSettings):
     tls_secret_name: str = "topology-webhook-ca"  # noqa: S105 # a name
     """For tls-mode `SelfManaged`: Secret with the CA, created if absent."""
     client_ca_file: Path | None = None
-    """PEM certificates of the CAs of the API server's client certificate, reloaded when they change. Clients
-    without such a certificate fail the TLS handshake. Unset: every client is answered."""
+    """PEM certificates of the CAs of the API server's client certificate, reloaded when they change. Clients without
+    such a certificate fail the TLS handshake. Unset: every client is answered."""
     client_names: Names = ()
-    """Common or subject alternative names, one of which the client certificate must have, else HTTP 403. Unset: any
-    certificate of the CA. Needs client-ca-file."""
+    """Common or subject alternative names, of which the client certificate must have one, else HTTP 403. Unset: any
+    certificate of the CA."""
     hint_key_secret_name: str = "topology-webhook-hint-key"  # noqa: S105 # a name
     """Secret with the key that signs the NUMA allocations of unbound pods, created if absent."""
     service_name: str = "topology-webhook"
@@ -113,43 +113,41 @@ class Settings(BaseSettings):
     tls_names: Names = ()
     """Further DNS names and IP addresses for the certificate, if the API server calls a URL."""
     webhook_configurations: Names = ("topology-webhook",)
-    """For tls-mode `SelfManaged`: names of the mutating and validating webhook configurations whose caBundle is
-    written."""
+    """For tls-mode `SelfManaged`: webhook configurations, mutating and validating, whose caBundle is written."""
 
     mode: Mode = "Enforce"
-    """`Enforce` applies decisions. `Observe` decides and reports, but changes and denies nothing. `Off` admits
-    everything without a decision."""
+    """`Enforce` applies decisions. `Observe` only reports them. `Off` admits everything without a decision."""
     manage: Manage = Manage.ANNOTATED
     """Pods to manage: `Annotated` with an annotation on them or their owners; `Aligned` also what a kubelet would
     align; `All` every pod. A namespace's label `topology-webhook.dev/manage` wins."""
     default_numa_topology_policy: Literal["", "BestEffort", "Restricted", "SingleNUMANode"] = ""
     """NUMA policy of managed pods for which no annotation sets one. Unset: each node's own policy."""
     default_exclusive: Exclusive = Exclusive.REQUIRED
-    """Likewise `singleNUMANodeExclusive` of pods with a policy: `Required` or `Preferred`."""
+    """Likewise for `singleNUMANodeExclusive` of pods with a policy: `Required` or `Preferred`."""
     excluded_namespaces: Names = ("kube-system",)
-    """Namespaces in which `manage` covers no pod, besides --namespace. The chart excludes them from its webhooks."""
+    """Namespaces in which `manage` covers no pod, besides the service's own. The chart excludes them from its
+    webhooks."""
     manage_missed: bool = True
     """Whether `manage` covers pods whose creation no replica saw. The chart sets it to false if selectors or match
     conditions limit the calls."""
     kueue_annotations: bool = False
     """Read Kueue's topology annotations (`kueue.x-k8s.io/podset-…`) on pods that Kueue does not manage."""
     koordinator_reservations: bool = False
-    """Count what Koordinator's Reservations hold for their owners as taken on their nodes."""
+    """Count what Koordinator's Reservations hold for their owners as taken."""
     dynamic_resources: bool = True
     """Read ResourceSlices, ResourceClaims, ResourceClaimTemplates, DeviceClasses and DeviceTaintRules where the API
     server serves `resource.k8s.io/v1`, and count the devices of each node."""
     no_compatible_node: Literal["Deny", "Warn"] = "Deny"
-    """What to do with a pod whose NUMA policy every node contradicts. It waits while the topology or policy of a
-    node that it may go to is unknown."""
+    """What to do with a pod whose NUMA policy contradicts that of every node: `Deny` it, or `Warn` and admit it."""
     not_alignable: NotAlignable = "Warn"
     """What to do with a pod that asks for a NUMA policy but that no kubelet aligns: `Warn` names the field to set;
-    `Deny` denies it unless some node would align it."""
+    `Deny` denies the pod unless some node would align it."""
     unenforced: Unenforced = Unenforced.LAST
-    """Whether `Restricted` and `SingleNUMANode` pods go to nodes that enforce neither: `Allow`, `Last` (only if no
-    other fits) or `Deny`."""
+    """Whether `Restricted` and `SingleNUMANode` pods go to nodes that enforce neither: `Allow`, `Last` (if no other
+    fits) or `Deny`."""
     fidelity: Fidelity = "Kubelet"
-    """What decides whether a node fits: `Kubelet` predicts its kubelet's admission, `Plugin` repeats the scheduler
-    plugin NodeResourceTopologyMatch."""
+    """What decides whether a node fits: `Kubelet` predicts its kubelet's admission, `Plugin` decides as the
+    scheduler plugin NodeResourceTopologyMatch does."""
     score_strategy: ScoreStrategy = "Packing"
     """How nodes that fit are ranked: `Packing` as by Koordinator (few NUMA nodes, the fuller ones first), the
     others as by NodeResourceTopologyMatch."""
@@ -157,50 +155,49 @@ class Settings(BaseSettings):
     """Weights of resources in the scores other than `Packing`, as resource=weight. Default: 1."""
     preference_weight: Annotated[int, Field(ge=0, le=100)] = 0
     """Percentage of a single pod's score that comes from preferred node affinity and `PreferNoSchedule` taints. 0:
-    they decide only between nodes of equal score."""
+    they only break ties."""
     gang_strategy: GangStrategy = GangStrategy.BIN_PACK
     """How to choose a gang's domain: `BinPack` the fewest and tightest, `Spread` most room, `Balanced` even counts,
     `Nearest` short distances. The annotation `topology-webhook.dev/strategy` wins."""
     gate: GateMode = "Always"
-    """Pods that get a scheduling gate and are placed by the leader: `Always` all managed pods, `WhenNeeded` members
-    of gangs and pods that fit nowhere when created, `Never` none."""
+    """Which managed pods wait behind a scheduling gate: `Always` all, `WhenNeeded` members of gangs and pods that
+    fit nowhere when created, `Never` none."""
     no_capacity: NoCapacity = "Gate"
-    """What to do with a single pod that fits nowhere now, but may later: `Gate` lets it wait behind the gate,
-    `Allow` admits it without one, `Deny` denies it."""
+    """What to do with a single pod that fits nowhere now, but may later: `Gate` it, `Allow` it without a gate, or
+    `Deny` it."""
     preemption: PreemptionMode = "LowerPriority"
-    """Whether lower-priority pods are preempted for waiting pods and gangs: `LowerPriority`, or `Never`. A pod's
-    `preemptionPolicy: Never` is respected."""
+    """Whether lower-priority pods are preempted for waiting pods and gangs: `LowerPriority`, or `Never`."""
     ungate_concurrency: Annotated[int, Field(ge=1, le=256)] = 16
     """How many gated pods are written at a time. 16 make about 1,000 a second."""
     ungate_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 0.0
     """Time after which a waiting pod is ungated without a node, so that a cluster autoscaler sees it. It still
     avoids nodes that can never take it. 0: never."""
     autoscaler: Autoscaler = "None"
-    """Cluster autoscaler that is shown gated pods and gangs if one more node of a node group would help them:
-    `None`, `ClusterAutoscaler` or `Karpenter`."""
+    """Cluster autoscaler that is shown gated pods and gangs that one more node would help: `None`,
+    `ClusterAutoscaler` or `Karpenter`."""
     provisioning_class: ProvisioningClass = ""
-    """Class of the ProvisioningRequests that ask `ClusterAutoscaler` for all machines of a gang together. Unset: it
-    is asked pod by pod."""
+    """Class of the ProvisioningRequests that ask `ClusterAutoscaler` for all machines of a gang together. Unset:
+    none."""
     node_group_labels: Names = ()
     """For autoscaler: node labels that name a node's group, besides those of the usual clusters and of Karpenter."""
     new_node_seconds: Annotated[float, Field(ge=0, le=86_400)] = 300.0
-    """For autoscaler: time until a new node's devices and NUMA nodes are published. A younger node that cannot take
-    a pod says nothing about the next one of its node group."""
+    """For autoscaler: time until a new node's devices and NUMA nodes are published. What a younger node cannot take,
+    the next one of its node group may."""
     narrow_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 300.0
     """For `ClusterAutoscaler`: time without a new node after which a shown pod is kept off nodes that have enough
-    free in total only, which cluster-autoscaler would count on. 0: never."""
+    free in total only. 0: never."""
     reserve_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 600.0
     """How long a gang waits until a domain is reserved for it, one gang of each namespace at a time. 0: never."""
     warn_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 300.0
     """How long a gang waits until the Event on its owner is a Warning. 0: never."""
     stuck_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 60.0
-    """Time after which a pod without gate and node is checked. If it is pinned to nodes that no longer fit while
-    others do, it gets an Event."""
+    """Time after which a pod without gate and node gets an Event if it is pinned to nodes that no longer fit while
+    others do."""
     evict_stuck: bool = False
     """Evict stuck pods that a controller recreates, so that they are placed again."""
     repair: Repair = "Pod"
-    """If a gang lost a node and its domain has no room for the lost pods: `Pod` lets them wait, `Gang` evicts the
-    gang and moves it to a domain that holds all of it, if there is one."""
+    """If a gang lost a node and its domain has no room for the lost pods: `Pod` lets them wait, `Gang` moves the
+    whole gang to a domain that holds it, if there is one."""
     delete_rejected_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 0.0
     """Time after which a managed pod that its kubelet rejected is deleted, if it has a controller. 0: never."""
     scheduler_names: Annotated[Names, Field(min_length=1)] = ("default-scheduler",)
@@ -209,11 +206,10 @@ class Settings(BaseSettings):
     max_affinity_values: Annotated[int, Field(ge=1, le=1000)] = 64
     """Maximum number of node names in a pod's required node affinity."""
     preferred_nodes: Annotated[int, Field(ge=0, le=100)] = 10
-    """How many of the best nodes are written as preferred, each with a weight."""
+    """How many of the best nodes are written as preferred."""
 
     trusted_users: Names = ()
-    """Users who may also write what the service writes into pods: its annotations and labels,
-    `scheduling.koordinator.sh/resource-status`, and the removal of its gate."""
+    """Users who may also write what the service writes into pods, and remove its gate."""
     trusted_groups: Names = ("system:masters",)
     """Groups that may remove the gate from a waiting pod and change its `placement` text: the administrators who
     take the service out. A single comma: no group."""
@@ -224,17 +220,17 @@ class Settings(BaseSettings):
     """A NodeResourceTopology without a pod fingerprint has counted a pod if it was written this long after the pod
     was bound."""
     nrt_age_seconds: Annotated[float, Field(ge=0, le=86_400)] = 120.0
-    """If it was written sooner after that, it has counted the pod once the pod has been bound for this long: two
-    periods of the exporter."""
+    """If it was written sooner, it has counted the pod once the pod has been bound for this long: two periods of the
+    exporter."""
 
     lease_name: str = "topology-webhook"
     """Lease that elects the leader."""
     lease_duration_seconds: Annotated[int, Field(ge=1, le=3600)] = 15
-    """How long other replicas respect a leader after its last renewal. Shorter: a dead leader is replaced sooner.
-    Longer: a slow or restarted API server does not end its term."""
+    """How long other replicas respect a leader after its last renewal. If shorter, a dead leader is replaced sooner;
+    if longer, a leader survives a slow or restarted API server."""
     renew_deadline_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
-    """How long a leader leads after its last renewal: less than lease-duration-seconds, by at least the API
-    server's timeout for the webhook."""
+    """How long a leader leads after its last renewal: less than lease-duration-seconds, by at least the API server's
+    timeout for the webhook."""
     retry_period_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 2.0
     """How often a leader renews the Lease and other replicas check it: at most half of renew-deadline-seconds."""
     assume_ttl_seconds: Annotated[float, Field(ge=0, le=3600)] = 65.0

@@ -78,10 +78,10 @@ Snapshots = Annotated[
         "podgroups.scheduling.k8s.io, podgroups.scheduling.run.ai, and, for devices, deviceclasses, devicetaintrules, "
         "resourceslices, resourceclaimtemplates and resourceclaims of resource.k8s.io: "
         "a file, directory, or - for stdin. May be repeated. "
-        "Without it, the live cluster of --kubeconfig or --context, else of kubectl's current context.",
+        "Without it, the live cluster of --kubeconfig and --context, or of kubectl's current context.",
     ),
 ]
-Outputs = Annotated[Output, typer.Option("--output", "-o", help="For people, or for programs.")]
+Outputs = Annotated[Output, typer.Option("--output", "-o", help="A table for people, yaml and json for programs.")]
 
 
 def read_cluster(

@@ -45,11 +45,11 @@ _Take = Callable[[Mapping[str, Any]], None]
 def audit(cluster: Snapshots = None, output: Outputs = Output.TABLE, **flags: str | None) -> None:
     """Show what is wrong in the cluster as it is, and what to do about it, in order.
 
-    Rejected pods and their workloads; pods that span NUMA nodes although one could hold them; gangs over several racks,
-    and what one rack could have taken; nodes without NodeResourceTopology or with two policies; how many pods each
-    value of `manage` would cover. It needs no installed service, and changes nothing.
+    Audit finds pods that kubelets rejected, pods that span NUMA nodes although one could hold them, gangs over
+    several racks that one rack could have taken, and nodes without a NodeResourceTopology or with two policies. It
+    also counts the pods that each value of `manage` would cover. It needs no installed service, and changes nothing.
 
-    Exit code 0. 2: the input cannot be read, or the answer cannot be written.
+    The exit code is 0, or 2 if the input cannot be read or the answer cannot be written.
     """
     with answering():
         settings = Settings.load(flags)

@@ -56,14 +56,14 @@ class Shell(StrEnum):
 
 def completion(
     context: typer.Context,
-    shell: Annotated[Shell, typer.Argument(help="The shell. kubectl: for kubectl topology, in every shell.")],
+    shell: Annotated[Shell, typer.Argument(help="The shell, or kubectl for kubectl topology in every shell.")],
 ) -> None:
     """Print the script that completes commands and flags in a shell.
 
-    kubectl completes its plugins itself. Write what `completion kubectl` prints into the executable file
-    kubectl_complete-topology, in a folder of $PATH; pip and uv install it already.
+    kubectl completes its plugins itself, with the executable file kubectl_complete-topology in a folder of $PATH.
+    pip and uv install that file; otherwise, write what `completion kubectl` prints into it.
 
-    Exit code 0. 2: kubectl topology is asked for another script than kubectl's.
+    The exit code is 0, or 2 if kubectl topology is asked for another script than kubectl's.
     """
     if shell is Shell.KUBECTL:
         sys.stdout.write(_OF_KUBECTL)

@@ -60,12 +60,12 @@ def defrag(
 ) -> None:
     """Plan the fewest moves of running pods that let waiting pods and gangs start, in the leader's order.
 
-    A pod moves by its eviction: its controller creates the next one. Only pods of ReplicaSets, StatefulSets and
-    ReplicationControllers move, of no higher priority than what waits, that are in no gang, and that all have another
-    place. PodDisruptionBudgets are respected. Nothing is evicted without --apply.
+    A pod moves by being evicted, after which its controller creates the next one. Only pods of ReplicaSets,
+    StatefulSets and ReplicationControllers move, and only if they are in no gang, have no higher priority than what
+    waits, and can all run elsewhere. PodDisruptionBudgets are respected. Nothing is evicted without --apply.
 
-    Exit code 0: all that was planned for fits now, or with the moves. 1: something does not. 2: the input cannot be
-    read, the answer cannot be written, or a pod cannot be evicted.
+    The exit code is 0 if everything that was planned for fits now or with the moves, 1 if something does not, and 2
+    if the input cannot be read, the answer cannot be written, or a pod cannot be evicted.
     """
     with answering():
         if apply and cluster:

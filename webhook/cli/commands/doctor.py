@@ -35,14 +35,17 @@ _LONGEST: Final = 500
 
 def doctor(
     name: Annotated[
-        str, typer.Option("--name", metavar="NAME", help="Full name of the release, with which its objects begin.")
+        str,
+        typer.Option(
+            "--name", metavar="NAME", help="Full name of the release, with which the names of its objects begin."
+        ),
     ] = "topology-webhook",
     trial_namespace: Annotated[
         str,
         typer.Option(
             "--trial-namespace",
             metavar="NS",
-            help="A namespace that the webhooks cover. Pods are created there as dry runs; none is stored.",
+            help="A namespace that the webhooks cover, in which pods are created as dry runs.",
         ),
     ] = "default",
     output: Outputs = Output.TABLE,
@@ -50,11 +53,11 @@ def doctor(
 ) -> None:
     """Check an installation: versions, CRDs, replicas, leader, rights, webhooks, exporters, policies, gated pods.
 
-    A pod with an annotation must be admitted with a decision, and one with a typing error must be denied; both are dry
-    runs. The command changes nothing. Each line says ok, warn or fail; below it stands what to do.
+    Two dry runs show whether a pod with an annotation is admitted with a decision, and one with a typo in it is
+    denied. The command changes nothing. Each line says ok, warn or fail, and what to do about it.
 
-    Exit code 0: no check failed; there may be warnings. 1: a check failed. 2: the flags are invalid, or the API server
-    cannot be reached.
+    The exit code is 0 if no check failed (there may be warnings), 1 if one did, and 2 if the flags are invalid or
+    the API server cannot be reached.
     """
     with answering():
         settings = Settings.load(flags)

@@ -34,10 +34,10 @@ def nodes(
 ) -> None:
     """Show what is free on each NUMA node, the kubelet's policy, and the age of the NodeResourceTopology.
 
-    With NODE: all its resources, its NUMA nodes side by side, its pods with their NUMA nodes, and what is reserved for
-    pods that its exporter does not report yet.
+    With NODE, show all resources of that node, its NUMA nodes side by side, its pods with their NUMA nodes, and what
+    is reserved for pods that its exporter does not report yet.
 
-    Exit code 0. 2: the input cannot be read, the node does not exist, or the answer cannot be written.
+    The exit code is 0, or 2 if the input cannot be read, the node does not exist, or the answer cannot be written.
     """
     with answering():
         read = read_cluster(cluster or [], Settings.load(flags), flags)

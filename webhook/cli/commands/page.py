@@ -69,11 +69,11 @@ def page(
 ) -> None:
     """Show the cluster's topology in a browser: what is free where, gangs, what waits and why.
 
-    The page reads the cluster with the rights of the kubeconfig's user and changes nothing. It follows changes until
-    Ctrl-C. With --cluster it shows a snapshot.
+    The page reads the cluster with the rights of the kubeconfig's user, changes nothing, and follows the cluster
+    until Ctrl-C. With --cluster, it shows a snapshot.
 
-    Exit code 0: ended by a signal. 2: the flags or files are invalid, the API server cannot be reached, or the port
-    cannot be opened.
+    The exit code is 0 if a signal ended it, and 2 if the flags or files are invalid, the API server cannot be
+    reached, or the port cannot be opened.
     """
     try:
         settings = Settings.load(flags)

@@ -79,7 +79,8 @@ def review(
     filename: Files,
     cluster: Snapshots = None,
     output: Annotated[
-        Output, typer.Option("--output", "-o", help="For people, for kubectl apply -f -, or for programs.")
+        Output,
+        typer.Option("--output", "-o", help="A table for people, yaml for kubectl apply -f -, json for programs."),
     ] = Output.TABLE,
     all_nodes: Annotated[bool, typer.Option("--all-nodes", help="Show every node (table and json).")] = False,
     **flags: str | None,
@@ -87,12 +88,12 @@ def review(
     """Show the webhook's decision on pods and workloads, and the reasons.
 
     A workload is reviewed by its pod templates, or as a gang if it requests a topology or a minimum. Each object is
-    reviewed on its own: the objects of one call take no room from each other. A Topology or Namespace among them
-    applies to the objects after it, as if they were created in this order; a PodGroup to all pods that name it.
-    With -o yaml, objects are printed as they are when they are ungated; denied objects are left out.
+    reviewed on its own, so the objects of one call take no room from each other. A Topology or Namespace among them
+    applies to the objects after it, as if they were created in this order, and a PodGroup to all pods that name it.
+    With -o yaml, objects are printed as they will be once they are ungated, and denied objects are left out.
 
-    Exit code 0: all objects are allowed. 1: an object is denied, or fits nowhere now. 2: the input cannot be read, or
-    the answer cannot be written.
+    The exit code is 0 if all objects are allowed, 1 if one is denied or fits nowhere now, and 2 if the input cannot
+    be read or the answer cannot be written.
     """
     with answering():
         judgements = _judgements(filename, cluster or [], flags)

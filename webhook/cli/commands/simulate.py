@@ -77,7 +77,7 @@ def simulate(  # noqa: PLR0913, PLR0917 # a parameter for each flag
             "--trace",
             metavar="NODES.csv,PODS.csv",
             help="A recorded cluster in the columns of cluster-trace-gpu-v2023, in place of --cluster. "
-            "With ,PODS.csv only its pods, on the cluster of --cluster or the live one.",
+            "With ,PODS.csv, only its pods are used, on the cluster of --cluster or the live one.",
         ),
     ] = None,
     trace_speed: Annotated[
@@ -86,10 +86,10 @@ def simulate(  # noqa: PLR0913, PLR0917 # a parameter for each flag
             "--trace-speed",
             min=0.001,
             max=1e9,
-            help="Create the pods of the trace so many times as fast; they run as long as recorded.",
+            help="How many times as fast to create the pods of the trace, which run as long as recorded.",
         ),
     ] = 1.0,
-    without: Annotated[bool, typer.Option("--without", help="Only the run without the webhook.")] = False,
+    without: Annotated[bool, typer.Option("--without", help="Skip the run with the webhook.")] = False,
     plot: Annotated[
         Path | None,
         typer.Option(
@@ -101,7 +101,9 @@ def simulate(  # noqa: PLR0913, PLR0917 # a parameter for each flag
     ] = None,
     seconds: Annotated[
         float | None,
-        typer.Option("--seconds", min=1, max=MOST_SECONDS, help="The length; default: 60 s after the last creation."),
+        typer.Option(
+            "--seconds", min=1, max=MOST_SECONDS, help="How long to simulate. Without it, 60 s after the last creation."
+        ),
     ] = None,
     steady_from: Annotated[
         float, typer.Option("--steady-from", min=0, max=MOST_SECONDS, help="Measure utilisation from this second on.")
@@ -112,27 +114,26 @@ def simulate(  # noqa: PLR0913, PLR0917 # a parameter for each flag
             "--recreations",
             min=1,
             max=_MOST_RECREATIONS,
-            help="How often a rejected pod is recreated in a row while nothing else changes.",
+            help="How often in a row a rejected pod is recreated while nothing else changes.",
         ),
     ] = 10,
     recreate_seconds: Annotated[
         float,
         typer.Option("--recreate-seconds", min=0.01, max=3600, help="Seconds until a rejected pod is recreated."),
     ] = 1.0,
-    seed: Annotated[int, typer.Option("--seed", help="Of the scheduler's choice among equal nodes.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the scheduler's choice among equal nodes.")] = 0,
     output: Outputs = Output.TABLE,
     **flags: str | None,
 ) -> None:
     """Simulate a workload on a cluster, without and with the webhook, and compare the two.
 
-    Without it, a scheduler that knows only totals, and kubelets that reject what they cannot align. With it, the
-    service's own engine. Each pod takes its room. Nothing is created, and the cluster is not changed.
+    Without the webhook, the scheduler knows only the totals of nodes, and kubelets reject what they cannot align; with
+    it, the service's own engine decides. Nothing is created, and the cluster is not changed.
 
-    The annotations simulate.topology-webhook.dev/at and simulate.topology-webhook.dev/run-seconds of an object say
-    when it is created and how long its pods run. Without them it is created at once, and its pods run to the end.
+    An object is created at once and its pods run to the end, unless its annotations simulate.topology-webhook.dev/at
+    and simulate.topology-webhook.dev/run-seconds say otherwise.
 
-    Exit code 0. 2: the input cannot be read, or the answer cannot be written.
-
+    The exit code is 0, or 2 if the input cannot be read or the answer cannot be written.
     """
     with answering():
         if plot is not None:

@@ -47,10 +47,10 @@ def tree(
 ) -> None:
     """Show the racks, zones and other domains of each topology: nodes, free resources, and the gangs in each.
 
-    FREE is what pods can still request on nodes that are ready and not cordoned, of what is allocatable on all nodes.
-    LARGEST is the most that one NUMA node has free. GANGS are those with members in the domain.
+    FREE is what pods can still request on nodes that are ready and not cordoned, out of what is allocatable on all
+    nodes; LARGEST is the most that a single NUMA node has free. GANGS lists the gangs with members in the domain.
 
-    Exit code 0. 2: the input cannot be read, or the answer cannot be written.
+    The exit code is 0, or 2 if the input cannot be read or the answer cannot be written.
     """
     with answering():
         read = read_cluster(cluster or [], Settings.load(flags), flags)

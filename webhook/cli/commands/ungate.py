@@ -52,12 +52,12 @@ def ungate(
 ) -> None:
     """Remove the service's scheduling gate from waiting pods, so that the scheduler places them without the service.
 
-    The annotation topology-webhook.dev/placement of each pod then says so. Other gates stay. A pod that changes
-    meanwhile is tried again, and so is one that could not be written. Without --remove-webhooks, the pods that wait
-    now are ungated; the service may gate new ones.
+    The annotation topology-webhook.dev/placement of each pod then says so, and other gates stay. A pod that changes
+    meanwhile or cannot be written is tried again. The service may gate new pods meanwhile, unless --remove-webhooks
+    is given.
 
-    Exit code 0: no such pod is left. 1: some are left; stderr names them. 2: the flags are invalid, or the API server
-    cannot be reached or forbids it.
+    The exit code is 0 if no such pod is left, 1 if some are, which stderr names, and 2 if the flags are invalid, or
+    the API server cannot be reached or forbids it.
     """
     try:
         _check(all_pods, namespace, remove_webhooks)

@@ -134,12 +134,11 @@ def waiting(
 ) -> None:
     """Show the managed pods that are not bound, the oldest first: since when, what has to act next, and why.
 
-    A gang is one line with its number of members. The reason is what the service wrote into the oldest pod, and for a
-    pod without a gate what the scheduler reports. With --watch, -o json prints one value a line.
+    A gang is one line with its number of members. The reason is what the service wrote into the oldest pod, or, for a
+    pod without a gate, what the scheduler reports. For the first entries, you also see which pods would have to
+    terminate to let them run, except with --watch, with which -o json prints one value a line.
 
-    For the first entries, the pods that would have to terminate to let them run are named; not with --watch.
-
-    Exit code 0, also if nothing waits. 2: the input cannot be read, or the answer cannot be written.
+    The exit code is 0, even if nothing waits, or 2 if the input cannot be read or the answer cannot be written.
     """
     with answering():
         if watch:
