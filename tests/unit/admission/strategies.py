@@ -42,8 +42,7 @@ _node_affinity = st.fixed_dictionaries(
     },
 )
 _affinity = st.fixed_dictionaries(
-    {},
-    optional={"nodeAffinity": st.none() | _node_affinity, "podAntiAffinity": st.just({})},
+    {}, optional={"nodeAffinity": st.none() | _node_affinity, "podAntiAffinity": st.just({})}
 )
 pods: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {

@@ -8,12 +8,12 @@ import pytest
 from tests.builders.clusters import cluster_snapshot
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import pod
+from tests.builders.reviews import denied, review, warnings
 from tests.handlers import mutated
-from tests.unit.admission.workloads import RACK, SPEC, deployment, job, template, workload, written
+from tests.unit.admission.workloads import RACK, SPEC, deployment, job, pytorch_job, template, workload
 from webhook.admission.annotation_warnings import annotation_warnings
 from webhook.admission.response import Allowed, Denied, Patched
 from webhook.admission.workload.validate import WorkloadValidator
-from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.formats.topology import Level, Topology, TopologySource
 from webhook.model.names import (
     KAI_PREFERRED_PLACEMENT,
@@ -41,53 +41,70 @@ NEVER = Rules(gate="Never")
 
 def told(raw: dict[str, Any], rules: Rules = NEVER, before: dict[str, Any] | None = None) -> list[str]:
     """What the API server prints of a workload, without what is said of gate=Never unless that is the rule."""
-    response = WorkloadValidator(lambda: CLUSTER, rules).handle(written(raw, before))
-    assert isinstance(response, Allowed), response
-    return list(response.warnings)
+    return list(warnings(WorkloadValidator(lambda: CLUSTER, rules).handle(review(raw, before))))
 
 
 def of(raw: dict[str, Any], before: dict[str, Any] | None = None) -> list[str]:
     return told(raw, Rules(), before)
 
 
+COARSER = (
+    '"zone" is coarser than the required level "rack" of topology network, and adds nothing to it. Name a finer level.'
+)
+ON, BELOW = "metadata.annotations", "spec.template.metadata.annotations"
+IN_CRON_JOB = "spec.jobTemplate.spec.template.metadata.annotations"
+IN_WORKER = "spec.pytorchReplicaSpecs.Worker.template.metadata.annotations"
+IN_SET = "spec.leaderWorkerTemplate.workerTemplate.metadata.annotations"
+NO_SUCH_NAME = f"[{MISTYPED}] is not read. Did you mean {KAI_REQUIRED_PLACEMENT}?"
+NO_LEVEL = (
+    f"[{KAI_TOPOLOGY}] names a topology and no level, so that nothing of it is required or preferred. "
+    f"Name a level in {KAI_REQUIRED_PLACEMENT} or {KAI_PREFERRED_PLACEMENT}."
+)
+NO_SEGMENTS = (
+    f"[{KAI_SEGMENT_SIZE}] has no level, so that no segments are made. Name one in "
+    f"{KAI_SEGMENT_REQUIRED_PLACEMENT} or {KAI_SEGMENT_PREFERRED_PLACEMENT}."
+)
+NO_GANG = (
+    f"[{STRATEGY}] has no effect, because nothing else makes these pods a gang. Write {MIN_MEMBER}, or "
+    f"{KAI_TOPOLOGY} with a level, beside it."
+)
+CRON_JOB = workload("CronJob", {"jobTemplate": {"spec": {"template": template({MISTYPED: "rack"})}}})
+COARSE_ROLE = pytorch_job(template(), template({**NAMED, KAI_REQUIRED_PLACEMENT: "zone"}), RACK)
+LEADER_WORKER_SET = {
+    "size": 4,
+    "subGroupPolicy": {"subGroupSize": 2},
+    "workerTemplate": template({KAI_SEGMENT_PREFERRED_PLACEMENT: "zone"}),
+}
+
+
 @pytest.mark.parametrize(
-    ("raw", "path"),
+    ("raw", "warning"),
     [
-        (job({**RACK, MISTYPED: "rack"}), "metadata.annotations"),
-        (job({MISTYPED: "rack"}), "metadata.annotations"),
-        (job(RACK, {MISTYPED: "rack"}), "spec.template.metadata.annotations"),
-        (
-            workload("CronJob", "batch/v1", {"jobTemplate": {"spec": {"template": template({MISTYPED: "rack"})}}}),
-            "spec.jobTemplate.spec.template.metadata.annotations",
+        pytest.param(job({**RACK, MISTYPED: "rack"}), ON + NO_SUCH_NAME, id="mistyped beside others"),
+        pytest.param(job({MISTYPED: "rack"}), ON + NO_SUCH_NAME, id="mistyped alone"),
+        pytest.param(job(RACK, {MISTYPED: "rack"}), BELOW + NO_SUCH_NAME, id="mistyped on the template"),
+        pytest.param(CRON_JOB, IN_CRON_JOB + NO_SUCH_NAME, id="mistyped in a CronJob"),
+        pytest.param(job(NAMED), ON + NO_LEVEL, id="no level"),
+        pytest.param(job(None, NAMED), BELOW + NO_LEVEL, id="no level on the template"),
+        pytest.param(job({**NAMED, KAI_REQUIRED_PLACEMENT: ""}), ON + NO_LEVEL, id="empty level"),
+        pytest.param(job({**RACK, **SEGMENTS}), ON + NO_SEGMENTS, id="segments without a level"),
+        pytest.param(job(BALANCED), ON + NO_GANG, id="strategy without a gang"),
+        pytest.param(job(None, BALANCED), BELOW + NO_GANG, id="strategy on the template without a gang"),
+        pytest.param(
+            job({**RACK, **SEGMENTS, KAI_SEGMENT_PREFERRED_PLACEMENT: "zone"}),
+            f"{ON}[{KAI_SEGMENT_PREFERRED_PLACEMENT}]: {COARSER}",
+            id="segments preferred in more than what is required",
+        ),
+        pytest.param(COARSE_ROLE, f"{IN_WORKER}[{KAI_REQUIRED_PLACEMENT}]: {COARSER}", id="a role in more than that"),
+        pytest.param(
+            workload("LeaderWorkerSet", {"leaderWorkerTemplate": LEADER_WORKER_SET}, RACK),
+            f"{IN_SET}[{KAI_SEGMENT_PREFERRED_PLACEMENT}]: {COARSER}",
+            id="segments of a LeaderWorkerSet, by their own annotation",
         ),
     ],
-    ids=["beside others", "alone", "template", "CronJob"],
 )
-def test_a_mistyped_name_is_told_with_the_right_one(raw: dict[str, Any], path: str) -> None:
-    assert of(raw) == [f"{path}[{MISTYPED}] is not read. Did you mean {KAI_REQUIRED_PLACEMENT}?"]
-
-
-def test_of_many_mistyped_names_the_first_are_told() -> None:
-    raw = job({f"kai.scheduler/topology-required-{number}": "x" for number in range(10_000)})
-    assert 0 < len(of(raw)) <= 10
-
-
-@pytest.mark.parametrize(
-    ("raw", "path"),
-    [
-        (job(NAMED), "metadata.annotations"),
-        (job(None, NAMED), "spec.template.metadata.annotations"),
-        (job({**NAMED, KAI_REQUIRED_PLACEMENT: ""}), "metadata.annotations"),
-    ],
-    ids=["workload", "template", "empty level"],
-)
-def test_a_topology_without_a_level_is_told(raw: dict[str, Any], path: str) -> None:
-    assert of(raw) == [
-        (
-            f"{path}[{KAI_TOPOLOGY}] names a topology and no level, so that nothing of it is required or preferred. "
-            f"Name a level in {KAI_REQUIRED_PLACEMENT} or {KAI_PREFERRED_PLACEMENT}."
-        )
-    ]
+def test_what_means_less_than_its_user_thinks_is_told_once(raw: dict[str, Any], warning: str) -> None:
+    assert of(raw) == [warning]
 
 
 @pytest.mark.parametrize(
@@ -98,38 +115,23 @@ def test_a_topology_without_a_level_is_told(raw: dict[str, Any], path: str) -> N
         job(NAMED, {KAI_PREFERRED_PLACEMENT: "rack"}),
         job({**NAMED, **SEGMENTS, KAI_SEGMENT_REQUIRED_PLACEMENT: "rack"}),
         job(RACK, NAMED),
+        job({**RACK, **BALANCED}),
+        job(RACK, BALANCED),
+        job(BALANCED, RACK),
+        job({**NAMED, KAI_REQUIRED_PLACEMENT: "zone", **SEGMENTS, KAI_SEGMENT_REQUIRED_PLACEMENT: "rack"}),
+        job({**NAMED, KAI_PREFERRED_PLACEMENT: "rack", **SEGMENTS, KAI_SEGMENT_REQUIRED_PLACEMENT: "zone"}),
+        job({**RACK, **SEGMENTS, KAI_SEGMENT_REQUIRED_PLACEMENT: "rack"}),
     ],
 )
-def test_a_level_anywhere_in_the_workload_is_one(raw: dict[str, Any]) -> None:
+def test_a_level_anywhere_in_the_workload_a_gangs_strategy_and_finer_segments_are_as_they_should_be(
+    raw: dict[str, Any],
+) -> None:
     assert of(raw) == []
 
 
-def test_segments_without_a_level_are_told() -> None:
-    assert of(job({**RACK, **SEGMENTS})) == [
-        (
-            f"metadata.annotations[{KAI_SEGMENT_SIZE}] has no level, so that no segments are made. Name one in "
-            f"{KAI_SEGMENT_REQUIRED_PLACEMENT} or {KAI_SEGMENT_PREFERRED_PLACEMENT}."
-        )
-    ]
-
-
-@pytest.mark.parametrize(
-    ("raw", "path"),
-    [(job(BALANCED), "metadata.annotations"), (job(None, BALANCED), "spec.template.metadata.annotations")],
-    ids=["workload", "template"],
-)
-def test_a_strategy_without_a_gang_is_told(raw: dict[str, Any], path: str) -> None:
-    assert of(raw) == [
-        (
-            f"{path}[{STRATEGY}] has no effect, because nothing else makes these pods a gang. Write {MIN_MEMBER}, or "
-            f"{KAI_TOPOLOGY} with a level, beside it."
-        )
-    ]
-
-
-@pytest.mark.parametrize("raw", [job({**RACK, **BALANCED}), job(RACK, BALANCED), job(BALANCED, RACK)])
-def test_a_strategy_of_a_gang_is_not_told(raw: dict[str, Any]) -> None:
-    assert of(raw) == []
+def test_of_many_mistyped_names_the_first_are_told() -> None:
+    raw = job({f"kai.scheduler/topology-required-{number}": "x" for number in range(10_000)})
+    assert 0 < len(of(raw)) <= 10
 
 
 @pytest.mark.parametrize("strategy", ["Balanced", "balanced"])
@@ -148,69 +150,14 @@ def test_a_pod_of_a_scheduling_group_names_its_strategy() -> None:
 
 
 def refused(raw: dict[str, Any]) -> str:
-    response = WorkloadValidator(lambda: CLUSTER, Rules()).handle(written(raw, None))
-    assert isinstance(response, Denied)
-    return response.message
+    return denied(WorkloadValidator(lambda: CLUSTER, Rules()).handle(review(raw))).message
 
 
-COARSER = (
-    '"zone" is coarser than the required level "rack" of topology network, and adds nothing to it. Name a finer level.'
-)
-
-
-def test_a_segment_level_above_the_required_level_is_refused_and_told_where_it_is_preferred() -> None:
+def test_segments_required_in_more_than_what_the_workload_requires_are_refused() -> None:
     raw = job({**RACK, **SEGMENTS, KAI_SEGMENT_REQUIRED_PLACEMENT: "zone"})
     assert refused(raw) == f"metadata.annotations[{KAI_SEGMENT_REQUIRED_PLACEMENT}]: {COARSER}"
-    raw = job({**RACK, **SEGMENTS, KAI_SEGMENT_PREFERRED_PLACEMENT: "zone"})
-    assert of(raw) == [f"metadata.annotations[{KAI_SEGMENT_PREFERRED_PLACEMENT}]: {COARSER}"]
-
-
-@pytest.mark.parametrize(
-    "annotations",
-    [
-        {**NAMED, KAI_REQUIRED_PLACEMENT: "zone", **SEGMENTS, KAI_SEGMENT_REQUIRED_PLACEMENT: "rack"},
-        {**NAMED, KAI_PREFERRED_PLACEMENT: "rack", **SEGMENTS, KAI_SEGMENT_REQUIRED_PLACEMENT: "zone"},
-        {**RACK, **SEGMENTS, KAI_SEGMENT_REQUIRED_PLACEMENT: "rack"},
-    ],
-    ids=["finer", "nothing required", "the same"],
-)
-def test_other_segment_levels_are_not(annotations: dict[str, str]) -> None:
-    assert of(job(annotations)) == []
-
-
-def test_segments_of_a_role_are_held_against_what_the_workload_requires() -> None:
     worker = template({**NAMED, **SEGMENTS, KAI_SEGMENT_REQUIRED_PLACEMENT: "zone"})
-    roles = {"Master": {"template": template()}, "Worker": {"replicas": 4, "template": worker}}
-    raw = workload("PyTorchJob", "kubeflow.org/v1", {"pytorchReplicaSpecs": roles}, RACK)
-    assert refused(raw).startswith(
-        f"spec.pytorchReplicaSpecs.Worker.template.metadata.annotations[{KAI_SEGMENT_REQUIRED_PLACEMENT}]: "
-    )
-
-
-def test_a_role_that_requires_a_coarser_level_than_the_workload_is_told() -> None:
-    worker = template({**NAMED, KAI_REQUIRED_PLACEMENT: "zone"})
-    roles = {"Master": {"template": template()}, "Worker": {"replicas": 4, "template": worker}}
-    raw = workload("PyTorchJob", "kubeflow.org/v1", {"pytorchReplicaSpecs": roles}, RACK)
-    assert of(raw) == [
-        (
-            f"spec.pytorchReplicaSpecs.Worker.template.metadata.annotations[{KAI_REQUIRED_PLACEMENT}]: "
-            '"zone" is coarser than the required level "rack" of topology network, and adds nothing to it. '
-            "Name a finer level."
-        )
-    ]
-
-
-def test_the_segments_of_a_leader_worker_set_are_told_once_and_by_their_own_annotation() -> None:
-    worker = template({KAI_SEGMENT_PREFERRED_PLACEMENT: "zone"})
-    groups = {"size": 4, "subGroupPolicy": {"subGroupSize": 2}, "workerTemplate": worker}
-    raw = workload("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", {"leaderWorkerTemplate": groups}, RACK)
-    assert of(raw) == [
-        (
-            f"spec.leaderWorkerTemplate.workerTemplate.metadata.annotations[{KAI_SEGMENT_PREFERRED_PLACEMENT}]: "
-            '"zone" is coarser than the required level "rack" of topology network, and adds nothing to it. '
-            "Name a finer level."
-        )
-    ]
+    assert refused(pytorch_job(template(), worker, RACK)).startswith(f"{IN_WORKER}[{KAI_SEGMENT_REQUIRED_PLACEMENT}]: ")
 
 
 def test_with_gate_never_what_a_group_asks_has_no_effect() -> None:
@@ -244,20 +191,13 @@ def test_an_update_is_told_of_what_is_new_only() -> None:
 
 
 def test_workloads_of_other_schedulers_are_left_to_them() -> None:
-    for raw in (job({**NAMED, MISTYPED: "rack"}), workload("Odd", "example.com/v1", {"template": template()}, NAMED)):
+    for raw in (job({**NAMED, MISTYPED: "rack"}), workload("example.com/v1/Odd", {"template": template()}, NAMED)):
         raw["spec"]["template"] = {"spec": {**SPEC, "schedulerName": "kai-scheduler"}}
         assert of(raw) == []
 
 
 def created(raw: dict[str, Any], rules: Rules | None = None) -> Allowed | Patched | Denied:
-    review = {"uid": "1", "kind": {"version": "v1", "kind": "Pod"}, "operation": "CREATE", "object": raw}
-    response = mutated(
-        AdmissionRequest.from_object(
-            {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": review}
-        ),
-        CLUSTER,
-        rules or Rules(),
-    )
+    response = mutated(review(raw), CLUSTER, rules or Rules())
     assert isinstance(response, Allowed | Patched | Denied)
     return response
 
@@ -278,18 +218,16 @@ def test_a_bare_pod_is_told_the_same() -> None:
 def test_a_pod_of_a_controller_is_not_for_that_one_was_told() -> None:
     raw = pod()
     raw["metadata"]["annotations"] |= {**NAMED, MISTYPED: "rack"}
-    raw["metadata"]["ownerReferences"] = [
-        {"apiVersion": "batch/v1", "kind": "Job", "name": "w", "uid": "w", "controller": True}
-    ]
+    raw["metadata"]["ownerReferences"] = [{"apiVersion": "batch/v1", "kind": "Job", "name": "w", "controller": True}]
     assert created(raw).warnings == ()
 
 
 @pytest.mark.parametrize("value", [3, None, ["rack"], {"a": "b"}])
 def test_values_and_objects_that_no_schema_has_looked_at_do_no_harm(value: Any) -> None:
     for raw in (
-        workload("Odd", "example.com/v1", {"template": {"metadata": {"annotations": {MISTYPED: value}}}}),
-        workload("Odd", "example.com/v1", {"template": {"metadata": {"annotations": value}}}, NAMED),
-        workload("Odd", "example.com/v1", {"template": {"metadata": {"annotations": {KAI_TOPOLOGY: value}}}}),
+        workload("example.com/v1/Odd", {"template": {"metadata": {"annotations": {MISTYPED: value}}}}),
+        workload("example.com/v1/Odd", {"template": {"metadata": {"annotations": value}}}, NAMED),
+        workload("example.com/v1/Odd", {"template": {"metadata": {"annotations": {KAI_TOPOLOGY: value}}}}),
     ):
         assert all(isinstance(one, str) for one in annotation_warnings(raw, TOPOLOGIES, NEVER))
 
@@ -335,10 +273,10 @@ HOST = "kubernetes.io/hostname"
     ids=str,
 )
 def test_what_members_keep_off_each_other_is_counted_or_told(spec: dict[str, Any], counted: bool) -> None:
-    warnings = of(gang_of(spec))
-    assert len(warnings) == (not counted)
+    found = of(gang_of(spec))
+    assert len(found) == (not counted)
     assert all(
-        "is not counted when the gang is placed" in text and text.startswith("spec.template.spec.") for text in warnings
+        "is not counted when the gang is placed" in text and text.startswith("spec.template.spec.") for text in found
     )
     assert of(gang_of(spec, {})) == []
     assert of(gang_of(spec), gang_of(spec)) == []
@@ -349,8 +287,7 @@ def test_a_rule_of_one_template_about_another_is_told_and_many_rules_are_bounded
     lead["metadata"]["labels"], worker = {"app": "lead"}, template()
     worker["metadata"]["labels"], worker["spec"] = {"app": "w"}, SPEC
     lead["spec"] = {**SPEC, **apart(HOST)}
-    specs = {"Master": {"replicas": 1, "template": lead}, "Worker": {"replicas": 2, "template": worker}}
-    raw = workload("PyTorchJob", "kubeflow.org/v1", {"pytorchReplicaSpecs": specs}, RACK)
+    raw = pytorch_job(lead, worker, RACK)
     (warning,) = of(raw)
     assert warning.startswith("spec.pytorchReplicaSpecs.Master.template.spec.affinity.podAntiAffinity.")
     many = {"topologySpreadConstraints": spreading("example.com/chassis")["topologySpreadConstraints"] * 5_000}
@@ -387,10 +324,9 @@ def test_a_rule_about_pods_in_another_topology_is_told(spec: dict[str, Any], in_
     lead, worker = template(), template(IN_A_ROW if in_another else {})
     for below in (lead, worker):
         below["metadata"]["labels"], below["spec"] = {"app": "w"}, {**SPEC, **spec}
-    roles = {"Master": {"replicas": 1, "template": lead}, "Worker": {"replicas": 2, "template": worker}}
-    raw = workload("PyTorchJob", "kubeflow.org/v1", {"pytorchReplicaSpecs": roles}, RACK)
-    warnings = annotation_warnings(raw, OTHER, Rules())
-    assert len(warnings) == len(rule)
-    for role, begins, text in zip(roles, rule, warnings, strict=False):
+    raw = pytorch_job(lead, worker, RACK)
+    found = annotation_warnings(raw, OTHER, Rules())
+    assert len(found) == len(rule)
+    for role, begins, text in zip(("Master", "Worker"), rule, found, strict=False):
         assert text.startswith(f"spec.pytorchReplicaSpecs.{role}.template.spec.{begins}")
         assert "is not counted between parts of the gang in different topologies" in text

@@ -10,7 +10,8 @@ from tests.builders.clusters import cluster_snapshot
 from tests.builders.koordlet import koordlet_nrt
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import pod
-from tests.unit.admission.workloads import job, written
+from tests.builders.reviews import denied, review, warnings
+from tests.unit.admission.workloads import job
 from webhook.admission.pod.mutation import mutate_pod
 from webhook.admission.pod.validate import validate_pod
 from webhook.admission.response import Allowed, Denied
@@ -118,13 +119,12 @@ def test_a_pod_that_asks_nothing_of_us_keeps_its_reservation() -> None:
 
 def test_a_reservation_that_is_added_later_is_denied() -> None:
     raw = pod(annotations={RESERVATION_AFFINITY: "{}"})
-    denied = validate_pod(written(raw, pod()), {}, RULES)
-    assert isinstance(denied, Denied)
-    assert isinstance(validate_pod(written(raw, raw), {}, RULES), Allowed)
+    assert isinstance(validate_pod(review(raw, pod()), {}, RULES), Denied)
+    assert isinstance(validate_pod(review(raw, raw), {}, RULES), Allowed)
 
 
 def judged(raw: dict[str, Any], before: dict[str, Any] | None = None) -> Allowed | Denied:
-    return WorkloadValidator(lambda: CLUSTER, Rules()).handle(written(raw, before))
+    return WorkloadValidator(lambda: CLUSTER, Rules()).handle(review(raw, before))
 
 
 def of_job(cpu: str, labels: dict[str, str] | None = None, **bind: str) -> dict[str, Any]:
@@ -136,27 +136,21 @@ def of_job(cpu: str, labels: dict[str, str] | None = None, **bind: str) -> dict[
 
 
 def test_a_workload_is_denied_where_its_pods_would_be() -> None:
-    denied = judged(of_job("1500m", requiredCPUBindPolicy="FullPCPUs"))
-    assert isinstance(denied, Denied)
-    assert denied.message.startswith(f"spec.template.{FIELD}.requiredCPUBindPolicy: FullPCPUs binds whole CPUs")
+    verdict = denied(judged(of_job("1500m", requiredCPUBindPolicy="FullPCPUs")))
+    assert verdict.message.startswith(f"spec.template.{FIELD}.requiredCPUBindPolicy: FullPCPUs binds whole CPUs")
 
 
 def test_a_workload_has_the_warnings_of_its_pods_once() -> None:
     raw = of_job("4", {}, requiredCPUBindPolicy="FullPCPUs")
-    allowed = judged(raw)
-    assert isinstance(allowed, Allowed)
-    assert any("has no effect. Koordinator binds CPUs only" in warning for warning in allowed.warnings)
-    again = judged(raw, raw)
-    assert isinstance(again, Allowed)
-    assert not any("has no effect" in warning for warning in again.warnings)
+    assert any("has no effect. Koordinator binds CPUs only" in warning for warning in warnings(judged(raw)))
+    assert not any("has no effect" in warning for warning in warnings(judged(raw, raw)))
 
 
 def test_a_workload_whose_pods_need_a_reservation_is_denied() -> None:
     raw = of_job("4", requiredCPUBindPolicy="FullPCPUs")
     raw["spec"]["template"]["metadata"]["annotations"][RESERVATION_AFFINITY] = '{"name": "r"}'
-    denied = judged(raw)
-    assert isinstance(denied, Denied)
-    assert "spec.template.spec.schedulerName" in denied.message
+    verdict = denied(judged(raw))
+    assert "spec.template.spec.schedulerName" in verdict.message
 
 
 def test_workloads_of_other_schedulers_are_left_alone() -> None:

@@ -10,8 +10,9 @@ import pytest
 from tests.builders.clusters import cluster_snapshot
 from tests.builders.nodes import node
 from tests.builders.pods import plain
+from tests.builders.reviews import denied, review, warnings
 from tests.builders.topologies import topology
-from tests.unit.admission.workloads import job, template, workload, written
+from tests.unit.admission.workloads import job, template, workload
 from webhook.admission.kueue_requests import asked_workload
 from webhook.admission.pod.mutate import PodMutator, decide_creation
 from webhook.admission.response import Allowed, Denied, Patched
@@ -29,7 +30,7 @@ ON = Rules(kueue_annotations=True)
 
 
 def decided(annotations: Mapping[str, str], rules: Rules = ON, **how: Any) -> PodDecision:
-    return decide_creation(written(plain(annotations=annotations, **how)), CLUSTER, rules)
+    return decide_creation(review(plain(annotations=annotations, **how)), CLUSTER, rules)
 
 
 def annotations_of(found: PodDecision) -> dict[str, str]:
@@ -37,12 +38,12 @@ def annotations_of(found: PodDecision) -> dict[str, str]:
 
 
 def judged(raw: dict[str, Any], before: dict[str, Any] | None = None, rules: Rules = ON) -> Allowed | Denied:
-    return WorkloadValidator(lambda: CLUSTER, rules).handle(written(raw, before))
+    return WorkloadValidator(lambda: CLUSTER, rules).handle(review(raw, before))
 
 
 def leader_worker_set(leader: Mapping[str, str], worker: Mapping[str, str]) -> dict[str, Any]:
     templates = {"size": 3, "leaderTemplate": template(leader), "workerTemplate": template(worker)}
-    return workload("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", {"leaderWorkerTemplate": templates})
+    return workload("LeaderWorkerSet", {"leaderWorkerTemplate": templates})
 
 
 def test_without_the_setting_kueues_annotations_ask_for_nothing() -> None:
@@ -54,7 +55,7 @@ def test_a_pod_gets_ours_for_kueues_and_the_gate() -> None:
     found = decided(REQUIRED)
     assert found.gated
     assert OURS.items() <= annotations_of(found).items()
-    again = decide_creation(written(found.mutated), CLUSTER, ON)
+    again = decide_creation(review(found.mutated), CLUSTER, ON)
     assert (again.mutated, again.warnings) == (found.mutated, ())
 
 
@@ -80,8 +81,7 @@ def test_a_pod_that_kueue_manages_is_left_to_it(how: dict[str, Any]) -> None:
 def test_a_faulty_annotation_denies_the_pod_and_its_workload_by_field() -> None:
     faulty = {"kueue.x-k8s.io/podset-required-topology": "example.com/row"}
     assert decided(faulty).reason == "InvalidAnnotation"
-    verdict = judged(job(None, faulty))
-    assert isinstance(verdict, Denied)
+    verdict = denied(judged(job(None, faulty)))
     assert verdict.message == (
         'spec.template.metadata.annotations[kueue.x-k8s.io/podset-required-topology]: "example.com/row" is no level of '
         "Topology network. Its node labels: example.com/zone, example.com/rack. Did you mean example.com/zone?"
@@ -91,7 +91,7 @@ def test_a_faulty_annotation_denies_the_pod_and_its_workload_by_field() -> None:
 
 def test_equal_creations_are_not_answered_once_for_two_members_of_a_gang() -> None:
     mutator = PodMutator(lambda: CLUSTER, ON)
-    first, second = (mutator.handle(written(plain(name=name, annotations=REQUIRED))) for name in ("p-0", "p-1"))
+    first, second = (mutator.handle(review(plain(name=name, annotations=REQUIRED))) for name in ("p-0", "p-1"))
     assert isinstance(first, Patched)
     assert isinstance(second, Patched)
     assert mutator._answers._answers == {}
@@ -100,9 +100,7 @@ def test_equal_creations_are_not_answered_once_for_two_members_of_a_gang() -> No
 def test_a_workload_that_kueue_manages_is_left_to_it_with_a_warning() -> None:
     raw = job(None, REQUIRED)
     raw["metadata"]["labels"] = QUEUE
-    verdict = judged(raw)
-    assert isinstance(verdict, Allowed)
-    (warning,) = verdict.warnings
+    (warning,) = warnings(judged(raw))
     assert warning == (
         "Kueue places the pods of this workload (label kueue.x-k8s.io/queue-name), so its topology annotations are "
         "left to Kueue."
@@ -111,9 +109,7 @@ def test_a_workload_that_kueue_manages_is_left_to_it_with_a_warning() -> None:
 
 
 def test_an_annotation_on_the_workload_itself_has_no_effect() -> None:
-    verdict = judged(job(REQUIRED))
-    assert isinstance(verdict, Allowed)
-    (warning,) = verdict.warnings
+    (warning,) = warnings(judged(job(REQUIRED)))
     assert warning == (
         "metadata.annotations[kueue.x-k8s.io/podset-required-topology] has no effect here. "
         "Write it on the pod template."
@@ -141,24 +137,19 @@ def test_a_group_is_read_the_same_when_its_templates_have_ours_already() -> None
     [
         (GROUPED, REQUIRED, "1 of 2 pod templates name a pod set group, "),
         (GROUPED, {**GROUPED, "kueue.x-k8s.io/podset-group-name": "other"}, "This is another pod set group than "),
-        (
-            GROUPED,
-            {**GROUPED, "kueue.x-k8s.io/podset-required-topology": "example.com/zone"},
-            "same level",
-        ),
+        (GROUPED, {**GROUPED, "kueue.x-k8s.io/podset-required-topology": "example.com/zone"}, "same level"),
     ],
 )
 def test_a_group_that_is_not_the_whole_workload_is_refused(
     leader: dict[str, str], worker: dict[str, str], says: str
 ) -> None:
-    verdict = judged(leader_worker_set(leader, worker))
-    assert isinstance(verdict, Denied)
+    verdict = denied(judged(leader_worker_set(leader, worker)))
     assert says in verdict.message
 
 
 def test_the_patch_of_a_pod_makes_what_was_decided_on() -> None:
     raw = plain(annotations=REQUIRED)
-    found = decide_creation(written(raw), replace(CLUSTER), ON)
+    found = decide_creation(review(raw), replace(CLUSTER), ON)
     assert apply(raw, map(dict, found.operations)) == found.mutated
 
 
@@ -170,18 +161,16 @@ def layers(*of: tuple[int, str]) -> dict[str, str]:
 
 
 def test_faults_and_warnings_name_the_annotations_that_the_user_wrote() -> None:
-    denied = judged(job(None, layers((4, "rack"), (2, "zone"))))
-    assert isinstance(denied, Denied)
-    assert denied.message.startswith(f'spec.template.metadata.annotations[{LAYERS}]: "example.com/zone" is not finer')
+    verdict = denied(judged(job(None, layers((4, "rack"), (2, "zone")))))
+    assert verdict.message.startswith(f'spec.template.metadata.annotations[{LAYERS}]: "example.com/zone" is not finer')
     sliced = {"kueue.x-k8s.io/podset-slice-required-topology": "example.com/zone", **REQUIRED}
-    coarser = judged(job(None, {**sliced, "kueue.x-k8s.io/podset-slice-size": "2"}))
-    assert isinstance(coarser, Denied)
+    coarser = denied(judged(job(None, {**sliced, "kueue.x-k8s.io/podset-slice-size": "2"})))
     assert coarser.message.startswith(
         "spec.template.metadata.annotations[kueue.x-k8s.io/podset-slice-required-topology]: "
         '"example.com/zone" is coarser than the required level'
     )
-    pod = decided(layers((4, "rack"), (2, "zone")))
-    assert pod.message.startswith(f"metadata.annotations[{LAYERS}]: ")
+    found = decided(layers((4, "rack"), (2, "zone")))
+    assert found.message.startswith(f"metadata.annotations[{LAYERS}]: ")
 
 
 def test_so_do_those_of_a_pod_set_group_and_ours_keep_their_names() -> None:

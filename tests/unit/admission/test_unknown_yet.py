@@ -2,16 +2,24 @@
 
 from typing import Any
 
+import jsonpatch
 import pytest
 
 from tests.builders.clusters import cluster_snapshot
 from tests.builders.nodes import node, nrt, resource, zone
 from tests.builders.pods import guaranteed, pod
+from tests.unit.admission.node_affinity import admits
 from webhook.admission.pod.mutation import mutate_pod
-from webhook.model.names import PLACEMENT
+from webhook.engine.decide import decide
+from webhook.formats.koordinator.intent import parse_numa_intent
+from webhook.formats.kubernetes.gates import has_gate
+from webhook.formats.kubernetes.pod import Pod
+from webhook.formats.patches.affinity_patch import required_terms
+from webhook.model.names import PLACEMENT, POD_GROUP_NAME
 from webhook.placing.pod.decision import PodDecision, Verdict
+from webhook.placing.pod.schedulability import UnschedulableReason, awaits_node, look_ahead
 from webhook.state.cluster_snapshot import ClusterSnapshot
-from webhook.state.rules import Rules
+from webhook.state.rules import GateMode, NoCapacity, Rules
 
 NEVER = Rules(gate="Never")
 BEST_EFFORT = '{"numaTopologyPolicy": "BestEffort"}'
@@ -81,13 +89,10 @@ def test_while_some_node_is_not_known_others_that_contradict_deny_nothing(
 
 
 POOL = {"pool": "gpu"}
-GPU = {"cpu": "8", "memory": "1Gi", "example.com/gpu": "1"}
 
 
 def with_gpu() -> dict[str, Any]:
-    raw = pod()
-    raw["spec"]["containers"][0]["resources"] = {"requests": GPU, "limits": GPU}
-    return raw
+    return pod(containers=[guaranteed(devices={"example.com/gpu": 1})])
 
 
 # All that is there contradicts SingleNUMANode; the pool that does not is scaled to zero.
@@ -186,10 +191,7 @@ RESERVED = cluster_snapshot(
     [(1, 14, Verdict.WAIT), (14, 1, Verdict.ALLOW), (14, 16, Verdict.ALLOW), (1, 17, Verdict.DENY)],
 )
 def test_an_empty_node_is_not_always_the_best_one(init: int, app: int, verdict: Verdict) -> None:
-    raw = pod(
-        initContainers=[guaranteed(name="init", cpu=init)],
-        containers=[guaranteed(name="app", cpu=app)],
-    )
+    raw = pod(initContainers=[guaranteed(name="init", cpu=init)], containers=[guaranteed(name="app", cpu=app)])
     mutation = mutate_pod(raw, RESERVED, Rules())
     assert mutation.verdict is verdict
     waits = "it fits no empty node, but could once other pods hold the first NUMA nodes: no single NUMA node with "
@@ -223,3 +225,82 @@ def test_a_denial_names_what_disagrees_and_not_how_many_others_there_are() -> No
     denied = mutate_pod(pod(cpu="20", numa='{"numaTopologyPolicy": "Restricted"}'), cluster, Rules())
     assert denied.reason == "Unalignable"
     assert "cpu needs 2 NUMA nodes, memory 1" in denied.message
+
+
+# a, b [16 16] single-numa-node, c [16 16] best-effort; the pool gpu is scaled to zero       [free cpus per NUMA node]
+SCALED_TO_ZERO = cluster_snapshot(
+    *(node(name=name) for name in "abc"),
+    *(nrt(node=name, free=[16, 16]) for name in "ab"),
+    nrt(node="c", free=[16, 16], policy="best-effort"),
+)
+
+
+@pytest.mark.parametrize("gate", ["Always", "WhenNeeded", "Never"])
+@pytest.mark.parametrize("no_capacity", ["gate", "allow"])
+def test_a_pod_whose_nodes_are_to_come_is_left_to_the_scheduler(gate: GateMode, no_capacity: NoCapacity) -> None:
+    raw, rules = pod(nodeSelector=POOL), Rules(gate=gate, no_capacity=no_capacity)
+    mutation = mutate_pod(raw, SCALED_TO_ZERO, rules)
+    assert (mutation.verdict, mutation.warnings) == (Verdict.WAIT, (mutation.message,))
+    created = jsonpatch.apply_patch(raw, list(mutation.operations))
+    assert not has_gate(created)
+    placement = created["metadata"]["annotations"][PLACEMENT]
+    assert placement.startswith("waiting for a node: SingleNUMANode: none of 3 nodes fits now\nits own node selector")
+    labels = {"kubernetes.io/hostname": "new", **POOL}
+    assert admits(created, "new", labels)
+    # Should c come to match, its policy contradicts all the same.
+    assert not admits(created, "c", {**labels, "kubernetes.io/hostname": "c"})
+    assert mutate_pod(created, SCALED_TO_ZERO, rules).operations == ()
+
+
+def test_however_many_nodes_contradict_those_to_come_stay_open() -> None:
+    names = [f"n{number:03}" for number in range(70)]
+    contradicting = (
+        raw for name in names for raw in (node(name=name), nrt(node=name, free=[16], policy="best-effort"))
+    )
+    others = cluster_snapshot(*contradicting, node(name="s"), nrt(node="s", free=[16]))
+    created = mutate_pod(pod(nodeSelector=POOL), others, Rules()).mutated
+    assert admits(created, "new", {"kubernetes.io/hostname": "new", **POOL})
+    assert required_terms(created) is None
+
+
+def test_a_bare_pods_own_node_affinity_stays_as_it_is_written() -> None:
+    terms = [{"matchExpressions": [{"key": "pool", "operator": "In", "values": ["gpu"]}]}]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    raw = pod(affinity=affinity)
+    assert mutate_pod(raw, SCALED_TO_ZERO, Rules()).mutated["spec"] == raw["spec"]
+    owned = pod(affinity=affinity, metadata={"ownerReferences": [{"kind": "Job", "name": "j", "controller": True}]})
+    assert required_terms(mutate_pod(owned, SCALED_TO_ZERO, Rules()).mutated) != terms
+
+
+def test_in_a_cluster_without_nodes_only_members_of_a_gang_are_gated_and_none_where_the_operator_denies() -> None:
+    created = mutate_pod(pod(), cluster_snapshot(), Rules()).mutated
+    assert not has_gate(created)
+    assert created["metadata"]["annotations"][PLACEMENT].endswith("none of 0 nodes fits now\nthe cluster has no nodes")
+    member = pod(nodeSelector=POOL, annotations={POD_GROUP_NAME: "g"})
+    assert has_gate(mutate_pod(member, SCALED_TO_ZERO, Rules()).mutated)
+    denied = mutate_pod(pod(nodeSelector=POOL), SCALED_TO_ZERO, Rules(no_capacity="Deny"))
+    assert (denied.verdict, denied.reason) == (Verdict.DENY, "NoNode")
+
+
+NO_TOPOLOGY = cluster_snapshot(node(name="a"))
+
+
+@pytest.mark.parametrize(
+    ("raw", "cluster"),
+    [
+        (pod(nodeSelector=POOL), SCALED_TO_ZERO),
+        (pod(cpu="33"), SCALED_TO_ZERO),
+        (pod(), cluster_snapshot()),
+        (pod(cpu="33"), NO_TOPOLOGY),
+        (pod(), NO_TOPOLOGY),
+        (pod(cpu="17"), SCALED_TO_ZERO),
+        (pod(numa='{"numaTopologyPolicy": "Restricted"}'), SCALED_TO_ZERO),
+        (pod(), cluster_snapshot(node(name="a", unschedulable=True), nrt(node="a", free=[0]))),
+    ],
+)
+def test_the_short_way_to_know_agrees_with_the_schedulability(raw: dict[str, Any], cluster: ClusterSnapshot) -> None:
+    read = Pod.from_object(raw)
+    intent, _ = parse_numa_intent(read.annotations)
+    node_arrays, options = cluster.nodes.node_arrays, Rules().engine
+    no_node = look_ahead(node_arrays, read, intent, options).reason_code is UnschedulableReason.NO_NODE
+    assert awaits_node(decide(cluster.nodes, read, intent, options)) is no_node

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.builders.pods import plain
-from tests.unit.admission.workloads import RACK, job, template, workload
+from tests.unit.admission.workloads import RACK, job, job_set, template, workload
 from webhook.admission.unread_requests import unread_requests
 from webhook.model.names import NUMA_TOPOLOGY_SPEC
 from webhook.state.rules import Rules
@@ -66,14 +66,14 @@ def test_who_asks_for_nothing_here_is_not_told() -> None:
 
 
 def test_exclusive_placement_by_an_operator_and_a_gang_wait_for_each_other() -> None:
-    jobs = {"replicatedJobs": [{"name": "w", "template": {"spec": {"template": template()}}}]}
-    (warning,) = told(workload("JobSet", "jobset.x-k8s.io/v1alpha2", jobs, {**RACK, EXCLUSIVE: "rack"}))
+    below = {"spec": {"template": template()}}
+    (warning,) = told(job_set(below, annotations={**RACK, EXCLUSIVE: "rack"}))
     assert warning.startswith(f"metadata.annotations[{EXCLUSIVE}] cannot be combined with a gang: ")
     # Pods that are placed one by one follow it: the scheduler picks the node of the first one of each job.
-    assert told(workload("JobSet", "jobset.x-k8s.io/v1alpha2", jobs, {**NUMA, EXCLUSIVE: "rack"})) == ()
+    assert told(job_set(below, annotations={**NUMA, EXCLUSIVE: "rack"})) == ()
     lws = "leaderworkerset.sigs.k8s.io/exclusive-topology"
     templates = {"leaderWorkerTemplate": {"size": 2, "workerTemplate": template()}}
-    assert told(workload("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", templates, {**RACK, lws: "rack"}))
+    assert told(workload("LeaderWorkerSet", templates, {**RACK, lws: "rack"}))
 
 
 def test_kueues_annotations_are_not_read_while_the_setting_is_off() -> None:

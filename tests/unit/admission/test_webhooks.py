@@ -11,10 +11,11 @@ import pytest
 from tests.builders.clusters import cluster_snapshot
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import SINGLE, pod
+from tests.builders.reviews import denied, review
+from tests.builders.topologies import topology
 from tests.handlers import mutated
 from webhook.admission.pod.validate import validate_pod
 from webhook.admission.response import Allowed, Denied, Patched
-from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.formats.topology import Topology
 from webhook.model.names import (
     KAI_REQUIRED_PLACEMENT,
@@ -32,22 +33,9 @@ CLUSTER = cluster_snapshot(node(name="a"), node(name="b"), nrt(node="a", free=[1
 BAD = '{"numaTopologyPolicy": "Best"}'
 
 
-def _request(raw: Any, old: Any = None, operation: str = "CREATE", **more: Any) -> AdmissionRequest:
-    request = {
-        "uid": "7",
-        "kind": {"group": "", "version": "v1", "kind": "Pod"},
-        "operation": operation,
-        "object": raw,
-        "oldObject": raw if operation == "UPDATE" and old is None else old,
-        **more,
-    }
-    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    return AdmissionRequest.from_object(review)
-
-
 def test_a_created_pod_is_patched() -> None:
     raw = pod()
-    response = mutated(_request(raw), CLUSTER, Rules()).to_object("7")["response"]
+    response = mutated(review(raw), CLUSTER, Rules()).to_object("7")["response"]
     patched = jsonpatch.apply_patch(raw, json.loads(base64.b64decode(response["patch"])))
     assert (response["uid"], response["allowed"]) == ("7", True)
     assert patched["metadata"]["annotations"]["topology-webhook.dev/placement"].startswith(
@@ -55,41 +43,37 @@ def test_a_created_pod_is_patched() -> None:
     )
 
 
-def test_a_dry_run_gets_the_same_answer() -> None:
-    assert mutated(_request(pod(), dryRun=True), CLUSTER, Rules()) == mutated(_request(pod()), CLUSTER, Rules())
+def test_a_dry_run_gets_the_same_answer_and_a_pod_whose_name_is_to_be_generated_is_patched_too() -> None:
+    assert mutated(review(pod(), dryRun=True), CLUSTER, Rules()) == mutated(review(pod()), CLUSTER, Rules())
+    raw = pod(metadata={"name": "", "generateName": "p-"})
+    assert isinstance(mutated(review(raw), CLUSTER, Rules()), Patched)
 
 
-def test_a_pod_whose_name_is_to_be_generated_is_patched() -> None:
-    raw = pod()
-    raw["metadata"] |= {"name": "", "generateName": "p-"}
-    assert isinstance(mutated(_request(raw), CLUSTER, Rules()), Patched)
-
-
-@pytest.mark.parametrize("more", [{"operation": "UPDATE"}, {"operation": "DELETE"}, {"subResource": "status"}])
+@pytest.mark.parametrize("more", [{"before": pod()}, {"operation": "DELETE"}, {"subResource": "status"}])
 def test_only_creations_of_pods_are_mutated(more: dict[str, Any]) -> None:
-    assert mutated(_request(pod(), **more), CLUSTER, Rules()) == Allowed()
-    assert mutated(_request(pod(), kind={"kind": "Service"}), CLUSTER, Rules()) == Allowed()
+    assert mutated(review(pod(), **more), CLUSTER, Rules()) == Allowed()
+    assert mutated(review(pod(), kind={"kind": "Service"}), CLUSTER, Rules()) == Allowed()
 
 
 def test_an_unmanaged_pod_is_let_through_even_if_it_is_unreadable() -> None:
     raw = pod(cpu="abc", metadata={"annotations": {}})
-    assert mutated(_request(raw), CLUSTER, Rules()) == Allowed()
+    assert mutated(review(raw), CLUSTER, Rules()) == Allowed()
 
 
 @pytest.mark.parametrize(
-    ("raw", "reason"),
+    ("raw", "reason", "says"),
     [
-        (pod(numa=BAD), "InvalidAnnotation"),
-        (pod(numa=BAD, nodeName="a"), "InvalidAnnotation"),
-        (pod(metadata={"annotations": {NUMA_HINT: "{}"}}), "ReservedField"),
-        (pod(cpu="abc"), "Invalid"),
-        (pod(cpu="17"), "Unalignable"),
+        (pod(numa=BAD), "InvalidAnnotation", "Allowed are BestEffort, Restricted, SingleNUMANode"),
+        (pod(numa=BAD, nodeName="a"), "InvalidAnnotation", ""),
+        (pod(metadata={"annotations": {NUMA_HINT: "{}"}}), "ReservedField", ""),
+        (pod(cpu="abc"), "Invalid", ""),
+        (pod(cpu="17"), "Unalignable", ""),
     ],
 )
-def test_what_cannot_be_placed_is_denied_with_a_reason(raw: Any, reason: str) -> None:
-    response = mutated(_request(raw), CLUSTER, Rules())
-    assert isinstance(response, Denied)
+def test_what_cannot_be_placed_is_denied_with_a_reason(raw: Any, reason: str, says: str) -> None:
+    response = denied(mutated(review(raw), CLUSTER, Rules()))
     assert response.reason == reason
+    assert says in response.message
 
 
 RACK: dict[str, str] = {KAI_TOPOLOGY: "racks", KAI_REQUIRED_PLACEMENT: "rack"}
@@ -108,43 +92,31 @@ RACK: dict[str, str] = {KAI_TOPOLOGY: "racks", KAI_REQUIRED_PLACEMENT: "rack"}
 def test_a_pod_that_nobody_owns_is_refused_for_what_it_asks_wrongly_of_its_group(
     asked: dict[str, str], fault: str
 ) -> None:
-    racks = Topology.from_object(
-        {
-            "apiVersion": "kai.scheduler/v1alpha1",
-            "metadata": {"name": "racks"},
-            "spec": {"levels": [{"nodeLabel": "example.com/rack"}]},
-        }
+    cluster = replace(
+        CLUSTER, topologies={"racks": Topology.from_object(topology(name="racks", labels=["example.com/rack"]))}
     )
-    cluster = replace(CLUSTER, topologies={"racks": racks})
     raw = pod(metadata={"annotations": {NUMA_TOPOLOGY_SPEC: SINGLE, POD_GROUP_NAME: "g", **asked}})
-    response = mutated(_request(raw), cluster, Rules())
-    assert isinstance(response, Denied)
+    response = denied(mutated(review(raw), cluster, Rules()))
     assert fault in response.message
-    assert validate_pod(_request(raw, pod(), "UPDATE"), cluster.topologies, Rules()) == response
-    assert validate_pod(_request(raw, raw, "UPDATE"), cluster.topologies, Rules()) == Allowed()
+    assert validate_pod(review(raw, pod()), cluster.topologies, Rules()) == response
+    assert validate_pod(review(raw, raw), cluster.topologies, Rules()) == Allowed()
     for kind, answer in (("Job", Patched), ("Notebook", Denied)):
         owner = {"apiVersion": "batch/v1", "kind": kind, "controller": True}
         owned = {**raw, "metadata": {**raw["metadata"], "ownerReferences": [owner]}}
-        response = mutated(_request(owned), cluster, Rules())
+        of_owned = mutated(review(owned), cluster, Rules())
         # The topology that a level needs may stand on an owner of a kind that is not read.
         is_completed = kind == "Notebook" and KAI_REQUIRED_PLACEMENT in asked and KAI_TOPOLOGY not in asked
-        assert isinstance(response, Patched if is_completed else answer)
+        assert isinstance(of_owned, Patched if is_completed else answer)
 
 
 def test_a_topology_that_is_not_there_yet_may_come() -> None:
     raw = pod(metadata={"annotations": {NUMA_TOPOLOGY_SPEC: SINGLE, **RACK}})
-    assert isinstance(mutated(_request(raw), CLUSTER, Rules()), Patched)
-
-
-def test_a_created_pod_with_broken_annotations_is_refused() -> None:
-    response = mutated(_request(pod(numa=BAD)), CLUSTER, Rules())
-    assert isinstance(response, Denied)
-    assert "Allowed are BestEffort, Restricted, SingleNUMANode" in response.message
+    assert isinstance(mutated(review(raw), CLUSTER, Rules()), Patched)
 
 
 @pytest.mark.parametrize(("bound", "response"), [({}, Patched), ({"nodeName": "a"}, Allowed)])
 def test_warnings_reach_the_user(bound: dict[str, Any], response: type[Patched | Allowed]) -> None:
-    given = mutated(_request(pod(numa='{"numaTopologyPolicies": "SingleNUMANode"}', **bound)), CLUSTER, Rules())
+    given = mutated(review(pod(numa='{"numaTopologyPolicies": "SingleNUMANode"}', **bound)), CLUSTER, Rules())
     assert isinstance(given, response)
     assert "numaTopologyPolicies" in given.warnings[0]
 
@@ -169,20 +141,17 @@ def test_an_update_is_judged_only_when_it_changes_the_annotations(
         for spec in (before, after)
     )
     new["metadata"]["labels"] = {"touched": "yes"}
-    assert isinstance(validate_pod(_request(new, old, "UPDATE"), {}, Rules()), Allowed) == allowed
+    assert isinstance(validate_pod(review(new, old), {}, Rules()), Allowed) == allowed
 
 
 @pytest.mark.parametrize(
     "more", [{"operation": "DELETE"}, {"subResource": "ephemeralcontainers"}, {"kind": {"kind": "Job"}}]
 )
-def test_nothing_else_is_validated(more: dict[str, Any]) -> None:
-    assert validate_pod(_request(pod(numa=BAD), **more), {}, Rules()) == Allowed()
+def test_nothing_else_is_validated_and_no_pod_of_another_scheduler(more: dict[str, Any]) -> None:
+    assert validate_pod(review(pod(numa=BAD), **more), {}, Rules()) == Allowed()
+    assert validate_pod(review(pod(numa=BAD, schedulerName="koord-scheduler")), {}, Rules()) == Allowed()
 
 
 def test_a_write_to_a_pods_status_is_judged_for_the_annotations_it_may_bring() -> None:
-    review = _request(pod(metadata={"annotations": {NUMA_HINT: "{}"}}), pod(), "UPDATE", subResource="status")
-    assert isinstance(validate_pod(review, {}, Rules()), Denied)
-
-
-def test_pods_of_other_schedulers_are_not_validated() -> None:
-    assert validate_pod(_request(pod(numa=BAD, schedulerName="koord-scheduler")), {}, Rules()) == Allowed()
+    request = review(pod(metadata={"annotations": {NUMA_HINT: "{}"}}), pod(), subResource="status")
+    assert isinstance(validate_pod(request, {}, Rules()), Denied)

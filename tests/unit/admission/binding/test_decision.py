@@ -53,6 +53,28 @@ def given(
     return verdict
 
 
+def refused(
+    raw: dict[str, Any], kubelet_admission: KubeletAdmission | None, assumed: NUMANodeAmounts | None = None
+) -> Refusal:
+    verdict = judged(raw, kubelet_admission, assumed)
+    assert isinstance(verdict, Refusal), verdict
+    return verdict
+
+
+def n3(*free: int, **how: Any) -> KubeletAdmission | None:
+    """n3 with so many free CPUs per NUMA node."""
+    return alone("n3", node(name="n3"), nrt(node="n3", free=free or (4, 8), **how))
+
+
+def holding(
+    name: str, numa: dict[int, dict[str, int]], requests: dict[str, int], *nodes: Any
+) -> KubeletAdmission | None:
+    """n3 [4 8], or these objects, of which a pod was assumed to have so much."""
+    ledger = Ledger()
+    ledger.put(Reservation.of(name, "n3", numa, requests))
+    return alone("n3", *(nodes or N3), ledger=ledger)
+
+
 def assigned(node_name: str, numa_id: int, cpu: str = "8") -> dict[str, str]:
     zones = [{"node": numa_id, "resources": {"cpu": cpu, "memory": "1Gi"}}]
     hint = json.dumps({"node": node_name, "numaNodeResources": zones})
@@ -64,19 +86,19 @@ N3 = node(name="n3"), nrt(node="n3", free=(4, 8))
 
 
 def test_a_pod_is_given_the_numa_node_that_its_kubelet_will_take() -> None:
-    assert given(pod(cpu="8"), alone("n3", *N3)).numa_nodes == ((1, {"cpu": 8000, "memory": GI}),)
-    assert given(pod(cpu="4"), alone("n3", *N3)).numa_nodes == ((0, {"cpu": 4000, "memory": GI}),)
+    assert given(pod(cpu="8"), n3()).numa_nodes == ((1, {"cpu": 8000, "memory": GI}),)
+    assert given(pod(cpu="4"), n3()).numa_nodes == ((0, {"cpu": 4000, "memory": GI}),)
 
 
 def test_what_is_given_is_written_for_machines_and_for_koordlet() -> None:
-    annotations = given(pod(cpu="8"), alone("n3", *N3)).annotations
+    annotations = given(pod(cpu="8"), n3()).annotations
     zones = [{"node": 1, "resources": {"cpu": "8", "memory": "1Gi"}}]
     assert json.loads(annotations[NUMA_HINT]) == {"node": "n3", "numaNodeResources": zones}
     assert json.loads(annotations[RESOURCE_STATUS]) == {"numaNodeResources": zones}
 
 
 def test_a_node_that_filled_up_is_refused_with_what_is_needed_and_what_is_left() -> None:
-    verdict = judged(pod(cpu="8"), alone("n3", node(name="n3"), nrt(node="n3", free=(4, 6))))
+    verdict = judged(pod(cpu="8"), n3(4, 6))
     assert verdict == Refusal(
         "node n3 can no longer hold this pod on one NUMA node: needs 8 cpu, most free on one is 6 (NUMA 1)",
         "NoSingleNUMANode",
@@ -84,64 +106,53 @@ def test_a_node_that_filled_up_is_refused_with_what_is_needed_and_what_is_left()
 
 
 def test_what_others_were_assumed_is_not_free() -> None:
-    ledger = Ledger()
-    ledger.put(Reservation.of("default/other", "n3", {1: {"cpu": 3000}}, {"cpu": 3000}))
-    verdict = judged(pod(cpu="8"), alone("n3", *N3, ledger=ledger))
-    assert isinstance(verdict, Refusal)
+    verdict = refused(pod(cpu="8"), holding("default/other", {1: {"cpu": 3000}}, {"cpu": 3000}))
     assert "most free on one is 5 (NUMA 1)" in verdict.message
 
 
 def test_what_the_pod_itself_was_assumed_is_free_to_it() -> None:
-    ledger = Ledger()
-    ledger.put(Reservation.of(KEY, "n3", {1: {"cpu": 8000}}, {"cpu": 8000}))
-    assert given(pod(cpu="8"), alone("n3", *N3, ledger=ledger)).numa_nodes[0][0] == 1
-    whole = alone("n3", node(name="n3", cpus=8), nrt(node="n3", free=(4, 8)), ledger=ledger)
-    assert given(pod(cpu="8"), whole).numa_nodes[0][0] == 1
+    for nodes in (N3, (node(name="n3", cpus=8), N3[1])):
+        found = holding(KEY, {1: {"cpu": 8000}}, {"cpu": 8000}, *nodes)
+        assert given(pod(cpu="8"), found).numa_nodes[0][0] == 1
 
 
 def test_a_node_is_refused_whose_sum_does_not_suffice() -> None:
-    ledger = Ledger()
-    ledger.put(Reservation.of("default/other", "n3", {}, {"cpu": 28000}))
-    verdict = judged(pod(cpu="8"), alone("n3", *N3, ledger=ledger))
     message = "node n3 can no longer hold this pod: insufficient cpu: 8 requested, 4 free"
-    assert verdict == Refusal(message, "InsufficientResources")
+    found = holding("default/other", {}, {"cpu": 28000})
+    assert judged(pod(cpu="8"), found) == Refusal(message, "InsufficientResources")
 
 
 def test_resources_that_no_numa_node_has_together_are_told_in_full() -> None:
     # n3 ── NUMA 0 [8 cpus, 1Gi]  NUMA 1 [2 cpus, 64Gi]      [free]
-    full = nrt(node="n3", free=(8, 2))
-    ledger = Ledger()
-    ledger.put(Reservation.of("default/other", "n3", {0: {"memory": 63 * GI + GI // 2}}, {}))
-    verdict = judged(pod(cpu="8"), alone("n3", node(name="n3"), full, ledger=ledger))
-    assert isinstance(verdict, Refusal)
-    assert (
-        "on one NUMA node: no single NUMA node with 8 cpu, 1Gi memory (NUMA 0: 8 cpu, 512Mi memory" in verdict.message
-    )
+    taken = {0: {"memory": 63 * GI + GI // 2}}
+    verdict = refused(pod(cpu="8"), holding("default/other", taken, {}, N3[0], nrt(node="n3", free=(8, 2))))
+    told = "on one NUMA node: no single NUMA node with 8 cpu, 1Gi memory (NUMA 0: 8 cpu, 512Mi memory"
+    assert told in verdict.message
 
 
 def test_pods_that_no_manager_pins_need_the_nodes_sum_only() -> None:
     raw = pod(cpu="8", numa="{}")
     raw["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "8"}}
-    verdict = given(raw, alone("n3", node(name="n3"), nrt(node="n3", free=(4, 4))))
+    verdict = given(raw, n3(4, 4))
     assert (verdict.numa_nodes, verdict.annotations) == ((), {})
-    assert isinstance(judged(raw, alone("n3", node(name="n3", cpus=6), nrt(node="n3", free=(4, 4)))), Refusal)
+    refused(raw, alone("n3", node(name="n3", cpus=6), nrt(node="n3", free=(4, 4))))
 
 
 def test_pods_without_our_annotations_pass() -> None:
     raw = pod(cpu="8", metadata={"annotations": {}})
-    assert isinstance(judged(raw, alone("n3", node(name="n3"), nrt(node="n3", free=(0, 0)))), Pass)
+    assert isinstance(judged(raw, n3(0, 0)), Pass)
 
 
 def test_a_placed_pod_is_given_what_its_kubelet_takes_whatever_its_hint_foresaw() -> None:
     # n3 ── NUMA 0 [8]  NUMA 1 [8]
-    both = alone("n3", node(name="n3"), nrt(node="n3", free=(8, 8)))
+    both = n3(8, 8)
     verdict = given(pod(cpu="8", metadata={"annotations": assigned("n3", 1)}), both)
     assert verdict.numa_nodes[0][0] == 0
     assert verdict.assumed == ((1, {"cpu": 8000, "memory": GI}),)
 
 
 def test_where_numa_nodes_are_ours_to_choose_a_placed_pod_keeps_its_own() -> None:
-    both = alone("n3", node(name="n3"), nrt(node="n3", free=(8, 8), policy="none"))
+    both = n3(8, 8, policy="none")
     assert given(pod(cpu="8", metadata={"annotations": assigned("n3", 1)}), both).numa_nodes[0][0] == 1
 
 
@@ -213,10 +224,6 @@ def test_an_assumed_pod_that_stands_in_no_pod_holds_up_nobody() -> None:
     assert first(delegated_why.binding_of("other")) == {"a"}
 
 
-def test_a_placed_pod_whose_numa_node_was_taken_is_given_another_one() -> None:
-    assert given(pod(cpu="8", metadata={"annotations": assigned("n3", 0)}), alone("n3", *N3)).numa_nodes[0][0] == 1
-
-
 # A placed pod that the scheduler could not bind: what was reserved for it is others' now.
 UNRESERVED = {
     NUMA_TOPOLOGY_SPEC: SINGLE,
@@ -235,10 +242,7 @@ UNRESERVED = {
 def test_a_placed_pod_without_its_reservation_is_given_what_is_free_and_says_no_more_what_it_waited_for(
     policy: str, bound: str
 ) -> None:
-    verdict = given(
-        pod(cpu="8", metadata={"annotations": UNRESERVED}),
-        alone("n3", N3[0], nrt(node="n3", free=(4, 8), policy=policy)),
-    )
+    verdict = given(pod(cpu="8", metadata={"annotations": UNRESERVED}), n3(policy=policy))
     assert (verdict.numa_nodes[0][0], verdict.assumed) == (1, None)
     assert verdict.as_assumed() is None  # who does not know all that was given out since gives it nothing
     assert verdict.annotations[PLACEMENT] == f"{bound}\nplaced there before"
@@ -250,47 +254,36 @@ def test_the_text_of_a_pod_that_waited_keeps_the_affinity_that_was_added() -> No
         pod(cpu="8", metadata={"annotations": {**UNRESERVED, MANAGED_FIELDS: ManagedFields.of(added, 0).text()}})
     )
     constrain(patch, added)
-    verdict = given(dict(patch.document), alone("n3", N3[0], nrt(node="n3", free=(4, 8))))
+    verdict = given(dict(patch.document), n3())
     assert verdict.annotations[PLACEMENT].endswith("\nplaced there before\nnode affinity added: required: n3")
 
 
-def test_or_is_refused_what_others_have_by_then_with_the_reason() -> None:
-    ledger = Ledger()
-    ledger.put(Reservation.of("default/q", "n3", {1: {"cpu": 4000, "memory": GI}}, {"cpu": 4000, "memory": GI}))
-    verdict = judged(pod(cpu="8", metadata={"annotations": UNRESERVED}), alone("n3", *N3, ledger=ledger))
-    assert isinstance(verdict, Refusal)
+def test_a_placed_pod_whose_numa_node_was_taken_is_given_another_one_or_refused_where_nothing_is_left() -> None:
+    placed = pod(cpu="8", metadata={"annotations": assigned("n3", 0)})
+    assert given(placed, n3()).numa_nodes[0][0] == 1
+    refused(placed, n3(4, 4))
+    unreserved = pod(cpu="8", metadata={"annotations": UNRESERVED})
+    others = {"cpu": 4000, "memory": GI}
+    verdict = refused(unreserved, holding("default/q", {1: others}, others))
     assert "needs 8 cpu, most free on one is 4" in verdict.message
 
 
-def test_nor_does_it_go_to_another_node() -> None:
-    elsewhere = {**UNRESERVED, NUMA_HINT: '{"node":"n1","reserved":false}'}
-    verdict = judged(pod(cpu="8", metadata={"annotations": elsewhere}), alone("n3", *N3))
-    assert verdict == Refusal("this pod was placed on node n1, not on n3", "AssignedElsewhere")
-
-
-def test_a_placed_pod_is_refused_where_nothing_is_left() -> None:
-    verdict = judged(
-        pod(cpu="8", metadata={"annotations": assigned("n3", 0)}),
-        alone("n3", node(name="n3"), nrt(node="n3", free=(4, 4))),
-    )
-    assert isinstance(verdict, Refusal)
-
-
-def test_a_placed_pod_goes_to_no_other_node() -> None:
-    verdict = judged(pod(cpu="8", metadata={"annotations": assigned("n1", 0)}), alone("n3", *N3))
+@pytest.mark.parametrize("hint", [assigned("n1", 0)[NUMA_HINT], '{"node":"n1","reserved":false}'])
+def test_a_placed_pod_goes_to_no_other_node_with_and_without_its_reservation(hint: str) -> None:
+    verdict = judged(pod(cpu="8", metadata={"annotations": {**UNRESERVED, NUMA_HINT: hint}}), n3())
     assert verdict == Refusal("this pod was placed on node n1, not on n3", "AssignedElsewhere")
 
 
 def test_an_assumed_pod_newer_than_the_pod_in_the_cache_goes_before_its_hint() -> None:
     raw = pod(cpu="8", metadata={"annotations": assigned("n1", 0)})
     assumed: NUMANodeAmounts = ((1, {"cpu": 8000, "memory": GI}),)
-    assert given(raw, alone("n3", *N3), assumed).numa_nodes == assumed
+    assert given(raw, n3(), assumed).numa_nodes == assumed
 
 
 @pytest.mark.parametrize("spec", ["not JSON", '{"numaTopologyPolicy": "Sometimes"}'])
 def test_a_pod_let_in_with_faulty_annotations_is_judged_by_the_nodes_policy(spec: str) -> None:
-    assert given(pod(cpu="8", numa=spec), alone("n3", *N3)).numa_nodes[0][0] == 1
-    assert isinstance(judged(pod(cpu="9", numa=spec), alone("n3", *N3)), Refusal)
+    assert given(pod(cpu="8", numa=spec), n3()).numa_nodes[0][0] == 1
+    refused(pod(cpu="9", numa=spec), n3())
 
 
 def test_what_the_scheduler_has_judged_is_not_judged_again() -> None:
@@ -305,34 +298,32 @@ def test_a_strict_pod_waits_for_what_is_known_of_its_node_and_others_do_not() ->
 
 
 def test_a_node_whose_policy_cannot_be_read_gets_no_pod_that_its_kubelet_might_reject() -> None:
-    n3 = alone("n3", node(name="n3"), nrt(node="n3", free=(8, 8), policy="strict"))
+    unread = n3(8, 8, policy="strict")
     refusal = "node n3 can no longer hold this pod: unknown NUMA policy: topologyManagerPolicy 'strict'"
     for raw in (pod(cpu="8"), pod(cpu="8", numa="{}"), pod(cpu="8", metadata={"annotations": assigned("n3", 0)})):
-        assert judged(raw, n3) == Refusal(refusal, "UnknownPolicy")
+        assert judged(raw, unread) == Refusal(refusal, "UnknownPolicy")
     burstable = pod(cpu="8", numa="{}")
     del burstable["spec"]["containers"][0]["resources"]["limits"]
-    assert given(burstable, n3).numa_nodes == ()
+    assert given(burstable, unread).numa_nodes == ()
 
 
 def test_a_best_effort_pod_that_was_placed_when_nothing_was_known_of_its_node_is_judged_by_the_nodes_policy() -> None:
-    n3, hint = alone("n3", *N3), '{"node": "n3", "numaNodeResources": []}'
+    there, hint = n3(), '{"node": "n3", "numaNodeResources": []}'
 
     def asks(policy: str, cpu: str = "8", **annotations: str) -> dict[str, Any]:
         annotations |= {NUMA_TOPOLOGY_SPEC: f'{{"numaTopologyPolicy": "{policy}"}}'}
         return pod(cpu=cpu, metadata={"annotations": annotations})
 
-    refused = judged(asks("BestEffort"), n3)
-    assert isinstance(refused, Refusal)
-    assert refused.reason == "PolicyMismatch"
-    assert given(asks("BestEffort", **{NUMA_HINT: hint}), n3).numa_nodes[0][0] == 1
-    assert isinstance(judged(asks("BestEffort", cpu="9", **{NUMA_HINT: hint}), n3), Refusal)
-    assert isinstance(judged(asks("Restricted", **{NUMA_HINT: hint}), n3), Refusal)
+    assert refused(asks("BestEffort"), there).reason == "PolicyMismatch"
+    assert given(asks("BestEffort", **{NUMA_HINT: hint}), there).numa_nodes[0][0] == 1
+    refused(asks("BestEffort", cpu="9", **{NUMA_HINT: hint}), there)
+    refused(asks("Restricted", **{NUMA_HINT: hint}), there)
 
 
 @pytest.mark.parametrize("metadata", [{"name": "p"}, {"name": "p", "annotations": {"a": "b"}}])
 def test_the_patch_keeps_the_annotations_that_a_binding_has(metadata: dict[str, Any]) -> None:
     binding = {"kind": "Binding", "metadata": metadata, "target": {"kind": "Node", "name": "n3"}}
-    verdict = given(pod(cpu="8"), alone("n3", *N3))
+    verdict = given(pod(cpu="8"), n3())
     patched = apply(binding, into_binding(binding, verdict))
     assert patched["metadata"]["annotations"] == {**metadata.get("annotations", {}), **verdict.annotations}
 
@@ -340,7 +331,7 @@ def test_the_patch_keeps_the_annotations_that_a_binding_has(metadata: dict[str, 
 # n3 ── NUMA 0 [8]  NUMA 1 [8], policy none: its kubelet may spread the pod.
 @pytest.mark.parametrize("hinted", [True, False])
 def test_where_nothing_enforces_the_policy_no_numa_node_is_called_certain(hinted: bool) -> None:
-    there = alone("n3", node(name="n3"), nrt(node="n3", free=(8, 8), policy="none"))
+    there = n3(8, 8, policy="none")
     raw = pod(cpu="8", annotations=assigned("n3", 0) if hinted else {})
     verdict = given(raw, there)
     assert verdict.weak
@@ -350,7 +341,7 @@ def test_where_nothing_enforces_the_policy_no_numa_node_is_called_certain(hinted
 
 
 def test_nor_of_a_pod_that_asks_for_the_best_effort_there_which_needs_no_event() -> None:
-    there = alone("n3", node(name="n3"), nrt(node="n3", free=(8, 8), policy="none"))
+    there = n3(8, 8, policy="none")
     asks = {**assigned("n3", 0), NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "BestEffort"}'}
     verdict = given(pod(cpu="8", annotations=asks), there)
     assert (verdict.weak, verdict.not_enforced, verdict.message) == (True, "", "bound to n3")
@@ -359,7 +350,7 @@ def test_nor_of_a_pod_that_asks_for_the_best_effort_there_which_needs_no_event()
 
 def test_where_koordlet_obeys_the_hint_it_is_certain_and_what_it_does_not_bind_is_said() -> None:
     metadata = {"labels": {"app.kubernetes.io/managed-by": "Koordinator"}}
-    there = alone("n3", node(name="n3"), nrt(node="n3", free=(8, 8), policy="none", metadata=metadata))
+    there = n3(8, 8, policy="none", metadata=metadata)
     verdict = given(pod(cpu="8"), there)
     assert not verdict.weak
     assert verdict.message == "bound to n3, NUMA 0; koordlet enforces cpu there, not memory"

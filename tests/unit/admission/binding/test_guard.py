@@ -1,26 +1,29 @@
-"""Bindings by what the replica knows and whether it leads, over a world of one node."""
+"""Bindings by what the replica knows and whether it leads; whom it asks, which reviews it believes and lets wait."""
 
 import asyncio
 import itertools
 import json
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from time import monotonic
 from typing import Any
 
 import pytest
 
-from tests.builders.clusters import cluster_state
+from tests.builders.clusters import cluster_cache, cluster_state, machine, put
 from tests.builders.nodes import node, nrt
-from tests.builders.pods import pod
+from tests.builders.pods import GATES, bound, created, gated, pod
 from tests.builders.records import resident
+from tests.builders.reviews import binding_review, denied
 from tests.unit.admission.kubelet_admissions import kubelet_admission_at
-from webhook.admission.binding.guard import BindingGuard, LeaderState
+from webhook.admission.binding.guard import BindingGuard, LeaderState, WaitingReviews
+from webhook.admission.binding.pod_lookup import PodLookup
 from webhook.admission.binding.review_trust import Doubts
 from webhook.admission.handler import NotNowError
 from webhook.admission.response import Allowed, Denied, Patched, Response, Unreserved
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.formats.koordinator.hint import NUMAHint, NUMANodeAmounts
-from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.formats.kubernetes.membership import controllers_group
 from webhook.formats.kubernetes.rejected_pod import KubeletRejection, RejectedPod, RejectionReason
 from webhook.formats.patches.json_patch import apply
@@ -30,6 +33,7 @@ from webhook.signal import Signal
 from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.assumed.assumed_pods import AssumedPods
 from webhook.state.avoided_nodes import AvoidedNodes
+from webhook.state.cluster_cache import ClusterCache
 from webhook.state.kubelet_admission import KubeletAdmission
 from webhook.state.rules import Rules
 
@@ -126,8 +130,11 @@ class OneNode:
         guard: BindingGuard | None = None,
     ) -> Response:
         guard = guard or self.guard(leader_state)
-        request = binding(name, uid, dry_run, user)
-        return await guard.handle(replace(request, deadline=asyncio.get_running_loop().time() + seconds))
+        deadline = asyncio.get_running_loop().time() + seconds
+        return await guard.handle(binding_review(name, "n3", uid, user=user, deadline=deadline, dryRun=dry_run))
+
+    async def refuses(self, name: str, **how: Any) -> Denied:
+        return denied(await self.bind(name, **how))
 
 
 def named(name: str, uid: str = "u", annotations: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
@@ -140,26 +147,17 @@ def assigned(name: str, node: str = "n3", numa_id: int = 1) -> dict[str, Any]:
     return named(name, annotations={NUMA_HINT: json.dumps({"node": node, "numaNodeResources": zones})})
 
 
-def binding(name: str, uid: str, dry_run: bool, user: str) -> AdmissionRequest:
-    metadata = {"name": name, **({"uid": uid} if uid else {})}
-    raw = {"kind": "Binding", "metadata": metadata, "target": {"kind": "Node", "name": "n3"}}
-    return AdmissionRequest.from_object(
-        {
-            "apiVersion": "admission.k8s.io/v1",
-            "kind": "AdmissionReview",
-            "request": {
-                "uid": "u1",
-                "kind": {"group": "", "version": "v1", "kind": "Binding"},
-                "subResource": "binding",
-                "operation": "CREATE",
-                "namespace": "default",
-                "name": name,
-                "object": raw,
-                "userInfo": {"username": user},
-                "dryRun": dry_run,
-            },
-        }
-    )
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def placed(*pods: Raw) -> OneNode:
+    """The node, on which the informer has shown these pods as placed."""
+    cluster = OneNode(*pods)
+    for each in pods:
+        cluster.show_placed(each["metadata"]["name"])
+    return cluster
 
 
 def numa_of(answer: Response) -> list[int]:
@@ -176,168 +174,151 @@ def hint_of(answer: Response) -> dict[str, Any]:
 
 
 async def test_what_one_binding_was_given_the_next_one_finds_taken() -> None:
-    cluster_snapshot = OneNode(named("a"), named("b"), named("c"))
-    assert numa_of(await cluster_snapshot.bind("a")) == [0]
-    cluster_snapshot.show_bound("a")
-    assert numa_of(await cluster_snapshot.bind("b")) == [1]
-    cluster_snapshot.show_bound("b")
-    refused = await cluster_snapshot.bind("c")
-    assert isinstance(refused, Denied)
+    cluster = OneNode(named("a"), named("b"), named("c"))
+    assert numa_of(await cluster.bind("a")) == [0]
+    cluster.show_bound("a")
+    assert numa_of(await cluster.bind("b")) == [1]
+    cluster.show_bound("b")
+    refused = await cluster.refuses("c")
     assert (refused.verdict, refused.decided) == ("deny", True)
-    assert cluster_snapshot.fetched == []
+    assert cluster.fetched == []
 
 
 async def test_a_binding_tried_again_is_given_the_same() -> None:
-    cluster_snapshot = OneNode(named("a"), named("b"))
-    assert numa_of(await cluster_snapshot.bind("a")) == [0]
-    assert numa_of(await cluster_snapshot.bind("a")) == [0]
-    cluster_snapshot.show_bound("a")
-    assert numa_of(await cluster_snapshot.bind("b")) == [1]
+    cluster = OneNode(named("a"), named("b"))
+    assert numa_of(await cluster.bind("a")) == [0]
+    assert numa_of(await cluster.bind("a")) == [0]
+    cluster.show_bound("a")
+    assert numa_of(await cluster.bind("b")) == [1]
 
 
 async def test_the_next_binding_to_a_node_waits_until_the_last_one_is_seen_written() -> None:
-    cluster_snapshot = OneNode(named("a"), named("b"))
-    assert numa_of(await cluster_snapshot.bind("a")) == [0]
-    next_one = asyncio.create_task(cluster_snapshot.bind("b"))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    cluster = OneNode(named("a"), named("b"))
+    assert numa_of(await cluster.bind("a")) == [0]
+    next_one = asyncio.create_task(cluster.bind("b"))
+    await turns(2)
     assert not next_one.done()
-    cluster_snapshot.show_bound("a")
+    cluster.show_bound("a")
     assert numa_of(await next_one) == [1]
 
 
 async def test_equal_pods_that_get_the_same_numa_node_do_not_wait_for_each_other() -> None:
     # n3 ── NUMA 0 [8]  NUMA 1 [8]: two of 4 CPUs each, and the third gets another NUMA node
-    cluster_snapshot = OneNode(*(named(name, cpu=4) for name in "abc"))
-    assert numa_of(await cluster_snapshot.bind("a")) == [0]
-    assert numa_of(await cluster_snapshot.bind("b")) == [0]
-    third = asyncio.create_task(cluster_snapshot.bind("c"))
+    cluster = OneNode(*(named(name, cpu=4) for name in "abc"))
+    assert numa_of(await cluster.bind("a")) == [0]
+    assert numa_of(await cluster.bind("b")) == [0]
+    third = asyncio.create_task(cluster.bind("c"))
     await asyncio.sleep(0)
     assert not third.done()
-    cluster_snapshot.show_bound("b")
+    cluster.show_bound("b")
     await asyncio.sleep(0)
     assert not third.done()
-    cluster_snapshot.show_bound("a")
+    cluster.show_bound("a")
     assert numa_of(await third) == [1]
 
 
-@pytest.mark.parametrize("other", [{"cpu": 3}, {"cpu": 4, "memory": "2Gi"}])
-async def test_pods_that_differ_wait_for_each_other(other: dict[str, Any]) -> None:
-    cluster_snapshot = OneNode(named("a", cpu=4), named("b", **other))
-    assert numa_of(await cluster_snapshot.bind("a")) == [0]
-    refused = await cluster_snapshot.bind("b", seconds=0.02)
-    assert isinstance(refused, Denied)
-    assert refused.reason == "BindingInProgress"
+@pytest.mark.parametrize(
+    ("one", "other"), [({}, {}), ({"cpu": 4}, {"cpu": 3}), ({"cpu": 4}, {"cpu": 4, "memory": "2Gi"})]
+)
+async def test_a_binding_to_a_node_where_another_is_not_seen_written_yet_tries_again(
+    one: dict[str, Any], other: dict[str, Any]
+) -> None:
+    cluster = OneNode(named("a", **one), named("b", **other))
+    assert numa_of(await cluster.bind("a")) == [0]
+    assert (await cluster.refuses("b", seconds=0.02)).reason == "BindingInProgress"
 
 
 async def test_a_new_leader_binds_no_pod_beside_another() -> None:
-    cluster_snapshot = OneNode(named("a", cpu=4), named("b", cpu=4))
-    await cluster_snapshot.bind("a")
-    refused = await cluster_snapshot.bind("b", seconds=0.02, leader_state=LeaderState.ASSIGNED_ONLY)
-    assert isinstance(refused, Denied)
-    assert refused.reason == "BindingInProgress"
+    cluster = OneNode(named("a", cpu=4), named("b", cpu=4))
+    await cluster.bind("a")
+    assert (
+        await cluster.refuses("b", seconds=0.02, leader_state=LeaderState.ASSIGNED_ONLY)
+    ).reason == "BindingInProgress"
 
 
 async def test_bindings_to_one_node_are_answered_in_the_order_in_which_they_came() -> None:
     names = ["a", "b", "c", "d"]
-    cluster_snapshot = OneNode(*(named(name, cpu=cpu) for name, cpu in zip(names, (4, 3, 5, 2), strict=True)))
-    await cluster_snapshot.bind("a")
-    guard = cluster_snapshot.guard()
-    waiting = {name: asyncio.create_task(cluster_snapshot.bind(name, guard=guard)) for name in names[1:]}
+    cluster = OneNode(*(named(name, cpu=cpu) for name, cpu in zip(names, (4, 3, 5, 2), strict=True)))
+    await cluster.bind("a")
+    guard = cluster.guard()
+    waiting = {name: asyncio.create_task(cluster.bind(name, guard=guard)) for name in names[1:]}
     await asyncio.sleep(0)
     for shown, name in itertools.pairwise(names):
         assert not any(task.done() for task in waiting.values())
-        cluster_snapshot.show_bound(shown)
+        cluster.show_bound(shown)
         await waiting.pop(name)
-
-
-async def test_a_binding_that_is_not_seen_written_lets_the_next_one_try_again() -> None:
-    cluster_snapshot = OneNode(named("a"), named("b"))
-    await cluster_snapshot.bind("a")
-    refused = await cluster_snapshot.bind("b", seconds=0.02)
-    assert isinstance(refused, Denied)
-    assert refused.reason == "BindingInProgress"
 
 
 async def test_a_binding_that_was_refused_after_us_holds_up_its_node_for_seconds_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    cluster_snapshot = OneNode(named("a"), named("b"))
-    assert numa_of(await cluster_snapshot.bind("a")) == [0]
+    cluster = OneNode(named("a"), named("b"))
+    assert numa_of(await cluster.bind("a")) == [0]
     monkeypatch.setattr("webhook.admission.binding.guard._ON_ITS_WAY_SECONDS", 0.0)
-    assert numa_of(await cluster_snapshot.bind("b")) == [1]
+    assert numa_of(await cluster.bind("b")) == [1]
 
 
 async def test_a_binding_waits_for_the_pod_that_was_placed_on_the_numa_node_it_would_get() -> None:
-    cluster_snapshot = OneNode(assigned("a", numa_id=0), assigned("b", numa_id=1))
-    for name in ("a", "b"):
-        cluster_snapshot.show_placed(name)
-    out_of_order = asyncio.create_task(cluster_snapshot.bind("b"))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    cluster = placed(assigned("a", numa_id=0), assigned("b", numa_id=1))
+    out_of_order = asyncio.create_task(cluster.bind("b"))
+    await turns(2)
     assert not out_of_order.done()
-    assert numa_of(await cluster_snapshot.bind("a")) == [0]
-    cluster_snapshot.show_bound("a")
+    assert numa_of(await cluster.bind("a")) == [0]
+    cluster.show_bound("a")
     assert numa_of(await out_of_order) == [1]
 
 
 async def test_a_pod_shown_as_it_was_before_its_binding_does_not_end_the_wait_of_the_next_one() -> None:
-    cluster_snapshot = OneNode(assigned("a", numa_id=0), assigned("b", numa_id=1))
-    cluster_snapshot.show_placed("b")
-    await cluster_snapshot.bind("a")
-    cluster_snapshot.show_placed("a")  # the watch was late: the guard had asked the API server
-    refused = await cluster_snapshot.bind("b", seconds=0.02)
-    assert isinstance(refused, Denied)
+    cluster = OneNode(assigned("a", numa_id=0), assigned("b", numa_id=1))
+    cluster.show_placed("b")
+    await cluster.bind("a")
+    cluster.show_placed("a")  # the watch was late: the guard had asked the API server
+    refused = await cluster.refuses("b", seconds=0.02)
     assert refused.message == (
         "another pod was just bound to this node and is not visible yet; the kubelet admits pods in order of arrival"
     )
 
 
 async def test_a_binding_that_has_waited_for_half_of_its_time_is_refused_and_says_for_whom() -> None:
-    cluster_snapshot = OneNode(assigned("a", numa_id=0), assigned("b", numa_id=1))
-    for name in ("a", "b"):
-        cluster_snapshot.show_placed(name)
-    refused = await cluster_snapshot.bind("b", seconds=0.02)
-    assert isinstance(refused, Denied)
+    cluster = placed(assigned("a", numa_id=0), assigned("b", numa_id=1))
+    refused = await cluster.refuses("b", seconds=0.02)
     assert refused.reason == "BindingInProgress"
     assert refused.message == "default/a was placed before on the NUMA nodes of n3 that this pod would get"
-    assert cluster_snapshot.keeper.assumed_count == 0
+    assert cluster.keeper.assumed_count == 0
 
 
 async def test_a_binding_that_waits_is_seldom_judged_again_while_nothing_moves(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster_snapshot = OneNode(assigned("a", numa_id=0), assigned("b", numa_id=1))
-    for name in ("a", "b"):
-        cluster_snapshot.show_placed(name)
+    cluster = placed(assigned("a", numa_id=0), assigned("b", numa_id=1))
     judged: list[str] = []
-    admission = cluster_snapshot.kubelet_admission
+    admission = cluster.kubelet_admission
 
     def noted(node: str, pod: str) -> KubeletAdmission | None:
         judged.append(pod)
         return admission(node, pod)
 
-    monkeypatch.setattr(cluster_snapshot, "kubelet_admission", noted)
-    assert isinstance(await cluster_snapshot.bind("b", seconds=1.2), Denied)  # it waits for half of this
+    monkeypatch.setattr(cluster, "kubelet_admission", noted)
+    await cluster.refuses("b", seconds=1.2)  # it waits for half of this
     assert len(judged) <= 3
 
 
 async def test_a_dry_run_takes_nothing() -> None:
-    cluster_snapshot = OneNode(named("a"))
-    assert numa_of(await cluster_snapshot.bind("a", dry_run=True)) == [0]
-    assert cluster_snapshot.keeper.assumed_count == 0
+    cluster = OneNode(named("a"))
+    assert numa_of(await cluster.bind("a", dry_run=True)) == [0]
+    assert cluster.keeper.assumed_count == 0
 
 
 async def test_a_pod_that_was_not_seen_yet_is_asked_for_once() -> None:
-    cluster_snapshot = OneNode(named("a", uid="old"))
-    cluster_snapshot.on_the_server["a"] = named("a", uid="new")
-    assert numa_of(await cluster_snapshot.bind("a", uid="new")) == [0]
-    assert cluster_snapshot.fetched == ["default/a"]
+    cluster = OneNode(named("a", uid="old"))
+    cluster.on_the_server["a"] = named("a", uid="new")
+    assert numa_of(await cluster.bind("a", uid="new")) == [0]
+    assert cluster.fetched == ["default/a"]
 
 
 async def test_a_pod_seen_with_its_gate_was_seen_too_early() -> None:
-    cluster_snapshot = OneNode(named("a", schedulingGates=[{"name": PLACEMENT_GATE}]))
-    cluster_snapshot.on_the_server["a"] = assigned("a")
-    assert numa_of(await cluster_snapshot.bind("a")) == [0]
-    assert cluster_snapshot.fetched == ["default/a"]
+    cluster = OneNode(named("a", schedulingGates=[{"name": PLACEMENT_GATE}]))
+    cluster.on_the_server["a"] = assigned("a")
+    assert numa_of(await cluster.bind("a")) == [0]
+    assert cluster.fetched == ["default/a"]
 
 
 async def test_a_pod_that_does_not_exist_is_the_api_servers_affair() -> None:
@@ -354,113 +335,110 @@ async def test_what_is_no_affair_of_ours_passes_on_every_replica(leader_state: L
 
 
 async def test_who_does_not_lead_gives_nothing_out_and_lets_placed_pods_pass() -> None:
-    cluster_snapshot = OneNode(named("a"), assigned("b"), assigned("c", node="n1"))
+    cluster = OneNode(named("a"), assigned("b"), assigned("c", node="n1"))
     for name in ("a", "c"):
         with pytest.raises(NotNowError):
-            await cluster_snapshot.bind(name, leader_state=LeaderState.NONE)
-    assert (await cluster_snapshot.bind("b", leader_state=LeaderState.NONE)).verdict == "allow"
-    assert cluster_snapshot.keeper.assumed_count == 0
+            await cluster.bind(name, leader_state=LeaderState.NONE)
+    assert (await cluster.bind("b", leader_state=LeaderState.NONE)).verdict == "allow"
+    assert cluster.keeper.assumed_count == 0
 
 
 async def test_where_another_replica_leads_a_binding_is_refused_and_its_connection_given_up() -> None:
-    cluster_snapshot = OneNode(named("a"), assigned("b"))
-    refused = await cluster_snapshot.bind("a", leader_state=LeaderState.ELSEWHERE)
-    assert isinstance(refused, Denied)
+    cluster = OneNode(named("a"), assigned("b"))
+    refused = await cluster.refuses("a", leader_state=LeaderState.ELSEWHERE)
     assert (refused.reason, refused.misrouted) == ("NotLeader", True)
-    passed = await cluster_snapshot.bind("b", leader_state=LeaderState.ELSEWHERE)
+    passed = await cluster.bind("b", leader_state=LeaderState.ELSEWHERE)
     assert (passed.verdict, passed.misrouted) == ("allow", False)
-    assert cluster_snapshot.keeper.assumed_count == 0
+    assert cluster.keeper.assumed_count == 0
 
 
 async def test_a_new_leader_gives_out_nothing_new() -> None:
-    cluster_snapshot = OneNode(named("a"), assigned("b"))
-    refused = await cluster_snapshot.bind("a", leader_state=LeaderState.ASSIGNED_ONLY)
-    assert isinstance(refused, Denied)
-    assert refused.reason == "LeaderChanged"
+    cluster = OneNode(named("a"), assigned("b"))
+    assert (await cluster.refuses("a", leader_state=LeaderState.ASSIGNED_ONLY)).reason == "LeaderChanged"
     # Its kubelet would take NUMA node 0, which the last leader may have promised to somebody: it is not certain.
-    passed = await cluster_snapshot.bind("b", leader_state=LeaderState.ASSIGNED_ONLY)
+    passed = await cluster.bind("b", leader_state=LeaderState.ASSIGNED_ONLY)
     assert hint_of(passed) == {"node": "n3", "certain": False}
-    assumed_by = cluster_snapshot.assumed_by("default/b")
+    assumed_by = cluster.assumed_by("default/b")
     assert assumed_by is not None
     assert (list(assumed_by.numa), assumed_by.sure, assumed_by.alternatives) == ([1], False, frozenset({0}))
     # Somebody unforeseen took what the pod was placed on; NUMA node 0 may be promised by the last leader.
-    cluster_snapshot.keeper.forget("default/b")
-    cluster_snapshot.ledger.put(Reservation.of("default/x", "n3", {1: {"cpu": 1000}}, {"cpu": 1000}))
-    assert (await cluster_snapshot.bind("b", leader_state=LeaderState.ASSIGNED_ONLY)).verdict == "deny"
-    assert numa_of(await cluster_snapshot.bind("b")) == [0]
+    cluster.keeper.forget("default/b")
+    cluster.ledger.put(Reservation.of("default/x", "n3", {1: {"cpu": 1000}}, {"cpu": 1000}))
+    assert (await cluster.bind("b", leader_state=LeaderState.ASSIGNED_ONLY)).verdict == "deny"
+    assert numa_of(await cluster.bind("b")) == [0]
 
 
 @pytest.mark.parametrize("leader_state", [LeaderState.NONE, LeaderState.ELSEWHERE, LeaderState.ASSIGNED_ONLY])
 async def test_only_a_leader_who_knows_all_gives_a_placed_pod_again_what_it_lost(leader_state: LeaderState) -> None:
-    cluster_snapshot = OneNode(named("p", annotations={NUMA_HINT: '{"node":"n3","reserved":false}'}))
+    cluster = OneNode(named("p", annotations={NUMA_HINT: '{"node":"n3","reserved":false}'}))
     if leader_state is LeaderState.NONE:
         with pytest.raises(NotNowError):
-            await cluster_snapshot.bind("p", leader_state=leader_state)
+            await cluster.bind("p", leader_state=leader_state)
     else:
-        assert (await cluster_snapshot.bind("p", leader_state=leader_state)).verdict == "deny"
-    assert cluster_snapshot.keeper.assumed_count == 0
-    assert numa_of(await cluster_snapshot.bind("p")) == [0]
+        assert (await cluster.bind("p", leader_state=leader_state)).verdict == "deny"
+    assert cluster.keeper.assumed_count == 0
+    assert numa_of(await cluster.bind("p")) == [0]
 
 
 async def test_of_a_pod_that_its_node_cannot_hold_another_part_is_told_and_of_one_that_only_waits_it_is_not() -> None:
-    cluster_snapshot = OneNode(named("a"), named("b"), named("c"))
+    cluster = OneNode(named("a"), named("b"), named("c"))
     for name in "ab":
-        await cluster_snapshot.bind(name)
-        cluster_snapshot.show_bound(name)
-    assert isinstance((await cluster_snapshot.bind("c", dry_run=True)), Denied)
-    assert cluster_snapshot.refused == []
-    assert isinstance((await cluster_snapshot.bind("c")), Denied)
-    assert cluster_snapshot.refused == [("default/c", "u", "n3")]
+        await cluster.bind(name)
+        cluster.show_bound(name)
+    await cluster.refuses("c", dry_run=True)
+    assert cluster.refused == []
+    await cluster.refuses("c")
+    assert cluster.refused == [("default/c", "u", "n3")]
     waits = OneNode(named("a"), named("b"))
     await waits.bind("a")
-    assert isinstance((await waits.bind("b", seconds=0.1)), Denied)
+    await waits.refuses("b", seconds=0.1)
     assert waits.refused == []
 
 
 async def test_a_binding_by_no_scheduler_is_judged_and_has_no_effect() -> None:
-    cluster_snapshot = OneNode(named("a"), named("b"), named("c"))
-    answer = await cluster_snapshot.bind("a", user="admin")
+    cluster = OneNode(named("a"), named("b"), named("c"))
+    answer = await cluster.bind("a", user="admin")
     assert answer.unreserved is Unreserved.USER
     assert isinstance(answer, Allowed)
     assert answer.message == "bound to n3 by admin, who is none of --scheduler-users: no NUMA nodes are reserved"
-    assert cluster_snapshot.keeper.assumed_count == 0
+    assert cluster.keeper.assumed_count == 0
     for name in "ab":
-        await cluster_snapshot.bind(name)
-        cluster_snapshot.show_bound(name)
-    assert isinstance((await cluster_snapshot.bind("c", user="admin")), Denied)
-    assert cluster_snapshot.refused == []
+        await cluster.bind(name)
+        cluster.show_bound(name)
+    await cluster.refuses("c", user="admin")
+    assert cluster.refused == []
 
 
 async def test_a_binding_of_a_gated_pod_or_of_another_one_of_its_name_has_no_effect() -> None:
     gated = named("a", schedulingGates=[{"name": "example.com/hold"}])
-    for cluster_snapshot, uid in ((OneNode(gated), ""), (OneNode(named("a", uid="new")), "old")):
-        answer = await cluster_snapshot.bind("a", uid=uid)
-        assert (answer.verdict, answer.decided, cluster_snapshot.keeper.assumed_count) == ("allow", False, 0)
+    for cluster, uid in ((OneNode(gated), ""), (OneNode(named("a", uid="new")), "old")):
+        answer = await cluster.bind("a", uid=uid)
+        assert (answer.verdict, answer.decided, cluster.keeper.assumed_count) == ("allow", False, 0)
 
 
 async def test_a_review_that_may_be_forged_is_believed_for_a_moment_however_often_it_comes() -> None:
-    cluster_snapshot = OneNode(named("a"), named("b"))
-    cluster_snapshot.doubts = Doubts()
-    assert numa_of(await cluster_snapshot.bind("a")) == [0]
-    first = cluster_snapshot.keeper.assumed_by("default/a")
+    cluster = OneNode(named("a"), named("b"))
+    cluster.doubts = Doubts()
+    assert numa_of(await cluster.bind("a")) == [0]
+    first = cluster.keeper.assumed_by("default/a")
     assert first is not None
     assert first.expires < monotonic() + 2
     for _ in range(3):
-        await cluster_snapshot.bind("a")
-    again = cluster_snapshot.keeper.assumed_by("default/a")
+        await cluster.bind("a")
+    again = cluster.keeper.assumed_by("default/a")
     assert again is not None
     assert again.expires == first.expires
 
 
 async def test_a_pod_whose_reviews_came_to_nothing_is_answered_and_stands_in_nobodys_way() -> None:
-    cluster_snapshot = OneNode(named("a"), named("b"))
-    cluster_snapshot.doubts = Doubts()
+    cluster = OneNode(named("a"), named("b"))
+    cluster.doubts = Doubts()
     for _ in range(2):
-        cluster_snapshot.doubts.came_to_nothing("default/a", "u", monotonic())
-    answer = await cluster_snapshot.bind("a")
+        cluster.doubts.came_to_nothing("default/a", "u", monotonic())
+    answer = await cluster.bind("a")
     assert (numa_of(answer), answer.unreserved) == ([0], Unreserved.DOUBTED)
-    assert cluster_snapshot.keeper.assumed_count == 0
-    assert numa_of(await cluster_snapshot.bind("b")) == [0]
+    assert cluster.keeper.assumed_count == 0
+    assert numa_of(await cluster.bind("b")) == [0]
 
 
 def rejected_on_n3(node: OneNode) -> None:
@@ -490,3 +468,218 @@ async def test_a_node_that_rejected_a_pod_of_the_same_controller_is_refused_unti
     node.now += 120
     node.avoided.advance()
     assert isinstance(await node.bind("a", leader_state=state), Allowed | Patched)
+
+
+def test_of_the_namespace_that_has_most_the_oldest_goes() -> None:
+    waiting = WaitingReviews(most=4)
+    with ExitStack() as stack:
+        good = stack.enter_context(waiting.one("good", "good/p"))
+        bad = [stack.enter_context(waiting.one("bad", f"bad/p{number}")) for number in range(10)]
+        assert not good.displaced
+        assert [each.displaced for each in bad] == [True] * 7 + [False] * 3
+
+
+def test_a_pod_waits_once_and_its_latest_review_is_the_one() -> None:
+    waiting = WaitingReviews()
+    with waiting.one("ns", "ns/p") as first:
+        with waiting.one("ns", "ns/p") as second:
+            assert (first.displaced, second.displaced) == (True, False)
+        with waiting.one("ns", "ns/q") as third:
+            assert not third.displaced
+
+
+def test_those_that_are_answered_make_room() -> None:
+    waiting = WaitingReviews(most=1)
+    for _ in range(3):
+        with waiting.one("ns", "ns/p") as one:
+            assert not one.displaced
+
+
+async def test_the_pod_that_a_review_waits_for_wakes_it_and_no_other_pod_does() -> None:
+    waiting = WaitingReviews()
+    with waiting.one("ns", "ns/p", {"ns/a", "ns/b"}) as one, waiting.one("ns", "ns/q", {"ns/c"}) as other:
+        tasks = [asyncio.create_task(each.woken(60)) for each in (one, other)]
+        await asyncio.sleep(0)
+        waiting.bound_or_gone("ns/x", "x")
+        waiting.bound_or_gone("ns/b", "b")
+        await tasks[0]
+        assert not tasks[1].done()
+        waiting.bound_or_gone("ns/c", "c")
+        await tasks[1]
+    waiting.bound_or_gone("ns/a", "a")
+
+
+async def test_a_displaced_review_is_woken() -> None:
+    waiting = WaitingReviews()
+    with waiting.one("ns", "ns/p", {"ns/a"}) as first, waiting.one("ns", "ns/p", {"ns/a"}):
+        await first.woken(60)
+        assert first.displaced
+
+
+class RecreatedPods:
+    """n0 ── NUMA 0 [8]      [free cpus]"""
+
+    def __init__(self) -> None:
+        self.cache = cluster_cache(*machine(name="n0", free=(8,)), *machine(name="n1", free=(8,)))
+        self.server: dict[str, Mapping[str, Any]] = {}
+        self.guard = BindingGuard(self.cache, self.fetch, lambda: LeaderState.ALL, Rules(), 70, lambda *_: None, None)
+
+    async def fetch(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        return self.server.get(f"{namespace}/{name}")
+
+    async def bind(self, name: str, uid: str) -> Response:
+        deadline = asyncio.get_running_loop().time() + 0.4
+        return await self.guard.handle(binding_review(name, "n0", uid, deadline=deadline))
+
+
+@pytest.mark.parametrize("before", ["bound", "gated", "nothing"])
+@pytest.mark.parametrize("event", ["deleting", "deleted", "another in between"])
+async def test_what_a_recreated_pod_was_given_stays_reserved_when_its_predecessor_is_shown_to_end(
+    before: str, event: str
+) -> None:
+    site = RecreatedPods()
+    first = {
+        "bound": bound(name="w-0", node="n1", metadata={"uid": "first"}),
+        "gated": gated(name="w-0", metadata={"uid": "first"}),
+        "nothing": None,
+    }[before]
+    if first is not None:
+        put(site.cache, first)
+    # The scheduler has seen the next pod of this name before we do.
+    second = created(name="w-0", metadata={"uid": "second"})
+    site.server["default/w-0"] = second
+    assert isinstance(await site.bind("w-0", "second"), Patched)
+    assert site.cache.assumed_node("default/w-0") == "n0"
+    # The last events of the first one arrive.
+    if first is not None and event == "deleting":
+        deleting = {"deletionTimestamp": "2030-01-01T00:00:30Z"}
+        put(site.cache, {**first, "metadata": {**first["metadata"], **deleting}})
+    if first is not None and event == "deleted":
+        site.cache.pods.delete("default/w-0")
+    if event == "another in between":
+        site.cache.pods.delete("default/w-0")
+        put(site.cache, gated(name="w-0", metadata={"uid": "between"}))
+        site.cache.pods.delete("default/w-0")
+    put(site.cache, second)
+    other = created(name="other")
+    site.server["default/other"] = other
+    put(site.cache, other)
+    answer = await site.bind("other", "other")
+    assert not isinstance(answer, Patched), "its only NUMA node was given to w-0"
+
+
+class FakeApiServer:
+    def __init__(self, **on_the_server: Raw) -> None:
+        self.cache = ClusterCache()
+        self.on_the_server = on_the_server
+        self.asked = 0
+        self.asking = self.most = 0
+        self.lookup = PodLookup(self.cache, self.fetch)
+
+    def show(self, raw: Raw) -> None:
+        self.cache.pods.upsert("ns/a", dict(raw))
+
+    async def fetch(self, namespace: str, name: str) -> Raw | None:
+        assert namespace == "ns"
+        self.asked += 1
+        self.asking += 1
+        self.most = max(self.most, self.asking)
+        await asyncio.sleep(0)
+        self.asking -= 1
+        return self.on_the_server.get(name)
+
+    async def find(self, name: str, uid: str = "u", seconds: float = 5.0) -> Raw | None:
+        return await self.lookup.find("ns", name, uid, asyncio.get_running_loop().time() + seconds)
+
+
+def seen(uid: str = "u", gated: bool = False) -> Raw:
+    """The seen ns/a, which is managed."""
+    gates = GATES if gated else []
+    return pod(name="a", namespace="ns", metadata={"uid": uid}, schedulingGates=gates)
+
+
+async def test_a_pod_that_is_seen_a_moment_later_costs_no_call() -> None:
+    cluster = FakeApiServer()
+    cluster.show(seen(gated=True))
+    finding = asyncio.create_task(cluster.find("a"))
+    await asyncio.sleep(0)
+    cluster.show(seen())
+    assert (await finding, cluster.asked) == (seen(), 0)
+
+
+async def test_a_pod_that_is_not_seen_is_asked_for() -> None:
+    cluster = FakeApiServer(a=seen())
+    assert (await cluster.find("a"), cluster.asked) == (seen(), 1)
+
+
+async def test_an_incarnation_that_is_not_there_is_asked_for_once_and_a_name_each_time() -> None:
+    cluster = FakeApiServer(a=seen("another"))
+    for _ in range(3):
+        assert await cluster.find("a") is None
+    assert cluster.asked == 1
+    for _ in range(3):
+        assert await cluster.find("b", uid="") is None
+    assert cluster.asked == 4
+
+
+async def test_however_many_ask_the_api_server_answers_a_few_at_a_time() -> None:
+    cluster = FakeApiServer()
+    answers = await asyncio.gather(*(cluster.find(f"p{number}", str(number)) for number in range(40)))
+    assert (answers, cluster.asked, cluster.most <= 4) == ([None] * 40, 40, True)
+
+
+async def test_who_cannot_be_asked_for_in_time_is_not_taken_for_absent() -> None:
+    cluster = FakeApiServer()
+    held = asyncio.Event()
+
+    async def stuck(*_: str) -> None:
+        await held.wait()
+
+    lookup = PodLookup(cluster.cache, stuck)
+    deadline = asyncio.get_running_loop().time() + 0.2
+    others = [asyncio.create_task(lookup.find("ns", f"p{number}", "u", deadline)) for number in range(4)]
+    await asyncio.sleep(0.1)
+    with pytest.raises(TimeoutError):
+        await lookup.find("ns", "a", "u", deadline)
+    held.set()
+    await asyncio.gather(*others)
+
+
+def test_a_pod_whose_reviews_come_to_nothing_is_believed_less_each_time_and_then_not_at_all() -> None:
+    doubts = Doubts()
+    seconds = []
+    for now in range(4):
+        seconds.append(doubts.believed_seconds("ns/p", "u", now))
+        doubts.came_to_nothing("ns/p", "u", now)
+    assert seconds == [1.5, 0.3, 0.0, 0.0]
+
+
+def test_many_pods_of_one_namespace_are_believed_no_more_than_one_and_others_are() -> None:
+    doubts = Doubts()
+    seconds = []
+    for now in range(5):
+        seconds.append(doubts.believed_seconds(f"ns/p{now}", "u", now))
+        doubts.came_to_nothing(f"ns/p{now}", "u", now)
+    assert seconds == [1.5, 0.3, 0.3, 0.0, 0.0]
+    assert doubts.believed_seconds("other/p", "u", 5) == 1.5
+
+
+def test_another_pod_of_that_name_is_no_worse_than_its_namespace() -> None:
+    doubts = Doubts()
+    for _ in range(2):
+        doubts.came_to_nothing("ns/p", "u", 0)
+    assert (doubts.believed_seconds("ns/p", "u", 1), doubts.believed_seconds("ns/p", "v", 1)) == (0.0, 0.3)
+
+
+def test_doubt_lasts_as_long_as_the_attack_and_a_minute() -> None:
+    doubts = Doubts()
+    for _ in range(3):
+        doubts.came_to_nothing("ns/p", "u", 0)
+    assert [doubts.believed_seconds("ns/p", "u", now) for now in (50, 100, 150, 210)] == [0.0, 0.0, 0.0, 1.5]
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    doubts = Doubts()
+    for number in range(10_000):
+        doubts.came_to_nothing(f"ns{number}/p", "u", 0)
+    assert len(doubts) == 2 * 4096

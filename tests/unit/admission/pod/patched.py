@@ -6,9 +6,7 @@ import jsonpatch
 
 from tests.builders.pods import pod
 from webhook.formats.koordinator.hint import NUMAHint
-from webhook.model.names import (
-    PLACEMENT_GATE,
-)
+from webhook.model.names import PLACEMENT_GATE
 
 HINT = NUMAHint("b", ((1, {"cpu": 8000, "memory": 1 << 30}),))
 

@@ -9,17 +9,22 @@ from hypothesis import given
 
 from tests.builders.clusters import cluster_snapshot
 from tests.builders.nodes import node, nrt
-from tests.builders.pods import pod
+from tests.builders.pods import guaranteed, pod
+from tests.builders.topologies import topology
 from tests.unit.admission.node_affinity import admits, faults
 from tests.unit.admission.strategies import pods
-from webhook.admission.pod.mutation import mutate_pod
+from webhook.admission.pod.mutation import inject_environment, mutate_pod
 from webhook.formats.patches.affinity_patch import PREFERRED, REQUIRED, node_affinity, required_terms
+from webhook.formats.patches.json_patch import Patch
+from webhook.formats.topology import Topology
 from webhook.model.errors import UserError
 from webhook.model.names import INHERIT, MANAGED_FIELDS, NUMA_TOPOLOGY_SPEC, PLACEMENT, RESOURCE_SPEC
 from webhook.model.options import Options
 from webhook.placing.pod.decision import PodDecision, Verdict
 from webhook.state.cluster_snapshot import ClusterSnapshot
 from webhook.state.rules import Rules
+
+NEVER = Rules(gate="Never")
 
 # a [7 7]  b [2 9]  c [0 12]   single-numa-node              [free cpus per NUMA node]
 # d [8 8]           restricted
@@ -57,7 +62,7 @@ def _annotation(raw: Any, mutation: PodDecision) -> str:
 
 def test_a_pod_is_held_to_the_nodes_where_one_numa_node_holds_it() -> None:
     raw = pod(cpu="8")
-    mutation = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
+    mutation = mutate_pod(raw, CLUSTER, NEVER)
     assert mutation.verdict is Verdict.ALLOW
     assert _allowed_nodes(raw, mutation) == {"b", "c"}
     assert [term["preference"] for term in node_affinity(mutation.mutated)[PREFERRED]] == [
@@ -67,7 +72,7 @@ def test_a_pod_is_held_to_the_nodes_where_one_numa_node_holds_it() -> None:
 
 def test_the_placement_is_written_down_with_a_clause_a_line() -> None:
     raw = pod(cpu="8")
-    mutation = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
+    mutation = mutate_pod(raw, CLUSTER, NEVER)
     *lines, last = _annotation(raw, mutation).splitlines()
     assert lines == mutation.message.split("; ")
     assert last == "node affinity added: required: b, c; preferred: b 94, c 93"
@@ -80,11 +85,11 @@ def test_the_placement_is_written_down_with_a_clause_a_line() -> None:
 @pytest.mark.parametrize("name", [NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC])
 def test_either_annotation_is_obeyed(name: str) -> None:
     raw = pod(metadata={"annotations": {name: '{"numaTopologyPolicy": "SingleNUMANode"}'}})
-    assert _allowed_nodes(raw, mutate_pod(raw, CLUSTER, Rules(gate="Never"))) == {"b", "c"}
+    assert _allowed_nodes(raw, mutate_pod(raw, CLUSTER, NEVER)) == {"b", "c"}
 
 
 def test_a_single_fitting_node_is_named_and_nothing_is_preferred() -> None:
-    mutation = mutate_pod(pod(cpu="10"), CLUSTER, Rules(gate="Never"))
+    mutation = mutate_pod(pod(cpu="10"), CLUSTER, NEVER)
     assert required_terms(mutation.mutated) == [
         {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["c"]}]}
     ]
@@ -93,7 +98,7 @@ def test_a_single_fitting_node_is_named_and_nothing_is_preferred() -> None:
 
 def test_the_shorter_list_of_nodes_is_written() -> None:
     raw = pod(cpu="7")
-    mutation = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
+    mutation = mutate_pod(raw, CLUSTER, NEVER)
     assert required_terms(mutation.mutated) == [
         {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["d", "e"]}]}
     ]
@@ -104,7 +109,7 @@ def test_nothing_is_required_when_every_node_fits() -> None:
     everywhere = cluster_snapshot(
         *(node(name=name) for name in "ab"), nrt(node="a", free=[8, 8]), nrt(node="b", free=[8, 8])
     )
-    mutation = mutate_pod(pod(), everywhere, Rules(gate="Never"))
+    mutation = mutate_pod(pod(), everywhere, NEVER)
     assert required_terms(mutation.mutated) is None
     assert len(node_affinity(mutation.mutated)[PREFERRED]) == 2
 
@@ -126,7 +131,7 @@ def preferring(weight: int) -> dict[str, Any]:
 @pytest.mark.parametrize("weight", [1, 100])
 def test_of_equal_nodes_those_that_the_user_prefers_are_written_first_and_heavier(weight: int) -> None:
     raw = pod(affinity=preferring(weight))
-    mutation = mutate_pod(raw, disks(), Rules(gate="Never"))
+    mutation = mutate_pod(raw, disks(), NEVER)
     mine, *ours = node_affinity(mutation.mutated)[PREFERRED]
     assert [mine] == raw["spec"]["affinity"]["nodeAffinity"][PREFERRED]
     weights = {term["preference"]["matchExpressions"][0]["values"][0]: term["weight"] for term in ours}
@@ -136,14 +141,14 @@ def test_of_equal_nodes_those_that_the_user_prefers_are_written_first_and_heavie
     assert weights["n15"] > weights["n00"] == weights["n06"] >= 1
     assert "best n15 (score " in mutation.message
     assert ", preference 100, NUMA 0)" in mutation.message
-    again = mutate_pod(mutation.mutated, disks(), Rules(gate="Never"))
+    again = mutate_pod(mutation.mutated, disks(), NEVER)
     assert again.mutated == mutation.mutated
 
 
 def test_scores_stay_before_preferences() -> None:
     # b and c fit: b has 9 of 16 cpus free, c 12
     raw = pod(affinity={"nodeAffinity": {PREFERRED: [{"weight": 100, "preference": NAMED_C}]}})
-    ours = node_affinity(mutate_pod(raw, CLUSTER, Rules(gate="Never")).mutated)[PREFERRED][1:]
+    ours = node_affinity(mutate_pod(raw, CLUSTER, NEVER).mutated)[PREFERRED][1:]
     (b, heavier), (c, lighter) = ((term["preference"], term["weight"]) for term in ours)
     assert [b, c] == [
         {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [name]}]} for name in "bc"
@@ -170,7 +175,7 @@ def test_when_both_lists_are_too_long_the_best_nodes_remain(fitting: int, others
     large = cluster_snapshot(
         *(node(name=name) for name in names), *(nrt(node=name, free=[free[i]]) for i, name in enumerate(names))
     )
-    mutation = mutate_pod(pod(), large, Rules(gate="Never"))
+    mutation = mutate_pod(pod(), large, NEVER)
     requirement = _only_requirement(mutation)
     assert requirement["operator"] == "In"
     assert len(requirement["values"]) == 64
@@ -187,7 +192,7 @@ def test_up_to_64_nodes_are_named(fitting: int, others: int, operator: str) -> N
         *(node(name=name) for name in names),
         *(nrt(node=name, free=[16 if i < fitting else 1]) for i, name in enumerate(names)),
     )
-    requirement = _only_requirement(mutate_pod(pod(), large, Rules(gate="Never")))
+    requirement = _only_requirement(mutate_pod(pod(), large, NEVER))
     assert requirement["operator"] == operator
     assert requirement["values"] == (names[:fitting] if operator == "In" else names[fitting:])
 
@@ -201,7 +206,7 @@ def test_a_node_whose_hostname_is_missing_or_shared_goes_by_its_name() -> None:
         *(node(name=f"full-{i}") for i in range(4)),
         *(nrt(node=name, free=[16]) for name in ("bare", "one", "plain")),
     )
-    mutated_pod = mutate_pod(pod(), odd, Rules(gate="Never")).mutated
+    mutated_pod = mutate_pod(pod(), odd, NEVER).mutated
     hostnames: dict[str, dict[str, str]] = {
         "bare": {},
         "one": {"kubernetes.io/hostname": "twin"},
@@ -215,9 +220,10 @@ def test_a_node_whose_hostname_is_missing_or_shared_goes_by_its_name() -> None:
 
 def test_a_pod_that_fits_nowhere_now_waits_for_the_nodes_that_could_take_it() -> None:
     raw = pod(cpu="14")
-    mutation = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
+    mutation = mutate_pod(raw, CLUSTER, NEVER)
     assert mutation.verdict is Verdict.WAIT
     assert _allowed_nodes(raw, mutation) == {"a", "b", "c"}
+    assert admits(mutation.mutated, "new", {"kubernetes.io/hostname": "new"}), "one that joins later is open to it"
     lines = _annotation(raw, mutation).splitlines()
     assert lines == [*mutation.message.split("; "), "node affinity added: excluded: 2 nodes"]
     assert mutation.message.startswith(
@@ -243,41 +249,39 @@ def test_a_cordoned_node_is_told_from_one_that_others_fill() -> None:
 # A NUMA node of the cluster has 16 cpus.
 TOO_LARGE = pod(cpu="17")
 ON_A = pod(numa='{"numaTopologyPolicy": "BestEffort"}', nodeSelector={"kubernetes.io/hostname": "a"})
+LARGEST = "it asks for {} cpu in one NUMA node, the largest has 16 (a, NUMA 0)"
+OTHERS = cluster_snapshot(
+    *(node(name=name) for name in "ab"),
+    nrt(node="a", free=[4], policy="restricted"),
+    nrt(node="b", free=[4], policy="best-effort"),
+)
+POD_SCOPE = cluster_snapshot(node(name="a"), nrt(node="a", free=[4, 4], scope="pod"))
+B_BEFORE_A = cluster_snapshot(*(each for name in "ba" for each in (node(name=name), nrt(node=name, free=[4, 4]))))
 
 
 @pytest.mark.parametrize(
-    ("raw", "reason", "message"),
+    ("raw", "cluster", "reason", "message"),
     [
-        (
-            TOO_LARGE,
-            "Unalignable",
-            "even if it were empty: it asks for 17 cpu in one NUMA node, the largest has 16 (a, NUMA 0)",
-        ),
-        (
-            ON_A,
-            "NoCompatibleNode",
-            "no node has a NUMA policy that goes with BestEffort: 1 node has single-numa-node",
-        ),
+        (TOO_LARGE, CLUSTER, "Unalignable", f"{LARGEST.format(17)} even if it were empty"),
+        (ON_A, CLUSTER, "NoCompatibleNode", "goes with BestEffort: 1 node has single-numa-node"),
+        (pod(), OTHERS, "NoCompatibleNode", "1 node has best-effort, 1 node has restricted"),
+        (pod(cpu="20"), POD_SCOPE, "Unalignable", LARGEST.format(20)),
+        (pod(cpu="20"), B_BEFORE_A, "Unalignable", LARGEST.format(20)),
     ],
+    ids=["too large", "another policy", "other policies", "pod scope", "the first by name of equal nodes is named"],
 )
 def test_a_pod_that_no_node_could_ever_align_is_denied_or_warned_about(
-    raw: dict[str, Any], reason: str, message: str
+    raw: dict[str, Any], cluster: ClusterSnapshot, reason: str, message: str
 ) -> None:
-    denied = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
+    denied = mutate_pod(raw, cluster, NEVER)
     assert (denied.verdict, denied.reason, denied.operations) == (Verdict.DENY, reason, ())
-    assert message in denied.message
-    warned = mutate_pod(raw, CLUSTER, Rules(no_compatible_node="Warn"))
+    warned = mutate_pod(raw, cluster, Rules(no_compatible_node="Warn"))
     assert warned.verdict is Verdict.ALLOW
     assert warned.warnings == (warned.message,)
-    assert message in warned.message
+    for part in message.split(" even if "):
+        assert part in denied.message
+        assert part in warned.message
     assert required_terms(warned.mutated) is None
-
-
-def test_which_policies_there_are_is_said_when_none_is_compatible() -> None:
-    policies = nrt(node="a", free=[4], policy="restricted"), nrt(node="b", free=[4], policy="best-effort")
-    mutation = mutate_pod(pod(), cluster_snapshot(node(name="a"), node(name="b"), *policies), Rules(gate="Never"))
-    assert (mutation.verdict, mutation.reason) == (Verdict.DENY, "NoCompatibleNode")
-    assert "1 node has best-effort, 1 node has restricted" in mutation.message
 
 
 ONLY_A = {"kubernetes.io/hostname": "a"}
@@ -309,44 +313,29 @@ def test_a_pod_waits_while_nothing_is_known_of_the_nodes_it_may_go_to(
     assert ("schedulingGates" in mutation.mutated["spec"]) is (gate != "Never")
 
 
-def test_in_pod_scope_the_whole_pod_must_fit_one_numa_node() -> None:
-    cluster = cluster_snapshot(node(name="a"), nrt(node="a", free=[4, 4], scope="pod"))
-    message = "it asks for 20 cpu in one NUMA node, the largest has 16 (a, NUMA 0)"
-    assert message in mutate_pod(pod(cpu="20"), cluster, Rules(gate="Never")).message
+NONE = "none could take it even if it were empty: "
+CORDONED = cluster_snapshot(node(name="a", unschedulable=True), nrt(node="a", free=[16, 16]))
+FPGA = pod(containers=[guaranteed(devices={"example.com/fpga": 1})])
 
 
-def test_of_equal_nodes_a_text_names_the_first_by_name_and_not_the_first_that_came() -> None:
-    came = [each for name in ("b", "a") for each in (node(name=name), nrt(node=name, free=[4, 4]))]
-    mutation = mutate_pod(pod(cpu="20"), cluster_snapshot(*came), Rules(gate="Never"))
-    assert "in one NUMA node, the largest has 16 (a, NUMA 0)" in mutation.message
-
-
-def test_a_pod_that_is_too_large_for_any_node_waits_as_it_would_without_us() -> None:
-    mutation = mutate_pod(pod(cpu="40"), CLUSTER, Rules(gate="Never"))
+@pytest.mark.parametrize(
+    ("raw", "cluster", "says"),
+    [
+        (pod(cpu="40"), CLUSTER, f"{NONE}it asks for 40 cpu, the largest node has 32 ("),
+        (FPGA, CLUSTER, f"{NONE}no node has example.com/fpga"),
+        (pod(), CORDONED, "1 node could take it once uncordoned"),
+        (pod(nodeSelector={"pool": "none"}), CLUSTER, "let it onto none; excluded: 5 node sel"),
+    ],
+    ids=["too large for any node", "a resource that no node has", "cordoned", "its own selector matches no node"],
+)
+def test_what_would_wait_without_us_waits_and_says_for_what(
+    raw: dict[str, Any], cluster: ClusterSnapshot, says: str
+) -> None:
+    mutation = mutate_pod(raw, cluster, NEVER)
     assert mutation.verdict is Verdict.WAIT
-    assert "none could take it even if it were empty: it asks for 40 cpu, the largest node has 32 (" in mutation.message
-
-
-def test_a_resource_that_no_node_has_is_named() -> None:
-    raw = pod()
-    raw["spec"]["containers"][0]["resources"]["limits"]["example.com/fpga"] = "1"
-    mutation = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
-    assert mutation.verdict is Verdict.WAIT
-    assert "none could take it even if it were empty: no node has example.com/fpga" in mutation.message
-
-
-def test_a_pod_whose_own_selector_matches_no_node_waits_as_it_would_without_us() -> None:
-    raw = pod(nodeSelector={"pool": "none"})
-    mutation = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
-    assert mutation.verdict is Verdict.WAIT
-    assert "its own node selector, affinity and tolerations let it onto none; excluded: 5 node sel" in mutation.message
-    # Should a node come to match, it has to be one of a compatible policy all the same.
-    assert _allowed_nodes(raw, mutation) == {"a", "b", "c"}
-
-
-def test_a_node_that_joins_later_is_open_to_a_pod_that_waits() -> None:
-    mutation = mutate_pod(pod(cpu="14"), CLUSTER, Rules(gate="Never"))
-    assert admits(mutation.mutated, "new", {"kubernetes.io/hostname": "new"})
+    assert says in mutation.message
+    if "nodeSelector" in raw["spec"]:  # should a node come to match, it has to be one of a compatible policy
+        assert _allowed_nodes(raw, mutation) == {"a", "b", "c"}
 
 
 @pytest.mark.parametrize(("hopeful", "others", "operator"), [(10, 64, "NotIn"), (10, 65, "In"), (65, 65, "In")])
@@ -356,16 +345,11 @@ def test_a_waiting_pod_is_kept_off_others_by_at_most_64_names(hopeful: int, othe
         *(node(name=name) for name in names),
         *(nrt(node=name, free=[0], cpus=16 if i < hopeful else 4) for i, name in enumerate(names)),
     )
-    mutation = mutate_pod(pod(), full, Rules(gate="Never"))
+    mutation = mutate_pod(pod(), full, NEVER)
     assert mutation.verdict is Verdict.WAIT
     requirement = _only_requirement(mutation)
     assert requirement["operator"] == operator
     assert len(requirement["values"]) == min(64, others if operator == "NotIn" else hopeful)
-
-
-def test_a_cordoned_node_can_be_waited_for() -> None:
-    cordoned = cluster_snapshot(node(name="a", unschedulable=True), nrt(node="a", free=[16, 16]))
-    assert mutate_pod(pod(), cordoned, Rules(gate="Never")).verdict is Verdict.WAIT
 
 
 @pytest.mark.parametrize(
@@ -391,7 +375,7 @@ def test_a_cordoned_node_can_be_waited_for() -> None:
     ],
 )
 def test_pods_that_are_not_ours_to_place_are_left_alone(raw: dict[str, Any], reason: str) -> None:
-    mutation = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
+    mutation = mutate_pod(raw, CLUSTER, NEVER)
     assert (mutation.verdict, mutation.operations, mutation.mutated) == (Verdict.ALLOW, (), raw)
     assert mutation.message.startswith(f"unmanaged: {reason}")
     assert mutation.nodes is None
@@ -406,7 +390,7 @@ def test_a_switch_that_cannot_be_read_is_named_although_nothing_else_makes_the_p
 
 def test_a_pod_without_a_requirement_takes_each_nodes_own_policy() -> None:
     raw = pod(cpu="8", numa='{"numaTopologyPolicy": ""}')
-    mutation = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
+    mutation = mutate_pod(raw, CLUSTER, NEVER)
     # d spreads it over as few NUMA nodes as it must, e is not known to care.
     assert _allowed_nodes(raw, mutation) == {"b", "c", "d", "e"}
     assert mutation.message.startswith("each node's own NUMA policy: 4 of 5 nodes fit; best ")
@@ -414,7 +398,7 @@ def test_a_pod_without_a_requirement_takes_each_nodes_own_policy() -> None:
 
 def test_faults_in_the_annotations_deny_all_at_once() -> None:
     raw = pod(numa='{"numaTopologyPolicy": "single", "singleNUMANodeExclusive": 3}')
-    mutation = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
+    mutation = mutate_pod(raw, CLUSTER, NEVER)
     assert (mutation.verdict, mutation.reason) == (Verdict.DENY, "InvalidAnnotation")
     assert "numaTopologyPolicy" in mutation.message
     assert "singleNUMANodeExclusive" in mutation.message
@@ -422,7 +406,7 @@ def test_faults_in_the_annotations_deny_all_at_once() -> None:
 
 def test_an_unreadable_pod_is_the_users_fault() -> None:
     with pytest.raises(UserError, match=r"spec\.containers\[0\]\.resources\.limits\[cpu\]"):
-        mutate_pod(pod(cpu="abc"), CLUSTER, Rules(gate="Never"))
+        mutate_pod(pod(cpu="abc"), CLUSTER, NEVER)
 
 
 @given(pods)
@@ -430,19 +414,19 @@ def test_the_patch_adds_only_and_a_second_pass_changes_nothing(raw: dict[str, An
     annotations = {**(raw["metadata"].get("annotations") or {}), NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": ""}'}
     raw = {**raw, "metadata": {**raw["metadata"], "annotations": annotations}}
     before = copy.deepcopy(raw)
-    mutation = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
+    mutation = mutate_pod(raw, CLUSTER, NEVER)
     assert raw == before
     assert {operation["op"] for operation in mutation.operations} <= {"add"}
     mutated_pod = _applied(raw, mutation)
     assert mutated_pod == mutation.mutated
-    again = mutate_pod(mutated_pod, CLUSTER, Rules(gate="Never"))
+    again = mutate_pod(mutated_pod, CLUSTER, NEVER)
     assert (again.operations, again.mutated, again.message) == ((), mutated_pod, mutation.message)
 
 
 def test_a_pod_mutated_elsewhere_before_is_mutated_again_from_what_the_user_wrote() -> None:
     mine = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["c"]}]}
     raw = pod(affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [mine]}}})
-    first = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
+    first = mutate_pod(raw, CLUSTER, NEVER)
     assert _allowed_nodes(raw, first) == {"b"}
     # b is full now, a is empty.
     later = cluster_snapshot(
@@ -451,16 +435,70 @@ def test_a_pod_mutated_elsewhere_before_is_mutated_again_from_what_the_user_wrot
         nrt(node="b", free=[0, 0]),
         nrt(node="c", free=[16, 16]),
     )
-    second = mutate_pod(first.mutated, later, Rules(gate="Never"))
+    second = mutate_pod(first.mutated, later, NEVER)
     assert _allowed_nodes(first.mutated, second) == {"a"}
-    assert second.mutated == mutate_pod(raw, later, Rules(gate="Never")).mutated
+    assert second.mutated == mutate_pod(raw, later, NEVER).mutated
     assert _applied(first.mutated, second) == second.mutated
 
 
 def test_what_was_added_goes_when_nothing_can_be_required_any_more() -> None:
     raw = pod()
-    first = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
+    first = mutate_pod(raw, CLUSTER, NEVER)
     second = mutate_pod(first.mutated, cluster_snapshot(), Rules(no_compatible_node="Warn"))
     assert "affinity" not in second.mutated["spec"]
     assert MANAGED_FIELDS not in second.mutated["metadata"]["annotations"]
     assert _applied(first.mutated, second) == second.mutated
+
+
+TOPOLOGIES = {
+    name: Topology.from_object(topology(name=name, labels=labels))
+    for name, labels in {"dc": ("topology.kubernetes.io/zone", "example.com/rack"), "lab": ("example.com/row",)}.items()
+}
+
+
+def injected(annotations: dict[str, str], **spec: Any) -> dict[str, Any]:
+    raw = pod(**spec)
+    raw["metadata"]["annotations"] = annotations
+    patch = Patch(raw)
+    inject_environment(patch, TOPOLOGIES)
+    again = Patch(patch.document)
+    inject_environment(again, TOPOLOGIES)
+    assert again.operations == []
+    document: dict[str, Any] = patch.document
+    return document
+
+
+def variables(container: dict[str, Any]) -> list[str]:
+    return [variable["name"] for variable in container.get("env", ())]
+
+
+def test_each_container_gets_the_variables_of_the_pods_topology() -> None:
+    document = injected(
+        {"topology-webhook.dev/inject-env": "true", "kai.scheduler/topology": "dc"}, initContainers=[{"name": "init"}]
+    )
+    for container in document["spec"]["containers"] + document["spec"]["initContainers"]:
+        assert variables(container) == ["TOPOLOGY_DOMAIN_RACK", "TOPOLOGY_DOMAIN_ZONE", "TOPOLOGY_RANK"]
+    source = {"fieldRef": {"fieldPath": "metadata.labels['topology-webhook.dev/domain-rack']"}}
+    assert document["spec"]["containers"][0]["env"][0] == {"name": "TOPOLOGY_DOMAIN_RACK", "valueFrom": source}
+
+
+def test_what_a_container_defines_itself_stays() -> None:
+    own = {"name": "TOPOLOGY_RANK", "value": "mine"}
+    document = injected({"topology-webhook.dev/inject-env": "true"}, initContainers=[{"name": "init", "env": [own]}])
+    (container,) = document["spec"]["initContainers"]
+    assert [variable for variable in container["env"] if variable["name"] == "TOPOLOGY_RANK"] == [own]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        ({"topology-webhook.dev/inject-env": "true"}, {"TOPOLOGY_DOMAIN_RACK", "TOPOLOGY_DOMAIN_ROW", "TOPOLOGY_RANK"}),
+        ({"topology-webhook.dev/inject-env": "false"}, set()),
+        ({}, set()),
+    ],
+    ids=["owners may name the topology: those of all", "switched off", "not asked for"],
+)
+def test_who_does_not_ask_gets_no_variables(annotations: dict[str, str], expected: set[str]) -> None:
+    found = set(variables(injected(annotations)["spec"]["containers"][0]))
+    assert found >= expected
+    assert bool(found) is bool(expected)

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.admission.workloads import RACK, SPEC, deployment, job, template, workload, written
+from tests.builders.reviews import review
+from tests.unit.admission.workloads import RACK, SPEC, deployment, job, template, workload
 from webhook.admission.response import Allowed, Patched
 from webhook.admission.workload.mutate import WorkloadMutator
 from webhook.formats.patches.json_patch import apply
@@ -17,7 +18,7 @@ MARK = {INHERIT: "true"}
 
 
 def marked(raw: dict[str, Any], before: dict[str, Any] | None = None) -> dict[str, Any]:
-    response = WorkloadMutator(Rules()).handle(written(raw, before))
+    response = WorkloadMutator(Rules()).handle(review(raw, before))
     if isinstance(response, Allowed):
         return raw
     assert isinstance(response, Patched)
@@ -55,10 +56,10 @@ def test_templates_of_any_depth_are_found_below_whatever_asks() -> None:
         {"name": "a", "template": {"metadata": {"annotations": RACK}, "spec": {"template": {"spec": SPEC}}}},
         {"name": "b", "template": {"spec": {"template": {"metadata": None, "spec": SPEC}}}},
     ]
-    found = marked(workload("JobSet", "jobset.x-k8s.io/v1alpha2", {"replicatedJobs": jobs}))["spec"]["replicatedJobs"]
+    found = marked(workload("JobSet", {"replicatedJobs": jobs}))["spec"]["replicatedJobs"]
     assert found[0]["template"]["spec"]["template"]["metadata"] == {"annotations": MARK}
     assert found[1] == jobs[1]
-    whole = marked(workload("JobSet", "jobset.x-k8s.io/v1alpha2", {"replicatedJobs": jobs}, RACK))
+    whole = marked(workload("JobSet", {"replicatedJobs": jobs}, RACK))
     assert whole["spec"]["replicatedJobs"][1]["template"]["spec"]["template"]["metadata"] == {"annotations": MARK}
 
 
@@ -95,7 +96,7 @@ def test_a_rollout_marks_what_was_there_before_this_service_and_scaling_it_does_
 def test_the_pod_that_submits_a_ray_jobs_work_is_no_part_of_its_cluster() -> None:
     cluster = {"headGroupSpec": {"template": template()}}
     spec = {"rayClusterSpec": cluster, "submitterPodTemplate": template()}
-    found = marked(workload("RayJob", "ray.io/v1", spec, RACK))["spec"]
+    found = marked(workload("RayJob", spec, RACK))["spec"]
     assert found["rayClusterSpec"]["headGroupSpec"]["template"]["metadata"]["annotations"] == MARK
     assert found["submitterPodTemplate"] == template()
 
@@ -111,5 +112,5 @@ def test_the_pod_that_submits_a_ray_jobs_work_is_no_part_of_its_cluster() -> Non
     ],
 )
 def test_what_is_no_pod_in_a_template_without_a_schema_is_left_as_it_is(odd: dict[str, Any]) -> None:
-    raw = workload("Odd", "example.com/v1", {"template": odd}, RACK)
+    raw = workload("example.com/v1/Odd", {"template": odd}, RACK)
     assert marked(raw) == raw

@@ -8,7 +8,8 @@ from tests.builders import workloads
 from tests.builders.clusters import cluster_snapshot
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import container
-from tests.unit.admission.workloads import workload, written
+from tests.builders.reviews import denied, review, warnings
+from tests.unit.admission.workloads import job_set, workload
 from webhook.admission.response import Allowed, Denied
 from webhook.admission.workload.validate import WorkloadValidator
 from webhook.model.names import INHERIT, NUMA_TOPOLOGY_SPEC
@@ -31,13 +32,13 @@ def deployment(
     on_itself: dict[str, str] | None = None, on_template: dict[str, str] | None = None, **how: Any
 ) -> dict[str, Any]:
     spec = {"replicas": how.pop("replicas", 1), "template": template(on_template, **how)}
-    return workload("Deployment", "apps/v1", spec, on_itself)
+    return workload("Deployment", spec, on_itself)
 
 
 def judged(
     raw: dict[str, Any], before: dict[str, Any] | None = None, rules: Rules = WARN, cluster: Any = KUBELETS
 ) -> Allowed | Denied:
-    return WorkloadValidator(lambda: cluster, rules).handle(written(raw, before))
+    return WorkloadValidator(lambda: cluster, rules).handle(review(raw, before))
 
 
 def told(path: str) -> str:
@@ -53,11 +54,8 @@ def test_it_is_warned_about_wherever_the_policy_stands(raw: dict[str, Any]) -> N
 
 
 def test_every_template_of_every_kind_is_named_by_its_path() -> None:
-    jobs = [
-        {"name": "a", "template": {"spec": {"template": template(memory="1Gi")}}},
-        {"name": "b", "template": {"metadata": {"annotations": SINGLE}, "spec": {"template": template()}}},
-    ]
-    raw = workload("JobSet", "jobset.x-k8s.io/v1alpha2", {"replicatedJobs": jobs})
+    aligned = {"spec": {"template": template(memory="1Gi")}}
+    raw = job_set(aligned, {"metadata": {"annotations": SINGLE}, "spec": {"template": template()}})
     assert judged(raw) == Allowed((told("spec.replicatedJobs[1].template.spec.template"),))
 
 
@@ -73,17 +71,15 @@ def test_every_template_of_every_kind_is_named_by_its_path() -> None:
     ],
     ids=["aligned", "asks for nothing", "takes nothing", "no policy", "its own comes first", "another scheduler's"],
 )
-def test_what_is_aligned_or_asks_for_no_policy_is_not(raw: dict[str, Any]) -> None:
+def test_what_is_aligned_or_asks_for_no_policy_is_not_nor_where_the_numa_nodes_are_ours_to_choose(
+    raw: dict[str, Any],
+) -> None:
     assert judged(raw, rules=DENY) == Allowed()
-
-
-def test_nor_is_what_runs_where_the_numa_nodes_are_ours_to_choose() -> None:
     assert judged(deployment(SINGLE), rules=DENY, cluster=OURS) == Allowed()
 
 
 def test_with_deny_it_is_refused_in_the_same_words() -> None:
-    refused = judged(deployment(SINGLE), rules=DENY)
-    assert isinstance(refused, Denied)
+    refused = denied(judged(deployment(SINGLE), rules=DENY))
     assert (refused.reason, refused.message) == ("NotAlignable", told("spec.template"))
 
 
@@ -105,19 +101,15 @@ def test_an_update_is_told_of_a_new_fault_only(rules: Rules) -> None:
 
 
 def test_with_gate_never_nothing_is_taken_from_the_workload() -> None:
-    response = judged(deployment(SINGLE), rules=Rules(gate="Never"))
-    assert isinstance(response, Allowed)
-    assert told("spec.template") not in response.warnings
+    assert told("spec.template") not in warnings(judged(deployment(SINGLE), rules=Rules(gate="Never")))
 
 
 @pytest.mark.parametrize("spec", [{"containers": [7]}, {"containers": [{"resources": []}]}, {"containers": []}])
 def test_templates_that_no_schema_has_looked_at_do_no_harm(spec: Any) -> None:
-    raw = workload("Odd", "example.com/v1", {"template": {"spec": spec}}, SINGLE)
+    raw = workload("example.com/v1/Odd", {"template": {"spec": spec}}, SINGLE)
     assert isinstance(judged(raw), Allowed | Denied)
 
 
 def test_of_many_templates_so_many_are_told_as_a_person_reads() -> None:
-    jobs = [{"name": str(number), "template": {"spec": {"template": template()}}} for number in range(500)]
-    response = judged(workload("JobSet", "jobset.x-k8s.io/v1alpha2", {"replicatedJobs": jobs}, SINGLE))
-    assert isinstance(response, Allowed)
-    assert len(response.warnings) == 20
+    many = job_set(*[{"spec": {"template": template()}}] * 500, annotations=SINGLE)
+    assert len(warnings(judged(many))) == 20
