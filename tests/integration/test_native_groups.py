@@ -93,10 +93,12 @@ def groups(pods: Pods) -> Groups:
     return Groups(pods)
 
 
-def members(group: str, count: int, annotations: dict[str, str] | None = None, first: int = 0) -> list[dict[str, Any]]:
+def members(
+    group: str, count: int, annotations: dict[str, str] | None = None, first: int = 0, cpu: int = 16
+) -> list[dict[str, Any]]:
     made = []
     for number in range(first, first + count):
-        raw = pod(f"{group}-{number}", cpu=16, schedulingGroup={"podGroupName": group})
+        raw = pod(f"{group}-{number}", cpu=cpu, schedulingGroup={"podGroupName": group})
         raw["metadata"]["annotations"] = annotations or {}
         made.append(raw)
     return made
@@ -157,6 +159,41 @@ def test_a_group_waits_for_its_pods_and_a_faulty_one_is_alone_with_its_fault(
     pods.plane.api.delete(f"{groups.path}/few")
     create(pods, members("few", 1, first=2))
     pods.wait_until_bound("few-0", "few-1", "few-2")
+
+
+@pytest.mark.parametrize("policy", ["gang", "basic"])
+def test_a_group_starts_although_some_of_its_pods_have_no_room_and_these_follow_into_its_rack(
+    racks: Callable[[int, int], None], pods: Pods, groups: Groups, policy: str
+) -> None:
+    # two racks of 16 nodes with one NUMA node each; each pod fills a node, and half of them request it as a NUMA node
+    racks(2, 1)
+    groups.create("big", 12, schedulingPolicy={policy: {"minCount": 12} if policy == "gang" else {}})
+    create(pods, [*members("big", 10, SINGLE), *members("big", 10, first=10)])
+    plane = pods.plane
+    plane.wait_for("as many as fit to be bound", lambda: len(pods.bound()) == 16)
+    (rack,) = racks_of(pods, "big")
+    ended = sorted(pods.bound())[:4]
+    pods.delete(*ended)
+    plane.wait_for("the others to follow", lambda: len(pods.bound()) == 16)
+    assert racks_of(pods, "big") == {rack}
+    assert not pods.gated()
+    assert overcommitted(plane, pods.all().values()) == {}
+
+
+def test_pods_without_room_take_none_of_those_with_which_the_scheduler_tries_them(
+    racks: Callable[[int, int], None], pods: Pods, groups: Groups
+) -> None:
+    # one rack of 16 nodes with two NUMA nodes each: they hold all small pods, or too few beside the large ones
+    racks(1, 2)
+    groups.create("mixed", 32)
+    large = members("mixed", 4, cpu=32)
+    for raw in large:  # of no NUMA node, since it is not Guaranteed
+        del raw["spec"]["containers"][0]["resources"]["limits"]
+    create(pods, large)  # the scheduler tries the oldest first
+    create(pods, members("mixed", 32, SINGLE, first=4))
+    pods.plane.wait_for("the small ones to be bound", lambda: len(pods.bound()) == 32)
+    assert pods.bound().keys() == {f"mixed-{number}" for number in range(4, 36)}
+    assert overcommitted(pods.plane, pods.all().values()) == {}
 
 
 def test_review_of_the_group_and_its_pods_in_one_file_gives_the_services_answer(

@@ -12,6 +12,7 @@ A cycle is one pass over all that waits:
 4. `attempt_gang`: the members agree on a topology and a minimum (see `gang_agreement`). If they name a PodGroup that
    does not exist, a new gang waits a moment for it. The others are placed and assumed together, all that must start at
    once or none (see `gated_gang`).
+   Where kube-scheduler gates a group as a whole, the members without room are released to its domain (see `_released`).
 5. What lacks room may preempt (see `waiting_preemptors`), or an autoscaler is asked for it (see `lacking_room`). If a
    gang has waited long, a domain is reserved for it: later units get nothing there (see `kept_domain`).
 6. `why` puts a result into words, when it is news.
@@ -30,18 +31,21 @@ from webhook.engine.preemption.freed_cluster import FreedCluster
 from webhook.engine.request import named_resources
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
-from webhook.formats.kubernetes.membership import AssignedMember, controllers_group, wishes_of
+from webhook.formats.kubernetes.membership import AssignedMember, controllers_group, membership_of, wishes_of
 from webhook.formats.kubernetes.owner_chain import OwnerChain
+from webhook.formats.kubernetes.pod_amounts import PodAmounts
 from webhook.model.names import KAI_SUBGROUP, POD_GROUP_NAME
+from webhook.model.raw import Raw
 from webhook.placing.autoscaling.answers import Asking, ScaleUpAnswers
 from webhook.placing.autoscaling.lacking_room import LackingRoom, ScaleUp
 from webhook.placing.autoscaling.provisioning_pod_sets import pod_sets_of, whole_gang, why_no_request
 from webhook.placing.autoscaling.provisioning_texts import request_text
 from webhook.placing.fair_order import FailedAttempts, result_name
 from webhook.placing.gang.gang_agreement import Agreement, agree
-from webhook.placing.gang.gang_search import GangSearch, GatedGang, search_gang, why_too_few
+from webhook.placing.gang.gang_search import GangSearch, GatedGang, assembled_gang, search_gang, why_too_few
 from webhook.placing.gang.gated_gang import Assumed, GangAssigner
 from webhook.placing.gang.kept_domain import KeptDomains
+from webhook.placing.gang.release import Release
 from webhook.placing.move_plan import MovePlan, plan_moves
 from webhook.placing.node_holdings import Holdings
 from webhook.placing.pod.assignment import Assignment, NoAssignment, find_assignment, why_unassigned, without
@@ -131,6 +135,8 @@ class Waits:
     result: Decision | NoAssignment
     of_gang: bool = False
     """Whether the result is that of its whole gang."""
+    released: Release | None = None
+    """Where it waits without our gate; None: it stays gated."""
 
     @property
     def kind(self) -> frozenset[Hashable]:
@@ -297,6 +303,7 @@ class Planner:
         together = replace(agreed.gang, members=tuple(one for one in agreed.gang.members if one.key in keys))
         if not together.members:
             self.lacking_room.forget(name_of(gang))
+            apart = self._released(apart, gang, agreed)
             if gang.membership.of_object and agreed.disagreeing:
                 # Its status reports this; other gangs have none but their pods'.
                 return Attempt(waits=apart, examined=gang, why=next(iter(agreed.disagreeing.values())).text)
@@ -316,6 +323,11 @@ class Planner:
             self.lacking_room.forget(name_of(gang))
             self.preemptors.placed(together, (assignment.hint.node for _, assignment, _ in found))
             return Attempt(tuple(found), apart, is_decided=True, examined=together)
+        left = tuple(Waits(one, found, of_gang=True) for one in together.members)
+        released = self._released((*apart, *left), gang, agreed)
+        if any(one.released is not None for one in released):
+            self.lacking_room.forget(name_of(gang))
+            return Attempt(waits=released, is_decided=True, examined=together)
         self._failed.record(together, cycle.basis_of(together), found.kind, found.reserved_nodes)
         cycle.reserve(together, found.reserved_nodes)
         if found.reason == WaitReason.GANG_DOES_NOT_FIT:
@@ -323,8 +335,38 @@ class Planner:
         else:
             self.lacking_room.forget(name_of(gang))
         told = self.preempting(together.members[0].key) or found
-        left = tuple(Waits(one, found, of_gang=True) for one in together.members)
         return Attempt(waits=apart + left, is_decided=True, examined=together, why=told.text)
+
+    def _released(self, waits: tuple[Waits, ...], gang: GatedGang, agreed: Agreement) -> tuple[Waits, ...]:
+        """The members that get no node, released if they would hold up others: these are ungated and not bound.
+
+        The scheduler tries all of them together, and the binding guard refuses the nodes that cannot take them.
+        """
+        if not waits or not self.state.is_gated_as_a_whole(gang.membership):
+            return waits
+        placed = [
+            (node, one.pod.requests) for one in gang.members if (node := self.state.assumed_node(one.key)) is not None
+        ]
+        ungated = self._ungated_members(gang)
+        if not placed and not ungated:
+            return waits
+        for key, raw in ungated.items():
+            if (member := self.state.gangs.member(key)) is not None:
+                placed.append((member.node, PodAmounts.of(raw["spec"], raw.get("status") or {}).requests))
+        members = agreed.gang.members or tuple(one.by_its_group for one in gang.members)
+        whole = replace(gang, members=members)
+        found = assembled_gang(whole, agreed.minimum, agreed.assigned_members, self.state.snapshot(), self.trees)
+        within = None if found is None else found[0].within
+        domain = {} if found is None or within is None else dict(found[1].path(within))
+        return tuple(replace(one, released=Release.of(one.pod.pod.requests, domain, placed)) for one in waits)
+
+    def _ungated_members(self, gang: GatedGang) -> Mapping[str, Raw]:
+        """The members without a gate and without a node, by namespace/name."""
+        return {
+            key: raw
+            for key, raw in self.state.ungated_pods().items()
+            if (membership := membership_of(raw)) is not None and membership.group == gang.membership.group
+        }
 
     def keep_reserved(self, gang: GatedGang, cycle: Cycle) -> None:
         """Keep what was reserved for a gang that is not tried now, unless all its waiting members are assumed."""
@@ -494,7 +536,15 @@ class Planner:
         return agree(left, self.assigned_members(gang), snapshot.topologies, snapshot.kai_groups)
 
     def assigned_members(self, gang: GatedGang) -> Mapping[str, AssignedMember]:
-        """The members that are assigned or assumed, by namespace/name."""
+        """The members that are assigned or assumed, by namespace/name.
+
+        Those that were released hold the others to their domain, so they are among them, without a node.
+        """
+        released: Mapping[str, AssignedMember] = {}
+        if self.state.is_gated_as_a_whole(gang.membership):
+            released = {
+                key: AssignedMember.of(raw, "", gang.membership) for key, raw in self._ungated_members(gang).items()
+            }
         assumed = {
             one.key: AssignedMember(
                 node, None, wishes_of(one.pod.annotations), assigned=True, subgroup=one.pod.labels.get(KAI_SUBGROUP, "")
@@ -510,4 +560,4 @@ class Planner:
             for uid, one in of_owners.items()
             for key, member in self.state.gangs.unasked(controllers_group(one.pod.namespace, uid)).items()
         }
-        return unasked | assumed | dict(self.state.gangs.assigned(gang.membership.group))
+        return {**released, **unasked, **assumed, **self.state.gangs.assigned(gang.membership.group)}

@@ -46,8 +46,9 @@ from webhook.formats.koordinator.hint import NUMANodeAmounts
 from webhook.formats.koordinator.hint_key import HintKey
 from webhook.formats.koordinator.koordinator_reservation import KoordinatorReservation
 from webhook.formats.kubernetes.disruption_budget import DisruptionBudget
+from webhook.formats.kubernetes.membership import Membership
 from webhook.formats.kubernetes.namespace import Namespace
-from webhook.formats.kubernetes.native_pod_group import NativePodGroup
+from webhook.formats.kubernetes.native_pod_group import GATED_AS_A_WHOLE, NativePodGroup
 from webhook.formats.kubernetes.node import Node
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.formats.nrt import NodeTopology
@@ -328,6 +329,11 @@ class ClusterCache:
     def ungated_pods(self) -> Mapping[str, Raw]:
         """The managed pods without any gate and without a node, by namespace/name."""
         return self._pods.ungated()
+
+    def is_gated_as_a_whole(self, membership: Membership | None) -> bool:
+        """Whether kube-scheduler tries none of the gang's pods while one of its unbound pods is gated."""
+        of_object = membership is not None and membership.of_object
+        return of_object and self.native_groups.version in GATED_AS_A_WHOLE
 
     def unconfirmed_pods(self) -> Mapping[str, UnconfirmedPod]:
         """The managed pods that have a node, and whose condition `Placed` does not say so yet, by namespace/name."""

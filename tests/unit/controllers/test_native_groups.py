@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from tests.builders.clusters import machine, put
 from tests.builders.native_pod_groups import gated_in_group, in_group, native_pod_group
 from tests.builders.pods import SINGLE, created, plain
@@ -204,3 +206,123 @@ def plain_marked() -> dict[str, Any]:
     raw = created(name="a", annotations={SCHEDULING_GROUP: "g"}, numa=None, schedulingGates=plain_gates())
     assert plain()["spec"].get("schedulingGroup") is None
     return raw
+
+
+# Where kube-scheduler gates a group as a whole: it tries none of the pods while one of them is gated.
+
+
+def served_as_a_whole(*, minimum: int | None, level: str = RACK) -> Leader:
+    it = leader(native_pod_group(minimum=minimum, level=level, version="v1beta1"))
+    it.cache.native_groups.serve("v1beta1")
+    return it
+
+
+def domain_of(it: Leader, name: str) -> dict[str, str]:
+    """The single required term's node labels with one value."""
+    affinity = it.api.pods[f"default/{name}"]["spec"]["affinity"]["nodeAffinity"]
+    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    return {one["key"]: one["values"][0] for one in term["matchExpressions"] if one["operator"] == "In"}
+
+
+@pytest.mark.parametrize("minimum", [None, 2])
+def test_members_without_room_are_released_into_the_domain_of_their_group(minimum: int | None) -> None:
+    it = served_as_a_whole(minimum=minimum)
+    it.api.has(*(gated_in_group(name=name, cpu=16) for name in "abc"))
+    cycle(it)
+    assert it.nodes().keys() == {"a", "b"}
+    cycle(it)
+    assert it.waiting() == set()
+    assert it.nodes().keys() == {"a", "b"}
+    assert domain_of(it, "c") == {RACK: "r1"}
+    text = text_of(it, "c")
+    assert text.startswith("left to the scheduler within rack r1, which tries no pod of a PodGroup while one of them")
+    assert "rack r1 holds 0 of 1 pod: cpu" in text
+
+
+def test_a_member_that_is_larger_than_others_is_kept_off_their_nodes() -> None:
+    """kube-scheduler may try it first, by the sums of nodes: it would keep several of them off a node."""
+    it = served_as_a_whole(minimum=4)
+    it.api.has(gated_in_group(name="large", cpu=16), *(gated_in_group(name=name, cpu=8) for name in "abcd"))
+    for _ in range(2):
+        cycle(it)
+    assert it.waiting() == set()
+    affinity = it.api.pods["default/large"]["spec"]["affinity"]["nodeAffinity"]
+    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert [one["values"] for one in term["matchExpressions"] if one["operator"] == "NotIn"] == [["n0", "n1"]]
+    assert "off 2 nodes of" in text_of(it, "large")
+
+
+def test_they_stay_gated_where_the_scheduler_queues_each_pod_by_itself() -> None:
+    it = leader(native_pod_group(minimum=2, level=RACK))
+    it.cache.native_groups.serve("v1alpha2")
+    it.api.has(*(gated_in_group(name=name, cpu=16) for name in "abc"))
+    for _ in range(2):
+        cycle(it)
+    assert it.waiting() == {"c"}
+
+
+def test_a_member_that_holds_up_no_other_stays_gated_until_another_one_is_ungated() -> None:
+    it = served_as_a_whole(minimum=2)
+    it.api.has(*(gated_in_group(name=name, cpu=16) for name in "ab"))
+    cycle(it)
+    for name, node in it.nodes().items():
+        raw = it.api.pods[f"default/{name}"]
+        it.api.has({**raw, "spec": {**raw["spec"], "nodeName": node}})
+    it.api.has(gated_in_group(name="c", cpu=16))
+    cycle(it)
+    assert it.waiting() == {"c"}
+    it.api.delete("default/a")
+    it.api.has(gated_in_group(name="b2", cpu=8))  # it is placed, and c waits for its end
+    for _ in range(2):
+        cycle(it)
+    assert it.waiting() == set()
+    assert "c" not in it.nodes()
+
+
+def test_the_next_members_go_where_those_wait_that_were_released() -> None:
+    it = served_as_a_whole(minimum=2)
+    it.api.has(*(gated_in_group(name=name, cpu=16) for name in "abc"))
+    for _ in range(2):
+        cycle(it)
+    for name in "ab":
+        it.api.delete(f"default/{name}")
+    it.api.has(gated_in_group(name="d", cpu=8))
+    cycle(it)
+    assert it.nodes()["d"] in {"n0", "n1"}  # though n2 alone is tighter
+
+
+def test_a_member_with_a_fault_holds_up_no_other() -> None:
+    it = served_as_a_whole(minimum=2)
+    it.api.has(*(gated_in_group(name=name, cpu=8) for name in "ab"))
+    it.api.has(gated_in_group(name="odd", annotations={MIN_MEMBER: "7"}))
+    for _ in range(2):
+        cycle(it)
+    assert it.waiting() == set()
+    assert "odd" not in it.nodes()
+    assert set(domain_of(it, "odd")) == {RACK}
+    assert "spec.schedulingPolicy.gang.minCount of PodGroup g" in text_of(it, "odd")
+
+
+def test_a_pod_whose_own_terms_must_not_change_is_kept_in_the_domain_by_its_node_selector() -> None:
+    it = served_as_a_whole(minimum=2)
+    own = {"nodeSelectorTerms": [{"matchExpressions": [{"key": RACK, "operator": "Exists"}]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": own}}
+    it.api.has(*(gated_in_group(name=name, cpu=16, affinity=affinity) for name in "abc"))
+    for _ in range(2):
+        cycle(it)
+    spec = it.api.pods["default/c"]["spec"]
+    assert (spec["nodeSelector"], spec["affinity"]) == ({RACK: "r1"}, affinity)
+
+
+def test_members_wait_for_the_bindings_of_none() -> None:
+    """Two kinds of pods on one node: in other gangs the second waits until the first is bound."""
+    it = served_as_a_whole(minimum=4)
+    for number in range(4):
+        numa = NUMA if number % 2 else {}
+        it.api.has(gated_in_group(name=f"p{number}", cpu=8, annotations=numa))
+    started: list[object] = []
+    start = it.controller._pending._assigning.start
+    it.controller._pending._assigning.start = lambda *of: (started.append(of[-1]), start(*of))  # type: ignore[method-assign, func-returns-value, assignment]
+    cycle(it)
+    assert it.waiting() == set()
+    assert started == [None] * 4

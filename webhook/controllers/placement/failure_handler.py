@@ -1,8 +1,9 @@
 """What happens to a pod that gets no assignment in a cycle: it is ungated, or reports why it waits.
 
 1. No existing node could take it even if it were empty: it is ungated and left to the scheduler.
-2. It has waited longer than configured: it is ungated.
-3. Else it reports the reason, if that is new. The planner has the text.
+2. It would hold up the ungated pods of its group: it is ungated within the group's domain.
+3. It has waited longer than configured: it is ungated.
+4. Else it reports the reason, if that is new. The planner has the text.
 
 After an internal error, the pod or gang also gets a delay before it is retried (see `retry_delays`).
 Source: kubernetes pkg/scheduler/schedule_one.go (handleSchedulingFailure).
@@ -53,6 +54,11 @@ class FailureHandler:
         gated, result = waiting.pod, waiting.result
         if isinstance(result, NoAssignment) and result.awaits_node:
             self._pending.ungate(gated.key, gated.raw, partial(self._ungater.until_a_node_is_added, gated))
+            return
+        if waiting.released is not None:
+            text = self._planner.why(waiting, cycle).text
+            ungate = partial(self._ungater.with_its_group, gated, waiting.released, text)
+            self._pending.ungate(gated.key, gated.raw, ungate)
             return
         if self._has_waited(gated.raw):
             ungate = partial(self._ungater.after_waiting, gated, self._ungate_after)

@@ -102,7 +102,9 @@ class PendingPods:
                 self._rejected(gated, write.error)
             return write.is_settled
 
-        arrival = assignment.arrival(gated)
+        # It would wait for the bindings of pods that the scheduler does not try before this one is ungated.
+        waits_for_none = self._cache.is_gated_as_a_whole(gated.membership)
+        arrival = None if waits_for_none else assignment.arrival(gated)
         self._assigning.start(gated.key, gated.pod.uid, assign, assignment.hint.node, arrival)
 
     def ungate(self, key: str, raw: Mapping[str, Any], write: Callable[[], Awaitable[bool]]) -> None:

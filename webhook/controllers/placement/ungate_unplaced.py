@@ -3,10 +3,14 @@
 - A pod that no node could take even if it were empty, or that has waited long enough, is kept off the nodes that can
   never fit. A cluster autoscaler adds nodes for pods that the scheduler cannot schedule, and never sees gated pods.
   Future nodes stay open to the pod; the binding guard checks the one it gets.
+- A pod without room whose group is gated while it is: kube-scheduler tries no pod of a PodGroup while one of them is
+  gated. It is kept in the domain of its group, and off the nodes that can never fit. The binding guard holds it off
+  the nodes that cannot take it yet.
 - A pod that we do not manage would wait indefinitely. Its gate came with its manifest, or neither it nor its owners
   request anything.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,16 +18,19 @@ import structlog
 
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.engine.decide import Decision, decide
-from webhook.formats.patches.affinity_patch import Constraint
+from webhook.formats.patches.affinity_patch import Constraint, all_of, none_of
 from webhook.formats.patches.json_patch import Operation
 from webhook.formats.patches.reapply import kept_by_a_merge
 from webhook.kube.pod_writes import PodWrites
-from webhook.model.names import SCHEDULING_GROUP
+from webhook.model.counted import counted
+from webhook.model.names import DOMAIN, SCHEDULING_GROUP
+from webhook.placing.gang.gang_text import spoken_path
+from webhook.placing.gang.release import Release
 from webhook.placing.pod.controller_patches import ungate_patch
 from webhook.placing.pod.gated_pods import GatedPod
-from webhook.placing.pod.node_names import keep_off_others
+from webhook.placing.pod.node_names import NodeNames, keep_off_others
 from webhook.placing.pod.not_aligned import not_aligned
-from webhook.placing.pod.placement_text import nowhere, waiting_for_node
+from webhook.placing.pod.placement_text import nowhere, shortened, waiting, waiting_for_node
 from webhook.placing.pod.schedulability import awaits_node, look_ahead
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.rules import Rules
@@ -73,6 +80,21 @@ class UnplacedUngater:
         text = waiting_for_node(nowhere(gated.pod, gated.intent, decision, unschedulable.message, clause))
         patch = ungate_patch(gated.raw, constraint, text, gated.taken)
         note = f"left to the scheduler until a node is added: {unschedulable.message}"
+        return await self._ungate(gated.key, gated.raw, patch, note)
+
+    async def with_its_group(self, gated: GatedPod, release: Release, why: str) -> bool:
+        """Ungate a member of a group that has begun."""
+        arrays = self._cache.snapshot().nodes.node_arrays
+        unschedulable = look_ahead(arrays, gated.pod, gated.intent, self._rules.engine)
+        constraint = keep_off_others(arrays, unschedulable, self._rules.max_affinity_values)
+        nodes, taken = NodeNames(arrays), sorted(release.kept_off & arrays.index.keys())
+        constraint = all_of(constraint, *none_of([nodes.named(name) for name in taken]))
+        where = f" within {spoken_path(tuple(release.domain.items()))}" if release.domain else ""
+        note = f"left to the scheduler{where}, which tries no pod of a PodGroup while one of them is gated"
+        others = f", and off {counted(len(taken), 'node')} of smaller pods of its gang" if taken else ""
+        text = shortened(f"{note}{others}; {why.removeprefix(waiting(''))}")
+        outputs = {DOMAIN: json.dumps(dict(release.domain))} if release.domain else {}
+        patch = ungate_patch(gated.raw, constraint, text, {**gated.taken, **outputs}, domain=release.domain)
         return await self._ungate(gated.key, gated.raw, patch, note)
 
     async def unasked(self, key: str, raw: Mapping[str, Any], why: str) -> bool:

@@ -48,6 +48,13 @@ CONDITION_TYPES: Final[Mapping[str, str]] = MappingProxyType(
 The fields of the first comment have the same names in all of them. Another version is an entry here.
 """
 
+GATED_AS_A_WHOLE: Final = frozenset({"v1beta1", "v1alpha3"})
+"""The versions of those whose scheduler tries no pod of a group while one of its unbound pods is gated, whatever the
+group's policy; with v1alpha2 it queues each pod by itself.
+
+Source: kubernetes v1.37.2 pkg/scheduler/backend/queue/scheduling_queue.go (runPreEnqueuePlugins), and v1.36.3.
+"""
+
 _POLICY: Final = "spec.schedulingPolicy"
 _TOPOLOGY: Final = "spec.schedulingConstraints.topology"
 # The defaults of the disruption mode, which the API server fills in: each pod by itself.

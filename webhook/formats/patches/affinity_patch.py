@@ -14,7 +14,7 @@ ValidateNodeFieldSelectorRequirement).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from webhook.formats.patches.json_patch import END, Patch, PatchError
@@ -77,6 +77,14 @@ def none_of(nodes: Sequence[NodeRef]) -> tuple[Term, ...]:
     if unlabelled:
         term[FIELDS] = [_requirement("metadata.name", "NotIn", [node.name]) for node in unlabelled]
     return (term,) if term else ()
+
+
+def all_of(constraint: Constraint, *terms: Term) -> Constraint:
+    """The constraint to nodes that match each of these terms, too."""
+    alternatives = constraint.alternatives
+    for more in terms:
+        alternatives = tuple(_anded(term, more) for term in alternatives or ({},))
+    return replace(constraint, alternatives=alternatives)
 
 
 def preference(node: NodeRef, score: int) -> Term:

@@ -2,7 +2,7 @@
 
 - `assignment_patch` assigns a gated pod: the node, its NUMA nodes, the placement text, and the removal of the gate.
   `reapply` explains how it pins the pod to the node.
-- `ungate_patch` removes the gate without an assignment, and limits the pod to a set of nodes.
+- `ungate_patch` removes the gate without an assignment, and limits the pod to a set of nodes, or to a domain.
 - `narrow_patch` keeps a gated pod off some nodes, and leaves the gate.
 - `status_patch` writes why a gated pod still waits, and its gang.
 - `forget_patch` releases the reservation of an assigned pod that the scheduler cannot bind.
@@ -17,6 +17,7 @@ Source: kubernetes pkg/apis/core/validation (validateNodeAffinityMutation); KEP-
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from webhook.formats.koordinator.hint import (
@@ -38,10 +39,11 @@ from webhook.formats.patches.affinity_patch import (
 )
 from webhook.formats.patches.json_patch import Operation, Patch
 from webhook.formats.patches.managed_fields import ManagedFields
-from webhook.formats.patches.reapply import kept_by_a_merge, select, terms_are_fixed
+from webhook.formats.patches.reapply import NODE_SELECTOR_PATH, kept_by_a_merge, select, selects, terms_are_fixed
 from webhook.model.errors import UserError
 from webhook.model.names import MANAGED_FIELDS, NUMA_HINT, NUMA_SIGNATURE, PLACEMENT, POD_GROUP_NAME, RESOURCE_STATUS
 from webhook.placing.pod import placement_text
+from webhook.placing.pod.domain_affinity import within_domain
 from webhook.placing.pod.gate import set_gate
 from webhook.placing.pod.placement_text import affinity_added, annotated
 
@@ -81,15 +83,21 @@ def ungate_patch(
     text: str,
     annotations: Mapping[str, str] | None = None,
     without: Iterable[str] = (),
+    domain: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Operation, ...]:
     """The patch that ungates a pod. Alternatives are omitted if the pod has terms, because their number is fixed.
 
-    without: annotations to remove.
+    without: annotations to remove. domain: node labels of the domain that the pod must stay in.
     """
     patch = Patch(raw)
     constraint = kept_by_a_merge(raw, constraint)
     if len(constraint.alternatives) > 1 and required_terms(raw) is not None:
         constraint = replace(constraint, alternatives=())
+    if terms_are_fixed(raw):
+        for label in domain.keys() - selects(raw).keys():
+            patch.put((*NODE_SELECTOR_PATH, label), domain[label])
+    else:
+        constraint = within_domain(constraint, domain)
     _constrain(patch, constraint)
     for name, value in {PLACEMENT: annotated(text, affinity_added(patch.document)), **(annotations or {})}.items():
         patch.put(("metadata", "annotations", name), value)

@@ -1,4 +1,4 @@
-"""Node affinity that keeps the pods of a gang in its domains, used when no controller pins each pod to its node.
+"""Node affinity that keeps the pods of a gang in its domains, used when no controller pins the pod to its node.
 
 1. The labels of the levels, coarse to fine: the rack, and the levels above it.
 2. In these domains only the nodes that fit now, named as in `node_names`.
@@ -6,7 +6,7 @@
 Pods of one template with several domains (one per segment or replica) are limited to all of these domains together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import Domain, TopologyTree
 from webhook.formats.koordinator.intent import NUMAIntent
 from webhook.formats.kubernetes.pod import Pod
-from webhook.formats.patches.affinity_patch import EXPRESSIONS, Constraint, Term, none_of, one_of, preference
+from webhook.formats.patches.affinity_patch import EXPRESSIONS, Constraint, Term, all_of, none_of, one_of, preference
 from webhook.placing.pod.node_names import NodeNames
 from webhook.state.rules import Rules
 
@@ -33,11 +33,18 @@ def hold_to_domains(
     nodes = NodeNames(snapshot.node_arrays)
     labels = _labels(domains)
     terms = _named(nodes, decision, inside, rules.max_affinity_values)
-    alternatives = tuple({**term, EXPRESSIONS: [*labels, *term.get(EXPRESSIONS, ())]} for term in terms or ({},))
     preferred = decision.best(rules.preferred_nodes) if decision.fit_count > 1 else ()
-    return Constraint(
-        alternatives if labels else terms, tuple(preference(nodes.named(one.node), one.score) for one in preferred)
-    )
+    found = Constraint(terms, tuple(preference(nodes.named(one.node), one.score) for one in preferred))
+    return _all_of(labels, found)
+
+
+def within_domain(constraint: Constraint, domain: Mapping[str, str]) -> Constraint:
+    """The constraint to nodes that are also in the domain of these node labels; {}: in any."""
+    return _all_of([{"key": label, "operator": "In", "values": [value]} for label, value in domain.items()], constraint)
+
+
+def _all_of(labels: list[dict[str, Any]], constraint: Constraint) -> Constraint:
+    return all_of(constraint, {EXPRESSIONS: labels}) if labels else constraint
 
 
 def _labels(domains: Sequence[tuple[TopologyTree, Domain]]) -> list[dict[str, Any]]:

@@ -98,6 +98,18 @@ class GatedPod:
             return self
         return replace(self, pod=replace(self.pod, avoided=nodes, learned=learned))
 
+    @property
+    def by_its_group(self) -> "GatedPod":
+        """The same with what its PodGroup of Kubernetes itself requests, even if its annotations contradict that."""
+        group = None if self.basis is None else self.basis.group
+        if self.basis is None or group is None or group.faults:
+            return self
+        try:
+            requested = group.request({}, self.basis.topologies)
+        except UserError:  # there is no Topology with its level
+            return self
+        return replace(self, pod=replace(self.pod, annotations={**self.pod.annotations, **requested}))
+
     @cached_property
     def owner(self) -> Owner | None:
         """The owner whose annotations it may take; None if it takes none."""
