@@ -41,6 +41,11 @@ class BoundPod:
     deleting: bool
     gone_by: int | None = None
     """When its graceful period ends, in seconds since the epoch; None if it is not being deleted."""
+    targeted: bool = False
+    """Whether kube-scheduler has chosen it as a victim: it is about to be deleted for a pod that is nominated there.
+
+    Source: kubernetes pkg/scheduler/framework/preemption/executor.go, which writes this condition first.
+    """
     grace: int = _DEFAULT_GRACE_SECONDS
     """The graceful period that it gets when it is deleted, in seconds. Its owner chooses it freely."""
 
@@ -68,8 +73,17 @@ class BoundPod:
             of_daemon_set=is_of_daemon_set(metadata) and is_of_apps(metadata),
             deleting=record.deleting,
             gone_by=epoch_seconds(metadata.get("deletionTimestamp")),
+            targeted=_is_targeted(raw.get("status") or {}),
             grace=_DEFAULT_GRACE_SECONDS if grace is None else grace,
         )
+
+
+def _is_targeted(status: Mapping[str, Any]) -> bool:
+    conditions = status.get("conditions") or ()
+    return any(
+        (one.get("type"), one.get("status"), one.get("reason")) == ("DisruptionTarget", "True", "PreemptionByScheduler")
+        for one in conditions
+    )
 
 
 def _number(spec: Mapping[str, Any], name: str) -> int | None:

@@ -60,6 +60,10 @@ class ResidentPod:
     """
     reserved: bool = True
     """Whether its resources are reserved on `assigned_node`; false after the scheduler could not bind it there."""
+    nominated: str = ""
+    """The node on which kube-scheduler keeps room for it, neither bound nor assigned by us: `status.nominatedNodeName`.
+    Empty behind our gate, where preemption holds the node (see `placing.preemption.takeover`).
+    """
     bound_at: int | None = None
     """The earliest time of its binding, in seconds since the epoch by the API server's clock; None = not known."""
     containers: tuple[Container, ...] = ()
@@ -126,6 +130,7 @@ class ResidentPod:
             exclusive_beyond_memory=amounts.exclusive_beyond_memory,
             assigned_node="" if placement is None else intern(placement.node),
             reserved=placement is None or placement.reserved,
+            nominated="" if node or placement or terminal or has_gate(raw) else _nominated(status),
             bound_at=_bound_at(metadata, status) if node else None,
             containers=containers if amounts.exclusive else (),
             pod_level=amounts.pod_level,
@@ -206,6 +211,10 @@ def _placement(annotations: Mapping[str, str], raw: Mapping[str, Any]) -> NUMAHi
         return NUMAHint.parse(text)
     except UserError:
         return None
+
+
+def _nominated(status: Mapping[str, Any]) -> str:
+    return intern(str(status.get("nominatedNodeName") or ""))
 
 
 def _bound_at(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> int | None:

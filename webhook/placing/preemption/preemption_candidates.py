@@ -5,7 +5,8 @@ owner gave it a long graceful period, this holds for a limited time. Otherwise i
 waited for nor ended.
 
 These pods are no candidates: static pods; pods of DaemonSets, which come back to the same node at once; pods with a
-longer graceful period than a place is held for; and those of the preemptor's own gang.
+longer graceful period than a place is held for; those of the preemptor's own gang; and those that kube-scheduler is
+about to delete for a pod of its own choice.
 """
 
 from collections import defaultdict
@@ -54,7 +55,7 @@ def is_leaving(pod: BoundPod, now: float) -> bool:
 
 def may_end(pod: BoundPod, priority: int) -> bool:
     """Whether the pod, which is not being deleted, may be preempted for one of this priority."""
-    may_leave = not (pod.is_static or pod.of_daemon_set) and pod.grace <= LONGEST_GRACE_SECONDS
+    may_leave = not (pod.is_static or pod.of_daemon_set or pod.targeted) and pod.grace <= LONGEST_GRACE_SECONDS
     return may_leave and pod.priority < priority
 
 

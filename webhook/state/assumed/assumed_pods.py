@@ -85,6 +85,7 @@ class AssumedPods:
 
     def put_pod(self, pod: ResidentPod, *, in_order: bool = True, now: float = inf) -> None:
         """Record the pod's current state, received at `now`. in_order: from a watch, not from a list."""
+        self._marked |= self._states.nominate(pod)
         if self._states.pods.get(pod.key) != pod:
             self._put_pod(pod, now)
         if not in_order:
@@ -92,6 +93,7 @@ class AssumedPods:
 
     def drop_pod(self, key: str, now: float = inf) -> None:
         """Remove a pod whose deletion was received at `now`."""
+        self._marked |= self._states.drop_nomination(key)
         if not self._predecessors.are_meant(key):
             self.forget(key)
         known = self._states.pods.get(key)

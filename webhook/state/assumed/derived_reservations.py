@@ -7,6 +7,8 @@
 - Pods that have ended: what the NRT still shows as taken by them is given back.
 - A managed pod that was bound unhinted: what its replay says, until the NRT reports it.
 - What Koordinator's Reservations hold for their owners: no NRT shows it.
+- A pod that kube-scheduler nominated for the node, because it preempts others there or is about to bind it: what it
+  requests, by the node's sums. The scheduler counts it so against pods up to its priority, and would not bind them.
 
 Exporters write every minute, and mostly only the time differs. What is derived for a node depends on that time in two
 ways (see `unreported`): pods that were bound shortly before or after it, and pods that have ended since. Everything
@@ -115,6 +117,8 @@ class DerivedReservations:
             yield Reservation.of(key, node, numa, None, policy=pod.policy)
         yield from self._replay.reservations(node)
         yield from state.held(node)
+        for pod in state.nominated.values():
+            yield Reservation.of(pod.key, node, {}, pod.requests)
         for pod in pods:
             if pod.assigned_node and pod.reserved:
                 numa = _anywhere(pod, topology) if pod.hint is None else held(pod)

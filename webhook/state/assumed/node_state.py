@@ -51,6 +51,8 @@ class NodeState:
     """The highest position in the order of binding of a pod that ended or is gone, and held something exclusively."""
     last_end_heard: float = -inf
     """When the last such end was received, in seconds since the epoch."""
+    nominated: dict[str, ResidentPod] = field(default_factory=dict)
+    """The pods on their way to it for which kube-scheduler keeps room there, by its sums."""
     koordinator: dict[str, KoordinatorReservation] = field(default_factory=dict)
     """What Reservations hold there, by their names."""
     reserved: dict[str, None] = field(default_factory=dict)
@@ -174,6 +176,7 @@ class NodeStates:
         """The NUMA nodes of bound pods as far as they are known, and the hints that the pods should have."""
         self._nodes: dict[str, NodeState] = {}
         self._koordinator: dict[str, KoordinatorReservation] = {}
+        self._nominated: dict[str, str] = {}
 
     def on(self, node: str) -> NodeState:
         """What is known of a node; only to be read."""
@@ -207,6 +210,26 @@ class NodeStates:
         if assumed_pod is not None:
             del self.at(assumed_pod.node).assumed[key]
         return assumed_pod
+
+    def nominate(self, pod: ResidentPod) -> set[str]:
+        """Record the node that is nominated for a pod, if any; returns the nodes for which that changes something."""
+        known = self._nominated.get(pod.key, "")
+        if known == pod.nominated and (not known or self.on(known).nominated[pod.key] == pod):
+            return set()
+        changed = self.drop_nomination(pod.key)
+        if pod.nominated:
+            self._nominated[pod.key] = pod.nominated
+            self.at(pod.nominated).nominated[pod.key] = pod
+            changed.add(pod.nominated)
+        return changed
+
+    def drop_nomination(self, key: str) -> set[str]:
+        """Forget the node that is nominated for a pod; returns it, if there is one."""
+        node = self._nominated.pop(key, None)
+        if node is None:
+            return set()
+        del self.at(node).nominated[key]
+        return {node}
 
     def hold(self, one: KoordinatorReservation) -> set[str]:
         """Record a Reservation of Koordinator; returns the nodes for which that changes something."""

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.builders.pods import created
 from tests.property.preemptors import Cluster, Placed
 from tests.unit.controllers.preemption.leader import PreemptingLeader, high, member, one_node
 from webhook.engine.preemption.victims import Victims
@@ -15,9 +16,9 @@ YEAR = 31_536_000
 
 
 def change(leader: PreemptingLeader, key: str, **fields: Any) -> None:
-    """Change fields of a pod's metadata, or of its spec."""
+    """Change fields of a pod's metadata, spec or status."""
     raw = leader.api.pods[key]
-    parts = {part: {**raw[part], **(fields.get(part) or {})} for part in ("metadata", "spec")}
+    parts = {part: {**(raw.get(part) or {}), **(fields.get(part) or {})} for part in ("metadata", "spec", "status")}
     leader.api.has({**raw, **parts})
 
 
@@ -54,6 +55,32 @@ async def test_a_pod_with_a_longer_graceful_period_than_a_place_is_held_for_is_s
     change(leader, "default/a", spec={"terminationGracePeriodSeconds": grace})
     await leader.round()
     assert leader.api.evicted == [victim]
+
+
+@pytest.mark.parametrize(
+    ("reason", "victim"), [("PreemptionByScheduler", "default/b"), ("EvictionByEvictionAPI", "default/a")]
+)
+async def test_a_pod_that_the_scheduler_is_about_to_delete_for_another_is_spared(reason: str, victim: str) -> None:
+    leader = PreemptingLeader(one_node(), high())
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": reason}
+    change(leader, "default/a", status={"conditions": [condition]})
+    await leader.round()
+    assert leader.api.evicted == [victim]
+
+
+async def test_the_room_that_the_scheduler_freed_for_its_own_preemptor_is_given_to_no_other() -> None:
+    leader = PreemptingLeader(one_node(), high())
+    native = created(name="native", numa=None, annotations={"example.com/team": "other"})
+    leader.api.has({**native, "status": {"nominatedNodeName": "n0"}})
+    change(leader, "default/a", metadata=deleted(2030, 30))
+    await leader.round()
+    leader.end("default/a")
+    await leader.round()
+    assert "high" not in leader.nodes()
+    assert leader.api.evicted == ["default/b"]
+    leader.end("default/b")
+    await leader.round()
+    assert leader.nodes()["high"] == "n0"
 
 
 @pytest.mark.parametrize(

@@ -325,3 +325,16 @@ def test_bindings_under_way_and_placed_pods_are_told_apart() -> None:
     keeping.keeper.settle(1000)
     assert [assumed.pod for assumed in keeping.keeper.assigned("n")] == ["default/p", "default/q"]
     assert [binding_to.pod for binding_to in keeping.keeper.binding_to("n")] == ["default/r"]
+
+
+def test_the_room_of_a_nominated_pod_is_kept_by_the_sums_until_it_is_bound_or_nominated_elsewhere_or_gone() -> None:
+    nominated = replace(waiting(), nominated="n")
+    for end in (bound(), replace(waiting(), nominated="m"), waiting()):
+        cluster = Keeping()
+        cluster.tell(nominated)
+        assert cluster.reserved() == ({}, ALL_OF_IT)
+        cluster.tell(end)
+        assert "pods" not in cluster.reserved()[1]
+    cluster.tell(nominated)
+    cluster.keeper.drop_pod(nominated.key)
+    assert cluster.reserved() == ({}, {})
