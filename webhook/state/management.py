@@ -132,7 +132,7 @@ def management_of(
 def _may_request(group: str, namespace: str, cache: ClusterSnapshot) -> bool:
     """Whether the pod's PodGroup requests a topology, or is not known yet and may."""
     known = (cache.native_groups or {}).get(f"{namespace}/{group}")
-    return bool(group) and (known is None or known.constrained)
+    return bool(group) and (known is None or (known.constrained and not known.parent))
 
 
 _UNREADABLE: Final = "it cannot be placed here: "

@@ -101,6 +101,15 @@ def test_fields_that_have_no_effect_here_are_warned_of(judge: Judge) -> None:
     ]
 
 
+def test_a_group_below_a_composite_one_and_its_pods_are_said_to_be_the_schedulers(judge: Judge) -> None:
+    below = native_pod_group(minimum=1, level=RACK, version="v1beta1", parentCompositePodGroupName="all")
+    outcome = judge(below, *pods(1, annotations={NUMA_TOPOLOGY_SPEC: SINGLE}))
+    (group,), (member,) = of_kind(outcome, "PodGroup"), of_kind(outcome, "Pod")
+    assert group["warnings"][0].startswith("spec.parentCompositePodGroupName leaves its pods to kube-scheduler")
+    assert member["verdict"] == group["verdict"] == "allow"
+    assert member["message"].startswith("unmanaged: PodGroup g is part of CompositePodGroup all, which only kube-sch")
+
+
 def test_a_pod_whose_group_is_nowhere_is_judged_alone_with_a_warning(judge: Judge) -> None:
     (member,) = judge(*pods(1, annotations={NUMA_TOPOLOGY_SPEC: SINGLE})).json
     assert "spec.schedulingGroup: No PodGroup of scheduling.k8s.io is in the file or the clu" in member["warnings"][-1]

@@ -208,6 +208,19 @@ def plain_marked() -> dict[str, Any]:
     return raw
 
 
+def test_pods_of_a_group_below_a_composite_one_are_the_schedulers_and_say_so() -> None:
+    group = native_pod_group(minimum=2, level=RACK, parentCompositePodGroupName="all")
+    it = leader(group)
+    assert not mutate_pod(in_group("g"), it.cache.snapshot(), Rules()).gated
+    it.api.has(gated_in_group(name="a"), gated_in_group(name="b", annotations=NUMA))
+    cycle(it)
+    assert (it.waiting(), it.nodes()) == (set(), {})
+    assert text_of(it, "b").startswith(
+        "ungated: PodGroup g is part of CompositePodGroup all, which only kube-scheduler"
+    )
+    assert "nodeAffinity" not in str(it.api.pods["default/b"]["spec"])
+
+
 # Where kube-scheduler gates a group as a whole: it tries none of the pods while one of them is gated.
 
 

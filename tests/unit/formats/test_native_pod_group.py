@@ -6,6 +6,7 @@ import pytest
 
 from tests.builders.native_pod_groups import native_pod_group
 from tests.builders.topologies import topology
+from webhook.formats.dra import PodClaim
 from webhook.formats.kubernetes.native_pod_group import CONDITION_TYPES, NativePodGroup, scheduling_group_of
 from webhook.formats.topology import Topology
 from webhook.model.errors import UserError
@@ -101,7 +102,7 @@ def test_annotations_that_say_the_same_are_accepted() -> None:
             "spec.schedulingConstraints.topology",
         ),
         ({"schedulingConstraints": {"topology": "rack"}}, "spec.schedulingConstraints.topology"),
-        ({"parentCompositePodGroupName": "all"}, "spec.parentCompositePodGroupName"),
+        ({"parentCompositePodGroupName": ["all"]}, "spec.parentCompositePodGroupName"),
         ({"schedulingPolicy": {}}, "spec.schedulingPolicy"),
         ({"schedulingPolicy": {"basic": {}, "gang": {"minCount": 2}}}, "spec.schedulingPolicy"),
     ],
@@ -126,6 +127,17 @@ def test_a_group_with_an_invalid_constraint_is_constrained_so_that_its_pods_do_n
 def test_fields_without_effect_here_are_named() -> None:
     assert read(disruptionMode="PodGroup").ignored == ()
     assert [text.split()[0] for text in read(resourceClaims=[{}]).ignored] == ["spec.resourceClaims"]
+    below = read(parentCompositePodGroupName="all")
+    assert below.parent == "all"
+    assert [text.split()[0] for text in below.ignored] == ["spec.parentCompositePodGroupName"]
+
+
+def test_the_claims_that_its_pods_share_are_read() -> None:
+    claims = [{"name": "net", "resourceClaimName": "shared"}, {"name": "gpu", "resourceClaimTemplateName": "t"}]
+    raw = native_pod_group(resourceClaims=claims)
+    status = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "g-gpu-x"}]}
+    read_claims = NativePodGroup.from_object({**raw, "status": status}).claims
+    assert read_claims == (PodClaim("net", "shared", ""), PodClaim("gpu", "g-gpu-x", "t"))
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ _NATIVE: Final[Fields] = {
     "disruptionMode": None,
     "priorityClassName": None,
     "priority": None,
+    "preemptionPolicy": None,  # kube-scheduler demands that of the pods, which we read
     "parentCompositePodGroupName": None,
 }
 _FIELDS: Final = {POD_GROUP: _KAI, NATIVE_POD_GROUP: _NATIVE}

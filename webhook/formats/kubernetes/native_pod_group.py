@@ -9,6 +9,7 @@ A pod names its group in `spec.schedulingGroup.podGroupName`.
    divide the nodes differently, the pods name one in `kai.scheduler/topology`.
 3. Annotations of the pods and of their owners refine this (a preferred level, segments, NUMA alignment). One that
    contradicts it is a fault.
+4. A group below a CompositePodGroup (1.37, alpha) is kube-scheduler's: it alone places the groups of the tree together.
 
 A group with a fault is kept with the fault, so that its own pods can report it.
 
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
+from webhook.formats.dra import PodClaim, pod_claims
 from webhook.formats.topology import MAX_LABEL, Topology
 from webhook.formats.workload.common_fields import MAX_PODS
 from webhook.model.errors import UserError
@@ -88,19 +90,25 @@ class NativePodGroup:
     """Whether preemption ends all its pods or none, by `spec.disruptionMode`."""
     constrained: bool = False
     """Whether it requests a topology, valid or not, so that its pods are managed without an annotation of their own."""
+    parent: str = ""
+    """The CompositePodGroup that it is a part of; empty if it stands alone."""
+    claims: tuple[PodClaim, ...] = ()
+    """The claims whose devices its pods share: a pod uses one by an equal entry in its own `spec.resourceClaims`. Of a
+    template there is one for the group, which its status names.
+    """
 
     @classmethod
     def from_object(cls, raw: Mapping[str, Any]) -> "NativePodGroup":
         """Read a PodGroup of any version in the table; faults of its spec are in the record."""
         metadata = mapping(raw, "metadata", "metadata")
         faults: list[UserError] = []
-        minimum, level, priority = None, "", None
+        minimum, level, priority, parent = None, "", None, ""
         try:
             spec = mapping(raw, "spec", "spec")
             level = _level(spec)
             minimum = _minimum(spec)
             priority = _priority(spec)
-            _check_parent(spec)
+            parent = _parent(spec)
         except UserError as error:
             faults += error.faults
         name = str(metadata.get("name") or "")
@@ -118,6 +126,8 @@ class NativePodGroup:
             generation if type(generation := metadata.get("generation")) is int else 0,
             _ends_whole(raw.get("spec")),
             _is_constrained(raw.get("spec")),
+            parent,
+            pod_claims(raw),
         )
 
     @property
@@ -225,13 +235,20 @@ def _priority(spec: Mapping[str, Any]) -> int | None:
     return value if type(value) is int else None
 
 
-def _check_parent(spec: Mapping[str, Any]) -> None:
-    if spec.get("parentCompositePodGroupName"):
-        raise UserError("spec.parentCompositePodGroupName", "CompositePodGroups are not supported. Leave it out.")
+def _parent(spec: Mapping[str, Any]) -> str:
+    value = spec.get("parentCompositePodGroupName") or ""
+    if not isinstance(value, str):
+        raise UserError("spec.parentCompositePodGroupName", f"{quoted(value)} is not the name of a CompositePodGroup.")
+    return shortened(value)
 
 
 def _ignored(spec: Any) -> Iterable[str]:
     fields = spec if isinstance(spec, Mapping) else {}
+    if fields.get("parentCompositePodGroupName"):
+        yield (
+            "spec.parentCompositePodGroupName leaves its pods to kube-scheduler, which places the whole tree: they are "
+            "not gated for a place, and only their binding is checked."
+        )
     if fields.get("resourceClaims"):
         yield "spec.resourceClaims is for the scheduler: devices of claims are not counted per NUMA node."
 

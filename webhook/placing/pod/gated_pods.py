@@ -53,6 +53,8 @@ class GatedPod:
     """That PodGroup; None until it is looked up."""
     group_fault: str = ""
     """Why it cannot be placed by that PodGroup; empty if it can."""
+    left: str = ""
+    """Why kube-scheduler places it, with the others of that PodGroup; empty otherwise."""
 
     @classmethod
     def from_object(
@@ -72,10 +74,11 @@ class GatedPod:
             own = left_to_kueue(own)
         asking = {**raw, "metadata": {**raw["metadata"], "annotations": own}}
         taken = taken_from_owners(asking, owner_chain) if owner_chain else {}
-        annotations, fault = {**taken, **own}, ""
+        annotations, fault, left = {**taken, **own}, "", ""
         if basis is not None:
             request = basis.request(annotations)
             annotations, taken, fault = dict(request.annotations), {**taken, **request.taken}, request.fault
+            left = request.left
         whole = {**raw, "metadata": {**raw["metadata"], "annotations": annotations}}
         check_annotations(whole["metadata"]["annotations"], with_ours=True)
         pod = Pod.from_object(without_our_preferences(whole))
@@ -83,7 +86,7 @@ class GatedPod:
         if owner_chain:
             membership = ranked(membership, whole, owner_chain)
         intent, marked = parse_numa_intent(pod.annotations)[0], marked_group(raw)
-        return cls(raw, pod, intent, membership, taken, owner_chain, reads_kueue, marked, basis, fault)
+        return cls(raw, pod, intent, membership, taken, owner_chain, reads_kueue, marked, basis, fault, left)
 
     def avoiding(self, avoided: Avoided) -> "GatedPod":
         """The same with the nodes that it avoids after a rejection."""
@@ -155,11 +158,15 @@ class GatedPod:
     @property
     def asks(self) -> bool:
         """Whether it is managed: it or its owners request something, or its mode covers it."""
+        if self.left:
+            return False
         return self.membership is not None or not self.pod.annotations.keys().isdisjoint({*_NUMA, MANAGED})
 
     @property
     def why_unasked(self) -> str:
-        """Why it is ungated without a place, if it asks for nothing."""
+        """Why it is ungated without a place, if it asks for nothing, or only kube-scheduler can place it."""
+        if self.left:
+            return self.left
         kueues = self.owner_chain.why_kueues if self.owner_chain and asks_kueue(self.pod.annotations) else None
         return owner_is_kueues(kueues) if kueues else ASKS_FOR_NOTHING
 

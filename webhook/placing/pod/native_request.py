@@ -2,7 +2,7 @@
 
 1. The group does not exist yet: the pod waits for it. Where such groups are not served any more, it is in none.
 2. The group requests a topology, or the pod or its owners request something: the group defines the gang.
-3. Neither does: the pod is not ours to place.
+3. Neither does, or the group is part of a CompositePodGroup: the pod is not ours to place.
 """
 
 from collections.abc import Mapping
@@ -30,6 +30,8 @@ class NativeRequest:
     """Those that the group adds."""
     fault: str = ""
     """Why the pod waits: the group does not exist, is invalid, or contradicts the pod's annotations."""
+    left: str = ""
+    """Why kube-scheduler places the pod although something is requested; empty otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,12 @@ class GroupBasis:
             return NativeRequest(asked, {}, why)
         if not group.constrained and _REQUESTS.isdisjoint(asked):
             return NativeRequest(_unmarked(asked), {})
+        if group.parent:
+            left = (
+                f"PodGroup {group.name} is part of CompositePodGroup {group.parent}, which only kube-scheduler places "
+                "as a whole"
+            )
+            return NativeRequest(_unmarked(asked), {}, left=left)
         try:
             requested = group.request(asked, self.topologies)
         except UserError as error:
