@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -192,8 +192,9 @@ def test_the_table_has_a_cell_for_each_number() -> None:
 def test_a_row_with_a_count_that_must_be_zero_never_gets_into_a_page() -> None:
     page = "<!-- chaos: begin -->\n<!-- chaos: end -->"
     for name in ("lost", "rejected", "over_committed", "gangs_split", "leader_exits"):
+        changes: dict[str, Any] = {name: 1}
         with pytest.raises(ValueError, match=r"^leader-killed: \w+ is 1$"):
-            with_rows(page, [replace(GOOD, **{name: 1})])
+            with_rows(page, [replace(GOOD, **changes)])
 
 
 def test_the_rows_of_a_page_are_replaced_one_by_one_and_nothing_else() -> None:

@@ -31,7 +31,8 @@ from webhook.engine.preemption.freed_cluster import FreedCluster
 from webhook.engine.request import named_resources
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
-from webhook.formats.kubernetes.membership import AssignedMember, controllers_group, membership_of, wishes_of
+from webhook.formats.kubernetes.membership import AssignedMember, controllers_group, native_group, wishes_of
+from webhook.formats.kubernetes.native_pod_group import scheduling_group_of
 from webhook.formats.kubernetes.owner_chain import OwnerChain
 from webhook.formats.kubernetes.pod_amounts import PodAmounts
 from webhook.model.names import KAI_SUBGROUP, POD_GROUP_NAME
@@ -362,10 +363,11 @@ class Planner:
 
     def _ungated_members(self, gang: GatedGang) -> Mapping[str, Raw]:
         """The members without a gate and without a node, by namespace/name."""
+        namespace, group = f"{gang.namespace}/", gang.membership.group
         return {
             key: raw
             for key, raw in self.state.ungated_pods().items()
-            if (membership := membership_of(raw)) is not None and membership.group == gang.membership.group
+            if key.startswith(namespace) and native_group(gang.namespace, scheduling_group_of(raw)) == group
         }
 
     def keep_reserved(self, gang: GatedGang, cycle: Cycle) -> None:
