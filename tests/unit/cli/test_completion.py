@@ -63,7 +63,7 @@ def test_bash_completes_values(shell: tuple[str, Path]) -> None:
 def test_fish_completes_commands(shell: tuple[str, Path]) -> None:
     _, script = shell
     assert printed("fish", "--no-config", "-c", f"source {script}; complete -C 'topology-webhook tr'") == (
-        "tree\tShow the racks, zones and other domains of...\n"
+        "tree\tShow what is free in each rack, zone or...\n"
     )
 
 

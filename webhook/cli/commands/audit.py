@@ -43,7 +43,7 @@ _Take = Callable[[Mapping[str, Any]], None]
 
 
 def audit(cluster: Snapshots = None, output: Outputs = Output.TABLE, **flags: str | None) -> None:
-    """Show what is wrong in the cluster as it is, and what to do about it, in order.
+    """Show what is wrong in the cluster, and what to do about it.
 
     Audit finds pods that kubelets rejected, pods that span NUMA nodes although one could hold them, gangs over
     several racks that one rack could have taken, and nodes without a NodeResourceTopology or with two policies. It

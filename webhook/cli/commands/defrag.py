@@ -58,11 +58,12 @@ def defrag(
     output: Outputs = Output.TABLE,
     **flags: str | None,
 ) -> None:
-    """Plan the fewest moves of running pods that let waiting pods and gangs start, in the leader's order.
+    """Plan the fewest moves of pods that let waiting ones start.
 
-    A pod moves by being evicted, after which its controller creates the next one. Only pods of ReplicaSets,
-    StatefulSets and ReplicationControllers move, and only if they are in no gang, have no higher priority than what
-    waits, and can all run elsewhere. PodDisruptionBudgets are respected. Nothing is evicted without --apply.
+    Plans are made for waiting pods and gangs in the leader's order. A pod moves by being evicted, after which its
+    controller creates the next one. Only pods of ReplicaSets, StatefulSets and ReplicationControllers move, and only
+    if they are in no gang, have no higher priority than what waits, and can all run elsewhere. PodDisruptionBudgets
+    are respected. Nothing is evicted without --apply.
 
     The exit code is 0 if everything that was planned for fits now or with the moves, 1 if something does not, and 2
     if the input cannot be read, the answer cannot be written, or a pod cannot be evicted.

@@ -51,10 +51,11 @@ def doctor(
     output: Outputs = Output.TABLE,
     **flags: str | None,
 ) -> None:
-    """Check an installation: versions, CRDs, replicas, leader, rights, webhooks, exporters, policies, gated pods.
+    """Check an installation, and say what to fix.
 
-    Two dry runs show whether a pod with an annotation is admitted with a decision, and one with a typo in it is
-    denied. The command changes nothing. Each line says ok, warn or fail, and what to do about it.
+    The checks are about versions, CRDs, replicas, leader, rights, webhooks, exporters, policies and gated pods. Two
+    dry runs show whether a pod with an annotation is admitted with a decision, and one with a typo in it is denied.
+    The command changes nothing. Each line says ok, warn or fail, and what to do about it.
 
     The exit code is 0 if no check failed (there may be warnings), 1 if one did, and 2 if the flags are invalid or
     the API server cannot be reached.

@@ -53,11 +53,12 @@ def explain(
     output: Outputs = Output.TABLE,
     **flags: str | None,
 ) -> None:
-    """Show where a pod or the pods of a workload stand, and why; or, for objects in files, what review leaves out.
+    """Show where a pod or the pods of a workload stand, and why.
 
-    For a pod, that is the decision, its node and NUMA nodes beside what the NodeResourceTopology shows, and while it
-    waits each node's answer. For a workload or PodGroup, it is the pods by rank, and how far apart neighbours are.
-    With -f, you see for every node why it fits a pod or not, and for a gang where it is placed or what is missing.
+    For a pod, that is the decision, its node and NUMA nodes beside what the NodeResourceTopology shows, and, while
+    it waits, each node's answer. For a workload or PodGroup, it is the pods by rank, and how far apart neighbours
+    are. With -f, you see what review leaves out: for every node why it fits a pod or not, and for a gang where it is
+    placed or what is missing.
 
     The exit code is 0 if all pods have a node or fit now, 1 if one fits nowhere now or an object of a file is
     denied, and 2 if the input cannot be read, the object does not exist, or the answer cannot be written.

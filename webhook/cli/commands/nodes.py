@@ -32,10 +32,11 @@ def nodes(
     output: Outputs = Output.TABLE,
     **flags: str | None,
 ) -> None:
-    """Show what is free on each NUMA node, the kubelet's policy, and the age of the NodeResourceTopology.
+    """Show what is free on each NUMA node, or all about one node.
 
-    With NODE, show all resources of that node, its NUMA nodes side by side, its pods with their NUMA nodes, and what
-    is reserved for pods that its exporter does not report yet.
+    You also see the kubelet's policy and the age of the NodeResourceTopology. With NODE, show all resources of that
+    node, its NUMA nodes side by side, its pods with their NUMA nodes, and what is reserved for pods that its
+    exporter does not report yet.
 
     The exit code is 0, or 2 if the input cannot be read, the node does not exist, or the answer cannot be written.
     """

@@ -67,10 +67,10 @@ def page(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on. 0 picks a free one.")] = 8090,
     **flags: str | None,
 ) -> None:
-    """Show the cluster's topology in a browser: what is free where, gangs, what waits and why.
+    """Show the cluster's topology in a browser.
 
-    The page reads the cluster with the rights of the kubeconfig's user, changes nothing, and follows the cluster
-    until Ctrl-C. With --cluster, it shows a snapshot.
+    The page shows what is free where, gangs, and what waits and why. It reads the cluster with the rights of the
+    kubeconfig's user, changes nothing, and follows the cluster until Ctrl-C. With --cluster, it shows a snapshot.
 
     The exit code is 0 if a signal ended it, and 2 if the flags or files are invalid, the API server cannot be
     reached, or the port cannot be opened.

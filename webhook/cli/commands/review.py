@@ -85,7 +85,7 @@ def review(
     all_nodes: Annotated[bool, typer.Option("--all-nodes", help="Show every node (table and json).")] = False,
     **flags: str | None,
 ) -> None:
-    """Show the webhook's decision on pods and workloads, and the reasons.
+    """Show the decision on pods and workloads before you apply them.
 
     A workload is reviewed by its pod templates, or as a gang if it requests a topology or a minimum. Each object is
     reviewed on its own, so the objects of one call take no room from each other. A Topology or Namespace among them

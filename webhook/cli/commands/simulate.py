@@ -125,10 +125,10 @@ def simulate(  # noqa: PLR0913, PLR0917 # a parameter for each flag
     output: Outputs = Output.TABLE,
     **flags: str | None,
 ) -> None:
-    """Simulate a workload on a cluster, without and with the webhook, and compare the two.
+    """Simulate a workload without and with the webhook.
 
-    Without the webhook, the scheduler knows only the totals of nodes, and kubelets reject what they cannot align; with
-    it, the service's own engine decides. Nothing is created, and the cluster is not changed.
+    Without the webhook, the scheduler knows only the totals of nodes, and kubelets reject what they cannot align;
+    with it, the service's own engine decides. Nothing is created, and the cluster is not changed.
 
     An object is created at once and its pods run to the end, unless its annotations simulate.topology-webhook.dev/at
     and simulate.topology-webhook.dev/run-seconds say otherwise.

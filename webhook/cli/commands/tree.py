@@ -45,7 +45,7 @@ def tree(
     output: Outputs = Output.TABLE,
     **flags: str | None,
 ) -> None:
-    """Show the racks, zones and other domains of each topology: nodes, free resources, and the gangs in each.
+    """Show what is free in each rack, zone or other domain.
 
     FREE is what pods can still request on nodes that are ready and not cordoned, out of what is allocatable on all
     nodes; LARGEST is the most that a single NUMA node has free. GANGS lists the gangs with members in the domain.

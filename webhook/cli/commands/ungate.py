@@ -50,11 +50,11 @@ def ungate(
     ] = 60.0,
     **flags: str | None,
 ) -> None:
-    """Remove the service's scheduling gate from waiting pods, so that the scheduler places them without the service.
+    """Remove the service's scheduling gate from waiting pods.
 
-    The annotation topology-webhook.dev/placement of each pod then says so, and other gates stay. A pod that changes
-    meanwhile or cannot be written is tried again. The service may gate new pods meanwhile, unless --remove-webhooks
-    is given.
+    The scheduler then places them without the service. The annotation topology-webhook.dev/placement of each pod
+    then says so, and other gates stay. A pod that changes meanwhile or cannot be written is tried again. The service
+    may gate new pods meanwhile, unless --remove-webhooks is given.
 
     The exit code is 0 if no such pod is left, 1 if some are, which stderr names, and 2 if the flags are invalid, or
     the API server cannot be reached or forbids it.

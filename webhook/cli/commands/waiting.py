@@ -132,11 +132,12 @@ def waiting(
     output: Outputs = Output.TABLE,
     **flags: str | None,
 ) -> None:
-    """Show the managed pods that are not bound, the oldest first: since when, what has to act next, and why.
+    """Show which pods and gangs have no node yet, and why.
 
-    A gang is one line with its number of members. The reason is what the service wrote into the oldest pod, or, for a
-    pod without a gate, what the scheduler reports. For the first entries, you also see which pods would have to
-    terminate to let them run, except with --watch, with which -o json prints one value a line.
+    These are the managed pods that are not bound, the oldest first, with what has to act next. A gang is one line
+    with its number of members. The reason is what the service wrote into the oldest pod, or, for a pod without a
+    gate, what the scheduler reports. For the first entries, you also see which pods would have to terminate to let
+    them run, except with --watch, with which -o json prints one value a line.
 
     The exit code is 0, even if nothing waits, or 2 if the input cannot be read or the answer cannot be written.
     """
