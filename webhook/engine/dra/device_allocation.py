@@ -201,8 +201,8 @@ class DeviceAllocator:
         if device_class is None:
             return DeviceCount(0, 0, 0)
         claim = Claim("", "", "", ClaimSpec((Request(resource, device_class.name),)))
-        search = _Search(self._shape([claim], ""), node, None, (), budget or Budget(OPERATIONS), optimistic=False)
-        return search.count()
+        question = _Question(node, None, (), budget or Budget(OPERATIONS), optimistic=False)
+        return _Search(self._shape([claim], ""), question).count()
 
     def _anywhere(self, claims: Sequence[Claim], pod_uid: str) -> Fit | None:
         """The answer that no node changes, by what claims have; None if nodes decide."""
@@ -259,7 +259,7 @@ class DeviceFitter:
             return Fit(Verdict.FITS, ((),) * shape.claims)
 
         def search(*, optimistic: bool) -> Fit:
-            return shape.answer(_Search(shape, node, numa_nodes, also, self._budget, optimistic=optimistic))
+            return shape.answer(_Question(node, numa_nodes, also, self._budget, optimistic))
 
         unread = next(iter(node.taken.unread.values()), "")
         fit = Fit(Verdict.CANNOT_SAY, cause=Cause.UNREAD, detail=unread) if unread else search(optimistic=False)
@@ -329,8 +329,7 @@ class _Shape:
         self.numbered: list[_Want] = []
         """All of them, by number."""
         self._numbers: dict[tuple[Any, ...], int] = {}
-        self._of_pool: dict[int, tuple[PoolDevices, tuple[int, ...]]] = {}
-        self._tuples: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._of_pool: dict[int, _PoolKind] = {}
         self._known: dict[tuple[Any, ...], Fit | tuple[_Place, ...]] = {}
         self.anywhere = self._prepare(requested, classes)
         """The answer that no node changes; None if nodes decide."""
@@ -379,8 +378,6 @@ class _Shape:
                 least += min(want.request.count or 1 for want in group)
             if least > MAX_RESULTS:
                 return Fit(Verdict.DOES_NOT_FIT, cause=Cause.TOO_MANY_DEVICES, detail=name)
-        if sum(max(w.request.count or MAX_RESULTS for w in group) for group in self.wants) > MAX_DEVICES_OF_A_POD:
-            unknown = unknown or Fit(Verdict.CANNOT_SAY, cause=Cause.TOO_LONG)
         return unknown
 
     def _applying(self, request: Request, spec: ClaimSpec, first: int) -> tuple[int, ...]:
@@ -389,12 +386,13 @@ class _Shape:
         own = (at for at, one in enumerate(spec.constraints) if not one.requests or not names.isdisjoint(one.requests))
         return (*range(self.alike), *(first + at for at in own))
 
-    def answer(self, search: "_Search") -> Fit:
-        """The answer of a search, or that for an equal node."""
-        key = search.key()
+    def answer(self, question: "_Question") -> Fit:
+        """The answer for a node, or that for an equal node."""
+        key = self._key(question)
         known = self._known.get(key) if key is not None else None
         if known is not None:
-            return known if isinstance(known, Fit) else search.fit_of(known)
+            return known if isinstance(known, Fit) else self.fit_of(known, list(question.node.devices))
+        search = _Search(self, question)
         fit = search.run()
         if key is not None and fit.cause is not Cause.TOO_LONG:
             if len(self._known) >= MAX_ANSWERS:
@@ -402,21 +400,46 @@ class _Shape:
             self._known[key] = tuple(search.places) if fit.verdict is Verdict.FITS else fit
         return fit
 
-    def signatures(self, pool: PoolDevices, budget: Budget) -> tuple[int, ...]:
-        """For each device of the pool a number that is equal for devices that are equal for these claims."""
+    def fit_of(self, places: Iterable[_Place], devices: Sequence[Device]) -> Fit:
+        """The answer with these of the node's devices."""
+        found: list[list[Taken]] = [[] for _ in range(self.claims)]
+        for number, at, consumed in places:
+            want = self.numbered[number]
+            found[want.claim].append(Taken(want.request.name, devices[at], want.request.admin, consumed))
+        return Fit(Verdict.FITS, tuple(map(tuple, found)))
+
+    def _key(self, question: "_Question") -> tuple[Any, ...] | None:
+        """Nodes with equal keys have equal answers; None if that takes more than a key."""
+        parts: list[Any] = [question.optimistic]
+        for pool in question.node.pools:
+            kind = self.kind_of(pool, question.budget)
+            if kind.matters and not pool.plain:
+                return None
+            parts.append(kind.number)
+            if kind.matters:
+                parts.append(question.states_of(pool))
+        return tuple(parts)
+
+    def kind_of(self, pool: PoolDevices, budget: Budget) -> "_PoolKind":
+        """What makes the pool equal to others, for these claims."""
         known = self._of_pool.get(id(pool))
-        if known is not None and known[0] is pool:
-            return known[1]
+        if known is not None and known.pool is pool:
+            return known
         verdicts = [pool.selected(want.selectors, budget) for want in self.numbered]
-        found = tuple(
-            self._numbers.setdefault(
-                self._signature(pool, device, tuple(row[at] for row in verdicts)), len(self._numbers)
-            )
+        signatures = tuple(
+            self._number(self._signature(pool, device, tuple(row[at] for row in verdicts)))
             for at, device in enumerate(pool.devices)
         )
-        if not any(row[0] is OUT_OF_BUDGET for row in verdicts if row):
-            self._of_pool[id(pool)] = pool, self._tuples.setdefault(found, found)
+        matters = any(one is not False for row in verdicts for one in row)
+        state = (pool.incomplete, bool(pool.invalid), pool.fault and (pool.driver, pool.fault))
+        found = _PoolKind(pool, signatures, self._number((state, signatures if matters else len(signatures))), matters)
+        if not any(OUT_OF_BUDGET in row for row in verdicts):
+            self._of_pool[id(pool)] = found
         return found
+
+    def _number(self, key: tuple[Any, ...]) -> int:
+        """A number for the key, equal for equal keys."""
+        return self._numbers.setdefault(key, len(self._numbers))
 
     def _signature(
         self, pool: PoolDevices, device: Device, verdicts: tuple[bool | Unevaluable, ...]
@@ -433,6 +456,18 @@ class _Shape:
             tuple(sorted(device.capacity.items())) if amounts else (),
             device.shared,
         )
+
+
+class _PoolKind(NamedTuple):
+    """What makes a pool equal to others, for some claims."""
+
+    pool: PoolDevices
+    signatures: tuple[int, ...]
+    """For each device a number that is equal for devices that are equal for the claims."""
+    number: int
+    """Equal for pools that are equal but for which devices are taken."""
+    matters: bool
+    """Whether any device may be selected."""
 
 
 def _name(claim: Claim) -> str:
@@ -457,7 +492,7 @@ def _fault(request: Request, classes: Mapping[str, DeviceClass | None]) -> str:
 # ---- one node
 
 FREE, IN_USE, ELSEWHERE = range(3)
-"""A device can be taken; a claim has it; it is not on the NUMA nodes."""
+"""A device can be taken; a claim has it (False and True are the same numbers); it is not on the NUMA nodes."""
 
 
 class _UnknownError(Exception):
@@ -478,32 +513,45 @@ class _NoWayError(Exception):
         self.detail = detail
 
 
+class _Question(NamedTuple):
+    """What is asked about one node. optimistic: what is not known counts as suitable."""
+
+    node: NodeDevices
+    numa_nodes: Collection[int] | None
+    also: Sequence[Result]
+    budget: Budget
+    optimistic: bool
+
+    def states_of(self, pool: PoolDevices) -> tuple[int, ...]:
+        """For each device of the pool, FREE, IN_USE or ELSEWHERE."""
+        used = pool.used(self.node.taken)
+        if not self.also and self.numa_nodes is None:
+            return used
+        others = {one.device for one in self.also if not one.share and not one.admin}
+        return tuple(
+            IN_USE if taken or device.id in others else self._place_of(device)
+            for device, taken in zip(pool.devices, used, strict=True)
+        )
+
+    def _place_of(self, device: Device) -> int:
+        own = device.numa_nodes
+        return ELSEWHERE if self.numa_nodes is not None and own and own[0] not in self.numa_nodes else FREE
+
+
 class _Search:
-    """The search on one node. optimistic: what is not known counts as suitable.
+    """The search on one node. Every change of its state has its undoing in a log, so that a step back is a pop."""
 
-    Every change of its state has its undoing in a log, so that a step back is a pop.
-    """
-
-    def __init__(
-        self,
-        shape: _Shape,
-        node: NodeDevices,
-        numa_nodes: Collection[int] | None,
-        also: Sequence[Result],
-        budget: Budget,
-        *,
-        optimistic: bool,
-    ) -> None:
+    def __init__(self, shape: _Shape, question: _Question) -> None:
+        node = question.node
         self._shape = shape
         self._node = node
-        self._budget = budget
-        self._optimistic = optimistic
+        self._budget = question.budget
+        self._optimistic = question.optimistic
         self._devices = list(node.devices)
         self._pool_of = [pool for pool in node.pools for _ in pool.devices]
-        self._also = [one for one in also if not one.admin]
-        others = {one.device for one in self._also if not one.share}
-        self._state = [self._state_of(device, others, numa_nodes) for device in self._devices]
-        self._signature = [one for pool in node.pools for one in shape.signatures(pool, budget)]
+        self._also = [one for one in question.also if not one.admin]
+        self._state = [one for pool in node.pools for one in question.states_of(pool)]
+        self._signature = [one for pool in node.pools for one in shape.kind_of(pool, self._budget).signatures]
         self._selected: list[list[bool | Unevaluable]] = []
         """For each want and device, whether the device is selected."""
         self.places: list[_Place] = []
@@ -522,30 +570,6 @@ class _Search:
         self._met: list[list[frozenset[Any]]] = [[] for _ in shape.constraints]
         """For each constraint: of matchAttribute, what all devices so far have in common; else the values of each."""
 
-    def _state_of(self, device: Device, others: Collection[DeviceId], numa_nodes: Collection[int] | None) -> int:
-        if device.id in self._node.taken.holders or device.id in others:
-            return IN_USE
-        own = device.numa_nodes
-        return ELSEWHERE if numa_nodes is not None and own and own[0] not in numa_nodes else FREE
-
-    def key(self) -> tuple[Any, ...] | None:
-        """Nodes with equal keys have equal answers; None if that takes more than a key."""
-        if any(device.shared or device.counters for device in self._devices):
-            return None
-        pools = tuple(
-            (len(pool.devices), pool.incomplete, bool(pool.invalid), pool.fault and (pool.driver, pool.fault))
-            for pool in self._node.pools
-        )
-        return self._optimistic, pools, tuple(self._signature), tuple(self._state)
-
-    def fit_of(self, places: Iterable[_Place]) -> Fit:
-        """The answer with these devices."""
-        found: list[list[Taken]] = [[] for _ in range(self._shape.claims)]
-        for number, at, consumed in places:
-            want = self._shape.numbered[number]
-            found[want.claim].append(Taken(want.request.name, self._devices[at], want.request.admin, consumed))
-        return Fit(Verdict.FITS, tuple(map(tuple, found)))
-
     def run(self) -> Fit:
         """The answer for the node."""
         self._select()
@@ -554,8 +578,9 @@ class _Search:
             for group in self._shape.wants:
                 if (detail := self._too_few(group)) is not None:
                     return Fit(Verdict.DOES_NOT_FIT, cause=Cause.TOO_FEW_DEVICES, detail=detail)
+            self._check_depth()
             if self._group(0):
-                return self.fit_of(self.places)
+                return self._shape.fit_of(self.places, self._devices)
         except _UnknownError as error:
             return Fit(Verdict.CANNOT_SAY, cause=error.cause, detail=error.detail)
         except _NoWayError as error:
@@ -615,6 +640,15 @@ class _Search:
                 if self._is_unread(pool, want):
                     raise _UnknownError(Cause.UNREAD, pool.fault)
 
+    def _check_depth(self) -> None:
+        """Raise if the search would be too deep."""
+        depth = 0
+        for group in self._shape.wants:
+            counts = [want.request.count or self._selected[want.number].count(True) for want in group]
+            depth += min(max(counts), MAX_RESULTS)
+        if depth > MAX_DEVICES_OF_A_POD:
+            raise _UnknownError(Cause.TOO_LONG, self._shape.wants[-1][0].label)
+
     def _too_few(self, group: Sequence[_Want]) -> str | None:
         """What is missing if each alternative needs more devices than are free; None if there may be enough."""
         missing = ""
@@ -653,14 +687,17 @@ class _Search:
             return self._group(index + 1)
         failed = set()
         for at in range(start, len(self._devices)):
-            signature = self._signature[at]
-            if self._is_used(want, at) or (signature in failed and not self._devices[at].shared):
+            if self._is_used(want, at):
+                continue
+            # With admin access, a taken device is another choice than a free one: that stays free for other requests.
+            kind = self._signature[at], self._state[at], tuple(self._users.get(at, ()))
+            if kind in failed and not self._devices[at].shared:
                 continue
             before = len(self._log)
             if self._takes(want, at) and self._some(index, want, count - 1, at + 1):
                 return True
             self._step_back(before)
-            failed.add(signature)
+            failed.add(kind)
         return False
 
     def _all(self, index: int, want: _Want) -> bool:

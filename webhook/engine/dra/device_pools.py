@@ -59,6 +59,7 @@ class PoolDevices:
 
     __slots__ = (
         "_selections",
+        "_used",
         "binds_late",
         "consumers",
         "counters",
@@ -68,6 +69,7 @@ class PoolDevices:
         "incomplete",
         "invalid",
         "name",
+        "plain",
     )
 
     def __init__(self, driver: str, name: str) -> None:
@@ -81,12 +83,15 @@ class PoolDevices:
         """All devices of the pool that consume counters, also those of other nodes."""
         self.binds_late = False
         """Whether a device has binding conditions; kube-scheduler then takes other pools first."""
+        self.plain = True
+        """Whether each device is free or not: none is shared or consumes counters."""
         self.incomplete = False
         """Whether its driver is replacing it now."""
         self.invalid = ""
         """Why kube-scheduler does not use it."""
         self.fault = ""
         """What of it could not be read: nothing is known about the pool."""
+        self._used: tuple[int, tuple[bool, ...]] | None = None
         self._selections: dict[tuple[str, ...], tuple[bool | Unevaluable, ...]] = {}
 
     def selected(self, selectors: tuple[str, ...], budget: "Budget") -> Sequence[bool | Unevaluable]:
@@ -97,21 +102,31 @@ class PoolDevices:
         programs = [compiled(selector) for selector in selectors]
         if any(program.excludes(self.driver) for program in programs):
             return (False,) * len(self.devices)
-        if not budget.take(len(self.devices) * sum(program.cost for program in programs)):
-            return (OUT_OF_BUDGET,) * len(self.devices)
-        found = tuple(_all_of(programs, device) for device in self.devices)
-        if len(self._selections) >= MAX_SELECTIONS:
-            del self._selections[next(iter(self._selections))]
-        self._selections[selectors] = found
+        found = tuple(_all_of(programs, device, budget) for device in self.devices)
+        if OUT_OF_BUDGET not in found:
+            if len(self._selections) >= MAX_SELECTIONS:
+                del self._selections[next(iter(self._selections))]
+            self._selections[selectors] = found
         return found
+
+    def used(self, taken: "TakenDevices") -> tuple[bool, ...]:
+        """For each of `devices`, whether a claim has it alone."""
+        revision = taken.revisions.get((self.driver, self.name), 0)
+        if self._used is None or self._used[0] != revision:
+            self._used = revision, tuple(device.id in taken.holders for device in self.devices)
+        return self._used[1]
 
 
 OUT_OF_BUDGET: Final = Unevaluable("evaluating its selectors on all nodes takes too long")
 
 
-def _all_of(programs: Sequence[Selector], device: Device) -> bool | Unevaluable:
+def _all_of(programs: Sequence[Selector], device: Device, budget: "Budget") -> bool | Unevaluable:
     for program in programs:
-        found = program.selects(device)
+        found = program.known(device)
+        if found is None:
+            found = program.selects(device) if budget.take(program.cost) else OUT_OF_BUDGET
+        elif not budget.take(1):
+            found = OUT_OF_BUDGET
         if found is not True:
             return found
     return Unevaluable(device.fault, unread=True) if device.fault else True
@@ -134,7 +149,7 @@ class Budget:
 class TakenDevices:
     """The allocations of all claims."""
 
-    __slots__ = ("_claims", "holders", "shares", "unread")
+    __slots__ = ("_claims", "holders", "revisions", "shares", "unread")
 
     def __init__(self) -> None:
         self._claims: dict[str, Claim] = {}
@@ -144,6 +159,8 @@ class TakenDevices:
         """Device -> claim -> its shares of the device."""
         self.unread: dict[str, str] = {}
         """Claim -> what of its allocation could not be read. It may have any device."""
+        self.revisions: dict[tuple[str, str], int] = {}
+        """Driver and name of a pool -> a number that changes with the allocations of its devices."""
 
     def put(self, claim: Claim) -> None:
         """Count the allocation of a claim, and no longer that of its predecessor."""
@@ -154,6 +171,7 @@ class TakenDevices:
             return
         self._claims[claim.key] = claim
         for result in claim.allocation.results if claim.allocation else ():
+            self._count_change(result.device)
             if result.share:
                 self.shares.setdefault(result.device, {}).setdefault(claim.key, []).append(result)
             elif not result.admin:
@@ -166,6 +184,7 @@ class TakenDevices:
         if claim is None or claim.allocation is None:
             return
         for result in claim.allocation.results:
+            self._count_change(result.device)
             others = tuple(holder for holder in self.holders.get(result.device, ()) if holder != key)
             if others:
                 self.holders[result.device] = others
@@ -176,6 +195,10 @@ class TakenDevices:
                 shares.pop(key, None)
                 if not shares:
                     del self.shares[result.device]
+
+    def _count_change(self, device: DeviceId) -> None:
+        pool = device.driver, device.pool
+        self.revisions[pool] = self.revisions.get(pool, 0) + 1
 
     def has(self, device: DeviceId) -> bool:
         """Whether a claim has the device, or a share of it."""
@@ -381,6 +404,7 @@ class DeviceInventory:
                 self._tainted(device) for device in usable if device.scope is None or covers(device.scope, node, labels)
             )
             pool.binds_late = any(device.binding_conditions for device in usable)
+            pool.plain = not any(device.shared or device.counters for device in pool.devices)
             pool.counters = counters
             pool.consumers = consumers
 

@@ -187,6 +187,13 @@ def test_admin_access_gets_devices_that_others_have_but_not_twice_in_a_claim() -
     assert taken(cluster.fit(claim("a", [request(count=None, adminAccess=True)]))) == [["a", "b"]]
 
 
+def test_admin_access_to_a_taken_device_leaves_a_free_one_to_others() -> None:
+    attributes = {"numa": 1}
+    cluster = Cluster(gpus(device("a", attributes=attributes), device("b", attributes=attributes))).take("b")
+    both = [request("admin", adminAccess=True), request("own")]
+    assert taken(cluster.fit(claim("c", both, constraints=[match(f"{DRIVER}/numa")]))) == [["b", "a"]]
+
+
 def test_the_first_alternative_that_can_be_met_counts() -> None:
     cluster = Cluster(gpus(), gpus(device("nic-0"), driver=NIC))
     either = first_available("any", request("many", 5), request("nic", cls=NIC), request("one"))
@@ -416,7 +423,9 @@ def test_a_decision_is_bounded() -> None:
     assert (fit.verdict, fit.cause) == (UNKNOWN, Cause.TOO_LONG)
     assert taken(cluster.fit(claim("a", [request("gpu", 1, "true")]))) == [["gpu-0"]]
     many = [claim(f"c{i}", [request(count=32)]) for i in range(5)]
-    assert cluster.fit(*many).cause is Cause.TOO_LONG
+    large = Cluster(*(gpus(*(device(f"gpu-{i}") for i in range(100)), name=n, pool=n) for n in "ab"))
+    assert large.fit(*many).cause is Cause.TOO_LONG
+    assert large.fit(*many[1:]).verdict is FITS
 
 
 def test_equal_nodes_share_an_answer_with_their_own_devices() -> None:
