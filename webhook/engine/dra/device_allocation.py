@@ -201,8 +201,8 @@ class DeviceAllocator:
         if device_class is None:
             return DeviceCount(0, 0, 0)
         claim = Claim("", "", "", ClaimSpec((Request(resource, device_class.name),)))
-        question = _Question(node, None, (), budget or Budget(OPERATIONS), optimistic=False)
-        return _Search(self._shape([claim], ""), question).count()
+        case = _Case(node, None, (), budget or Budget(OPERATIONS), optimistic=False)
+        return _Search(self._shape([claim], ""), case).count()
 
     def _anywhere(self, claims: Sequence[Claim], pod_uid: str) -> Fit | None:
         """The answer that no node changes, by what claims have; None if nodes decide."""
@@ -259,7 +259,7 @@ class DeviceFitter:
             return Fit(Verdict.FITS, ((),) * shape.claims)
 
         def search(*, optimistic: bool) -> Fit:
-            return shape.answer(_Question(node, numa_nodes, also, self._budget, optimistic))
+            return shape.answer(_Case(node, numa_nodes, also, self._budget, optimistic))
 
         unread = next(iter(node.taken.unread.values()), "")
         fit = Fit(Verdict.CANNOT_SAY, cause=Cause.UNREAD, detail=unread) if unread else search(optimistic=False)
@@ -386,13 +386,13 @@ class _Shape:
         own = (at for at, one in enumerate(spec.constraints) if not one.requests or not names.isdisjoint(one.requests))
         return (*range(self.alike), *(first + at for at in own))
 
-    def answer(self, question: "_Question") -> Fit:
+    def answer(self, case: "_Case") -> Fit:
         """The answer for a node, or that for an equal node."""
-        key = self._key(question)
+        key = self._key(case)
         known = self._known.get(key) if key is not None else None
         if known is not None:
-            return known if isinstance(known, Fit) else self.fit_of(known, list(question.node.devices))
-        search = _Search(self, question)
+            return known if isinstance(known, Fit) else self.fit_of(known, list(case.node.devices))
+        search = _Search(self, case)
         fit = search.run()
         if key is not None and fit.cause is not Cause.TOO_LONG:
             if len(self._known) >= MAX_ANSWERS:
@@ -408,16 +408,16 @@ class _Shape:
             found[want.claim].append(Taken(want.request.name, devices[at], want.request.admin, consumed))
         return Fit(Verdict.FITS, tuple(map(tuple, found)))
 
-    def _key(self, question: "_Question") -> tuple[Any, ...] | None:
+    def _key(self, case: "_Case") -> tuple[Any, ...] | None:
         """Nodes with equal keys have equal answers; None if that takes more than a key."""
-        parts: list[Any] = [question.optimistic]
-        for pool in question.node.pools:
-            kind = self.kind_of(pool, question.budget)
+        parts: list[Any] = [case.optimistic]
+        for pool in case.node.pools:
+            kind = self.kind_of(pool, case.budget)
             if kind.matters and not pool.plain:
                 return None
             parts.append(kind.number)
             if kind.matters:
-                parts.append(question.states_of(pool))
+                parts.append(case.states_of(pool))
         return tuple(parts)
 
     def kind_of(self, pool: PoolDevices, budget: Budget) -> "_PoolKind":
@@ -513,7 +513,7 @@ class _NoWayError(Exception):
         self.detail = detail
 
 
-class _Question(NamedTuple):
+class _Case(NamedTuple):
     """What is asked about one node. optimistic: what is not known counts as suitable."""
 
     node: NodeDevices
@@ -541,16 +541,16 @@ class _Question(NamedTuple):
 class _Search:
     """The search on one node. Every change of its state has its undoing in a log, so that a step back is a pop."""
 
-    def __init__(self, shape: _Shape, question: _Question) -> None:
-        node = question.node
+    def __init__(self, shape: _Shape, case: _Case) -> None:
+        node = case.node
         self._shape = shape
         self._node = node
-        self._budget = question.budget
-        self._optimistic = question.optimistic
+        self._budget = case.budget
+        self._optimistic = case.optimistic
         self._devices = list(node.devices)
         self._pool_of = [pool for pool in node.pools for _ in pool.devices]
-        self._also = [one for one in question.also if not one.admin]
-        self._state = [one for pool in node.pools for one in question.states_of(pool)]
+        self._also = [one for one in case.also if not one.admin]
+        self._state = [one for pool in node.pools for one in case.states_of(pool)]
         self._signature = [one for pool in node.pools for one in shape.kind_of(pool, self._budget).signatures]
         self._selected: list[list[bool | Unevaluable]] = []
         """For each want and device, whether the device is selected."""

@@ -91,7 +91,7 @@ class PoolDevices:
         """Why kube-scheduler does not use it."""
         self.fault = ""
         """What of it could not be read: nothing is known about the pool."""
-        self._used: tuple[int, tuple[bool, ...]] | None = None
+        self._used: tuple[TakenDevices, int, tuple[bool, ...]] | None = None
         self._selections: dict[tuple[str, ...], tuple[bool | Unevaluable, ...]] = {}
 
     def selected(self, selectors: tuple[str, ...], budget: "Budget") -> Sequence[bool | Unevaluable]:
@@ -112,9 +112,9 @@ class PoolDevices:
     def used(self, taken: "TakenDevices") -> tuple[bool, ...]:
         """For each of `devices`, whether a claim has it alone."""
         revision = taken.revisions.get((self.driver, self.name), 0)
-        if self._used is None or self._used[0] != revision:
-            self._used = revision, tuple(device.id in taken.holders for device in self.devices)
-        return self._used[1]
+        if self._used is None or self._used[0] is not taken or self._used[1] != revision:
+            self._used = taken, revision, tuple(device.id in taken.holders for device in self.devices)
+        return self._used[2]
 
 
 OUT_OF_BUDGET: Final = Unevaluable("evaluating its selectors on all nodes takes too long")
