@@ -6,11 +6,10 @@ is pure: the time is an argument, and nothing is read or written.
 
 from certs.authority import Authority
 from certs.bundle import CABundle
-from certs.context import server_context
-from certs.errors import CertificateError
 from certs.leaf import Leaf
 from certs.names import ServerNames
-from certs.store import read_leaf, write_atomically
+from certs.pem import CertificateError
+from certs.store import read_leaf, server_context, write_atomically
 from certs.succession import Succession
 from certs.verify import Fault, FaultKind, check, faults
 from certs.window import Window

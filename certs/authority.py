@@ -17,9 +17,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from certs import pem
-from certs.errors import CertificateError
 from certs.leaf import Leaf
 from certs.names import ServerNames
+from certs.pem import CertificateError
 from certs.window import Window
 
 # Long enough that a cluster which was off for three months still has a valid CA.

@@ -7,7 +7,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from certs import pem
-from certs.errors import CertificateError
+from certs.pem import CertificateError
 from certs.window import Window
 
 

@@ -12,7 +12,7 @@ from typing import Self
 
 from cryptography import x509
 
-from certs.errors import CertificateError
+from certs.pem import CertificateError
 
 # RFC 1123 labels, lower case, optionally one leading wildcard label.
 _DNS_NAME = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")

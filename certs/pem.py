@@ -1,4 +1,7 @@
-"""Reading and writing PEM, with errors that name the text that was read."""
+"""Reading and writing PEM, with errors that name the text that was read.
+
+The exception for unusable certificates; its text tells an operator what to do.
+"""
 
 from typing import Final
 
@@ -8,7 +11,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import ExtensionOID, NameOID
 
-from certs.errors import CertificateError
+
+class CertificateError(Exception):
+    """A certificate, key or bundle cannot be used; the message says which, why and what to do."""
+
 
 # The key types that TLS 1.2 and 1.3 servers use and cert-manager can issue.
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey

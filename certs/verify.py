@@ -15,9 +15,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from certs import pem
 from certs.bundle import CABundle
-from certs.errors import CertificateError
 from certs.leaf import Leaf
 from certs.names import ServerNames
+from certs.pem import CertificateError
 from certs.window import Window
 
 

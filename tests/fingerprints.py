@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from webhook.state.assumed.reported_pods import fingerprint_of_sorted, pod_hash
+from webhook.state.assumed.node_state import fingerprint_of_sorted, pod_hash
 
 
 def pod_fingerprint(pods: Iterable[tuple[str, str]]) -> str:

@@ -12,6 +12,11 @@ item, use `with contained(Where.POD, pod=pod.key):`. A repeated fault is counted
 at most once a minute: a tenant with 10,000 pods must not fill the log.
 
 Any package may import this module. Rules and engine are pure: they raise, and their callers contain.
+
+Rate limit for log lines that any caller can cause, so that none can fill the log.
+
+if (left_out := limit.take()) is not None:
+    log.warning("review.refused", ..., left_out=left_out)
 """
 
 from collections import Counter
@@ -23,6 +28,31 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import structlog
+
+
+class LogLimit:
+    """An average number of lines a second and a burst; lines beyond that are dropped and counted."""
+
+    def __init__(self, per_second: float, burst: int, clock: Callable[[], float] = monotonic) -> None:
+        self._per_second = per_second
+        self._burst = burst
+        self._clock = clock
+        self._free = float(burst)
+        self._at = clock()
+        self._left_out = 0
+
+    def take(self) -> int | None:
+        """The number of lines dropped since the last one; None if this line must be dropped, too."""
+        now = self._clock()
+        self._free = min(self._burst, self._free + (now - self._at) * self._per_second)
+        self._at = now
+        if self._free < 1:
+            self._left_out += 1
+            return None
+        self._free -= 1
+        left_out, self._left_out = self._left_out, 0
+        return left_out
+
 
 log = structlog.get_logger(__name__)
 

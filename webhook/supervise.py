@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 import structlog
 
 from webhook.internal_errors import Where, internal_error
-from webhook.kube.backoff import Backoff
+from webhook.kube.pacing import Backoff
 
 log = structlog.get_logger(__name__)
 

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from tests.bench.measure import duration
 from tests.builders.nodes import node
 from tests.unit.controllers.placement.busy_cluster import Cluster
-from webhook.controllers.placement.work_clock import rest_after
+from webhook.controllers.sweep import rest_after
 
 SIZES = [(0, 5000, 8), (3000, 5000, 8)]
 """(waiting signatures, nodes, NUMA nodes of each)."""

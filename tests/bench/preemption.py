@@ -20,7 +20,7 @@ from tests.builders.topologies import topology
 from tests.property.preemptors import CPUS, Cluster, Placed
 from tests.unit.controllers.preemption.leader import PreemptingLeader, high
 from webhook.engine.decide import decide
-from webhook.engine.preemption.victims import Victims
+from webhook.engine.preemption.candidates import Victims
 from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, MIN_MEMBER
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.placing.preemption.search import PreemptionSearch

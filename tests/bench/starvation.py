@@ -30,8 +30,7 @@ from webhook.formats.workload.readers import read_workload
 from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, NUMA_TOPOLOGY_SPEC
 from webhook.simulation.run import run
 from webhook.simulation.trace import RecordedPod
-from webhook.simulation.wanted_pod import WantedPod
-from webhook.simulation.workload import GangRequest, PodGroup, PodKind, Scenario, SimulatedWorkload
+from webhook.simulation.workload import GangRequest, PodGroup, PodKind, Scenario, SimulatedWorkload, WantedPod
 from webhook.state.rules import Rules
 
 DAY: Final = 86_400

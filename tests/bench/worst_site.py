@@ -12,7 +12,7 @@ from webhook.app.webhooks import handlers_of
 from webhook.codec import dumps, loads
 from webhook.engine.decide import Decision
 from webhook.engine.topology.tree_cache import TopologyTrees
-from webhook.formats.kai.pod_group_manifest import pod_group
+from webhook.formats.kai import pod_group
 from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.formats.kubernetes.owner_chain import owner_above, owner_chain_of
 from webhook.formats.topology import TopologySource

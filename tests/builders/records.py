@@ -9,9 +9,9 @@ from typing import Any
 
 from tests.builders.pods import container, plain
 from webhook.engine.snapshot.cluster_state import ClusterState
-from webhook.formats.kubernetes.containers import Container, ContainerKind
 from webhook.formats.kubernetes.node import Node, Taint
 from webhook.formats.kubernetes.pod import Pod, QoS
+from webhook.formats.kubernetes.pod_resources import Container, ContainerKind
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.formats.nrt import NodeTopology, Publisher, Zone, ZoneResource
 from webhook.model.names import NUMA_TOPOLOGY_SPEC

@@ -19,7 +19,6 @@ from webhook.admission.pod.validate import validate_pod
 from webhook.admission.response import Denied
 from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.model import names
-from webhook.model.manage import BY_LABEL, Manage
 from webhook.model.names import (
     MANAGE_LABEL,
     MANAGED_FIELDS,
@@ -32,6 +31,7 @@ from webhook.model.names import (
     SCHEDULING_GROUP,
     STRATEGY,
 )
+from webhook.model.options import BY_LABEL, Manage
 from webhook.state.rules import Rules
 from webhook.state.unmanaged import is_annotated, why_not_mutated
 

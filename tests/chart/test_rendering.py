@@ -12,14 +12,13 @@ from typer.testing import CliRunner
 from tests.chart.helm import CHART, Helm, RefusedError, Rendered
 from tests.chart.release import settings_of
 from tests.handlers import HandlerOf
-from webhook.app.rules_of_settings import rules_of
-from webhook.app.settings import PREFIX, Settings
+from webhook.app.settings import PREFIX, Settings, rules_of
 from webhook.app.webhooks import handlers_of
 from webhook.cli.app import app
 from webhook.formats.workload.readers import ASKED_ABOUT, MAKERS
 from webhook.kube.leader_label import LEADER
-from webhook.model.manage import BY_LABEL, Manage
 from webhook.model.names import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC, ROLE_LABEL
+from webhook.model.options import BY_LABEL, Manage
 from webhook.state.cluster_snapshot import ClusterSnapshot
 from webhook.state.rules import Rules
 from webhook.version import VERSION

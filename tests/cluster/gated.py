@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.cluster.api import ApiError
 from tests.cluster.nodes import Machine, machines, publish_all
-from webhook.model.counted import counted
+from webhook.model.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from webhook.engine.kubelet.hint_merge import Hints, merge
+from webhook.engine.kubelet.hints import Hints, merge
 from webhook.model.policy import NUMAPolicy
 
 if TYPE_CHECKING:

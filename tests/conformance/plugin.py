@@ -7,7 +7,7 @@ from tests.conformance.floors import FLOORS
 from tests.conformance.tally import Tally
 from webhook.engine import plugin
 from webhook.engine.plugin import Strategy
-from webhook.engine.plugin.pod_requests import parts
+from webhook.engine.plugin.filter import parts
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.node_arrays import NodeArrays

@@ -7,8 +7,8 @@ import pytest
 
 from tests.conformance.preemption.cases import golden
 from tests.property.preemptors import Cluster, Placed, preemptor
+from webhook.engine.preemption.candidates import NoVictims
 from webhook.engine.preemption.single_pod import victims_for_pod
-from webhook.engine.preemption.victims import NoVictims
 from webhook.formats.koordinator.intent import NO_INTENT
 from webhook.formats.kubernetes.pod import Pod
 from webhook.model.options import Options

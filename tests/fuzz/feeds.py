@@ -24,7 +24,7 @@ from webhook.kube.election import Term
 from webhook.kube.events import EventRecorder, ObjectEvent
 from webhook.kube.pod_writes import PodWrites
 from webhook.kube.write import Outcome, Write
-from webhook.metrics.controller_metrics import PlacementMetrics
+from webhook.metrics import PlacementMetrics
 from webhook.model.raw import Draft
 from webhook.placing.planner import Limits
 from webhook.state.cluster_cache import ClusterCache

@@ -26,7 +26,7 @@ from webhook.admission.response import Response
 from webhook.app.webhooks import handlers_of
 from webhook.codec import dumps
 from webhook.formats.kubernetes.admission_review import AdmissionRequest
-from webhook.metrics.service_metrics import Metrics
+from webhook.metrics import Metrics
 from webhook.model.raw import Draft
 from webhook.server.health import Health
 from webhook.server.routes import review_app

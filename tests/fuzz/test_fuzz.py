@@ -18,7 +18,7 @@ from tests.fuzz import run as search_of
 from tests.fuzz.outcome import BrokenError, broken_by, within_bounds
 from tests.fuzz.properties import TESTS, Property, properties
 from tests.fuzz.run import NAMES, PARTS, Tally, fuzz
-from webhook.admission.node.validate import NodeValidator
+from webhook.admission.node import NodeValidator
 from webhook.admission.pod.validate import PodValidator
 from webhook.admission.response import Allowed
 

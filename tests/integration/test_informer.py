@@ -13,8 +13,7 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.fixtures import name_of
 from webhook.kube.client import Client
 from webhook.kube.discovery import DiscoveredInformer, Wanted, locate
-from webhook.kube.informer import Informer
-from webhook.kube.informer_status import Phase
+from webhook.kube.informer import Informer, Phase
 from webhook.kube.large_field import LargeField
 from webhook.kube.resource import Resource
 from webhook.model.raw import Raw

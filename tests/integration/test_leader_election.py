@@ -10,9 +10,8 @@ import pytest
 from tests.cluster.api import ApiError
 from tests.integration.candidates import QUICK, Cluster
 from webhook.kube.client import Client
-from webhook.kube.election import Timing
+from webhook.kube.election import RELEASED_ANNOTATION, Release, Timing
 from webhook.kube.leader_label import LEADER, RoleLabel
-from webhook.kube.lease_record import RELEASED_ANNOTATION, Release
 from webhook.model.names import ROLE_LABEL
 
 if TYPE_CHECKING:

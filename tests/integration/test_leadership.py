@@ -12,8 +12,8 @@ from tests.integration.candidates import QUICK, Cluster
 from webhook.app.leader_elector import LeaderElector, leadership_of
 from webhook.app.settings import Settings
 from webhook.kube.client import Client
+from webhook.kube.election import RELEASED_ANNOTATION
 from webhook.kube.leader_label import LEADER
-from webhook.kube.lease_record import RELEASED_ANNOTATION
 from webhook.model.names import ROLE_LABEL
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from certs import Authority, CertificateError, ServerNames, check, faults
 from certs.authority import AUTHORITY_LIFETIME, LEAF_LIFETIME
 from certs.succession import ANNOUNCEMENT
 from certs.window import CLOCK_SKEW
-from webhook.app.certificate_source import OTHERS_FIRST, SecretSource, Shown
+from webhook.app.certificate import OTHERS_FIRST, SecretSource, Shown
 from webhook.app.hint_key_secret import SharedHintKey
-from webhook.formats.koordinator.hint_key import HintKey
+from webhook.formats.koordinator.hint import HintKey
 from webhook.kube.api_errors import APIError
 from webhook.kube.client import Client
 from webhook.kube.shared_secret import SharedSecret

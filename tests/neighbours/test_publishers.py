@@ -28,7 +28,7 @@ from tests.neighbours.node_feature_discovery import nfd_topology_updater
 from tests.neighbours.resource_topology_exporter import READINESS_GATES, ExporterConfig, resource_topology_exporter
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.formats.nrt import NodeTopology, Publisher
-from webhook.state.assumed.reported_pods import reported_pods
+from webhook.state.assumed.node_state import reported_pods
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

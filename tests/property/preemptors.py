@@ -11,7 +11,7 @@ from tests.builders.nodes import node, nrt, resource, zone
 from tests.builders.pods import bound, created
 from tests.unit.views.one_node import WRITTEN_AT, bound_at
 from tests.unit.views.racks import WRITTEN
-from webhook.formats.koordinator.hint_key import UnverifiedHints
+from webhook.formats.koordinator.hint import UnverifiedHints
 from webhook.model.names import MIN_MEMBER, POD_GROUP_NAME
 from webhook.state.cluster_cache import ClusterCache
 

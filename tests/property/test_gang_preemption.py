@@ -20,10 +20,9 @@ from tests.builders.topologies import topology
 from tests.property.preemptors import Cluster, preemptor, random_cluster
 from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.gang_spec import Constraint, Gang
-from webhook.engine.preemption.candidates import Candidates, Cost
+from webhook.engine.preemption.candidates import Candidates, Cost, NoVictims, Victims
 from webhook.engine.preemption.freed_cluster import FreedCluster
 from webhook.engine.preemption.gang import SumBound, victims_for_gang
-from webhook.engine.preemption.victims import NoVictims, Victims
 from webhook.engine.request import named_resources
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.formats.koordinator.intent import parse_numa_intent

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from tests.builders.gangs import RACK, ZONE, tree_of
 from tests.property.equal_groups import constraints, paths
 from webhook.engine.gang.distribution import Share, SubDomains
-from webhook.engine.gang.equal_pods import EqualPlan, EqualPods, assign_equal
-from webhook.engine.gang.even_shares import share_evenly
+from webhook.engine.gang.equal_pods import EqualPlan, EqualPods, assign_equal, share_evenly
 from webhook.engine.gang.gang_spec import Constraint, Segments
 from webhook.engine.topology.tree import TopologyTree
 from webhook.model.options import GangStrategy

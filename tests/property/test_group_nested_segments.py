@@ -12,8 +12,7 @@ from tests.builders.gangs import RACK, ZONE, gpus, group, podset, tree_of, whole
 from tests.property.equal_groups import cut, domains
 from tests.unit.engine.gang.assignments import assigned
 from webhook.engine.gang.assignment_request import Effort
-from webhook.engine.gang.equal_gang import EqualPlan
-from webhook.engine.gang.equal_pods import EqualPods, assign_equal
+from webhook.engine.gang.equal_pods import EqualPlan, EqualPods, assign_equal
 from webhook.engine.gang.gang_spec import ANYWHERE, Constraint, Segments
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
 from webhook.model.options import GangStrategy

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from tests.builders.pods import SINGLE
 from tests.property.preemptors import Cluster, preemptor, random_cluster
 from webhook.engine.decide import decide
-from webhook.engine.freeing.smallest_set import LARGEST_EXACT
+from webhook.engine.freeing import LARGEST_EXACT
 from webhook.engine.preemption import single_pod as module
-from webhook.engine.preemption.candidates import Candidates, Cost
+from webhook.engine.preemption.candidates import Candidates, Cost, NoVictims, Victims
 from webhook.engine.preemption.single_pod import victims_for_pod
-from webhook.engine.preemption.victims import NoVictims, Victims
 from webhook.formats.koordinator.intent import parse_numa_intent
 from webhook.formats.kubernetes.pod import Pod
 from webhook.model.options import Options

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from tests.builders.gangs import GPU, RACK, ZONE, gpus, group, podset, whole_nodes
 from tests.unit.engine.gang.assignments import assigned
-from webhook.engine.gang.caps import Caps
 from webhook.engine.gang.gang_spec import Constraint, Segments
+from webhook.engine.gang.pod_counts import Caps
 from webhook.engine.gang.remaining import Remaining
 from webhook.engine.gang.segments_held import segments_short
 from webhook.engine.gang.slices import slice_gang

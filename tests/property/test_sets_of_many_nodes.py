@@ -11,7 +11,7 @@ from tests.unit.engine.whole_way import whole_way
 from webhook.engine import kubelet
 from webhook.engine.arrays import all_nodes
 from webhook.engine.kubelet import policy_best_effort, policy_restricted
-from webhook.engine.kubelet.container_rows import Row
+from webhook.engine.kubelet.hints import Row
 from webhook.engine.kubelet.policy_restricted import lowest_sets
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.formats.kubernetes.pod import Pod

@@ -19,10 +19,10 @@ from tests.builders.nodes import node, nrt, resource, zone
 from tests.builders.pods import SINGLE, bound, created, gated, plain
 from tests.unit.views.one_node import WRITTEN_AT, bound_at
 from tests.unit.views.racks import WRITTEN
+from webhook.engine import freeing as module
 from webhook.engine.decide import decide
-from webhook.engine.freeing import smallest_set as module
-from webhook.engine.freeing.smallest_set import NoSet, SmallestSet, smallest_set
-from webhook.formats.koordinator.hint_key import UnverifiedHints
+from webhook.engine.freeing import NoSet, SmallestSet, smallest_set
+from webhook.formats.koordinator.hint import UnverifiedHints
 from webhook.formats.koordinator.intent import parse_numa_intent
 from webhook.formats.kubernetes.pod import Pod
 from webhook.model.names import MANAGED_BY_KOORDINATOR, MANAGED_BY_LABEL

@@ -34,8 +34,8 @@ from webhook.model.names import (
     RESERVATION_AFFINITY,
     RESOURCE_SPEC,
 )
-from webhook.model.quoted import quoted
 from webhook.model.resources import CPU, format_amount
+from webhook.model.wording import quoted
 from webhook.state.rules import Rules
 from webhook.state.unmanaged import asks
 

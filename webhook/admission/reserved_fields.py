@@ -20,7 +20,6 @@ from typing import Any, Final
 
 from webhook.formats.kubernetes.admission_review import AdmissionRequest, Operation
 from webhook.formats.kubernetes.gates import has_gate
-from webhook.model.counted import counted
 from webhook.model.errors import UserError, UserErrors
 from webhook.model.names import (
     DOMAIN,
@@ -44,6 +43,7 @@ from webhook.model.names import (
     SCHEDULING_GROUP,
     STRATEGY,
 )
+from webhook.model.wording import counted
 from webhook.state.rules import Rules
 from webhook.state.unmanaged import why_not_mutated
 

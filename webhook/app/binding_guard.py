@@ -3,8 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from webhook.admission.binding.guard import LeaderState
-from webhook.admission.binding.pod_lookup import Fetch
+from webhook.admission.binding.guard import Fetch, LeaderState
 from webhook.admission.handler import NotNowError
 from webhook.app.settings import Settings
 from webhook.kube.api_errors import APIError, ClusterError

@@ -7,7 +7,7 @@ from typing import Final, Self
 
 from webhook.app.settings import Settings
 from webhook.kube.client import Client
-from webhook.kube.rate_limiter import RateLimiter
+from webhook.kube.pacing import RateLimiter
 
 # Writes of assignments: a burst is the pods of a large gang, the rate at most what one API server writes in a second.
 _RATE: Final = 500.0

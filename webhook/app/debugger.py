@@ -13,8 +13,8 @@ from webhook.app.informers import LIVE_PODS
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.client import Client
 from webhook.kube.discovery import NODE_RESOURCE_TOPOLOGIES, locate
+from webhook.kube.pacing import Turns
 from webhook.kube.resource import Resource
-from webhook.kube.turns import Turns
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.debugger import SHOWN, Comparison, Difference, Kind, confirmed, dump
 

@@ -13,9 +13,9 @@ from typing import Final, NoReturn
 
 import structlog
 
-from webhook.formats.koordinator.hint_key import HintKey
+from webhook.formats.koordinator.hint import HintKey
 from webhook.kube.api_errors import ClusterError
-from webhook.kube.backoff import Backoff
+from webhook.kube.pacing import Backoff
 from webhook.kube.shared_secret import SharedSecret
 
 log = structlog.get_logger(__name__)

@@ -16,16 +16,14 @@ from webhook.kube.discovery import (
     DiscoveredInformer,
     Wanted,
 )
-from webhook.kube.informer import Informer
-from webhook.kube.informer_status import InformerStatus, Phase
+from webhook.kube.informer import Informer, InformerStatus, Phase
 from webhook.kube.large_field import LargeField
-from webhook.kube.native_pod_group_client import NATIVE_POD_GROUPS
-from webhook.kube.pod_group_client import POD_GROUPS, PodGroups
+from webhook.kube.pod_group_client import NATIVE_POD_GROUPS, POD_GROUPS, PodGroups
 from webhook.kube.provisioning_request_client import PROVISIONING_REQUESTS
 from webhook.kube.resource import Resource, key_of
-from webhook.metrics.service_metrics import InformerSample
-from webhook.model.counted import counted
+from webhook.metrics import InformerSample
 from webhook.model.raw import Raw
+from webhook.model.wording import counted
 from webhook.server.health import Check
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.store import Feed

@@ -20,11 +20,10 @@ from webhook.app.settings import Settings
 from webhook.internal_errors import Where, internal_error
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.client import Client
-from webhook.kube.election import Term, Timing
+from webhook.kube.election import Release, Term, Timing
 from webhook.kube.leader_label import RoleLabel
 from webhook.kube.leadership import Leadership
 from webhook.kube.lease import clock
-from webhook.kube.lease_record import Release
 from webhook.server.health import Check
 from webhook.supervise import supervised
 

@@ -14,8 +14,7 @@ from webhook.admission.binding.guard import LeaderState
 from webhook.admission.kueue_requests import asked_owner
 from webhook.app.binding_guard import answer_lifetime, leader_state_of
 from webhook.app.clients import Clients
-from webhook.app.rules_of_settings import asking_of, rules_of
-from webhook.app.settings import Settings
+from webhook.app.settings import Settings, asking_of, rules_of
 from webhook.controllers import stuck_pods
 from webhook.controllers.autoscaling.exporter_reports import MissingExporterReports
 from webhook.controllers.autoscaling.marks import ScaleUpMarks
@@ -46,9 +45,8 @@ from webhook.formats.kubernetes.pod import Owner
 from webhook.kube.events import EventRecorder
 from webhook.kube.leadership import Leadership
 from webhook.kube.lease import clock
-from webhook.kube.native_pod_group_client import NativePodGroupWrites
 from webhook.kube.owners import ReadOwner, read_owner
-from webhook.kube.pod_group_client import PodGroups
+from webhook.kube.pod_group_client import NativePodGroupWrites, PodGroups
 from webhook.kube.pod_writes import PodWrites
 from webhook.kube.provisioning_request_client import ProvisioningWrites
 from webhook.placing.planner import Limits, Planner

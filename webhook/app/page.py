@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 from webhook.app.informers import Watched
 from webhook.page.app import Source, page_app
 from webhook.page.change_stream import MAX_STREAMS
-from webhook.server.connections import Limits
-from webhook.server.listener import Listener
+from webhook.server.listener import Limits, Listener
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -7,12 +7,17 @@ Life cycle:
 3. When ready, the replica takes part in the leader election (see `leader_elector`). The leader assigns gated pods to
    nodes (see `webhook.controllers.placement`).
 4. When told to stop, the replica drains (see `drain`) and hands over leadership at the same time.
+
+Applies changes to the engine's arrays between reviews, so that no review pays for many of them.
+
+This also announces the changes that are due to time alone (see `advance` in `webhook.state.cluster_cache`).
+The first snapshot reads all nodes and is required for readiness.
 """
 
 import asyncio
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from functools import partial, wraps
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import structlog
 
@@ -20,14 +25,14 @@ from webhook.admission.binding.guard import BindingGuard
 from webhook.admission.binding.review_trust import Doubts
 from webhook.admission.handler import Handler
 from webhook.app.binding_guard import answer_lifetime, for_a_review, leader_state_of, pod_by_get, unenforced_event
-from webhook.app.certificate import ClientCAFile, ServingCertificate
-from webhook.app.certificate_source import source_of
+from webhook.app.certificate import ClientCAFile, ServingCertificate, source_of
 from webhook.app.clients import Clients
 from webhook.app.debugger import Debugger
 from webhook.app.hint_key_secret import SharedHintKey
 from webhook.app.informers import (
     FAILED_PODS,
     PODS,
+    Watched,
     watch_budgets,
     watch_cluster,
     watch_devices,
@@ -37,30 +42,64 @@ from webhook.app.informers import (
 )
 from webhook.app.leader_elector import LeaderElector, leadership_of
 from webhook.app.leader_runnables import LeaderRunnables
-from webhook.app.mode import ObservedBindings, in_mode
 from webhook.app.page import page_listener, problems_of
-from webhook.app.rules_of_settings import rules_of, times_of
-from webhook.app.settings import Settings
+from webhook.app.settings import Settings, rules_of, times_of
 from webhook.app.signals import drain, finish_seconds
-from webhook.app.snapshot_keeper import SnapshotKeeper
-from webhook.app.webhooks import handlers_of, waiting_handlers
+from webhook.app.webhooks import ObservedBindings, handlers_of, in_mode, waiting_handlers
+from webhook.collector import collector_paused
 from webhook.controllers.assumed_pod_sweep import AssumedPodSweep
 from webhook.controllers.placement.controller import Background
 from webhook.kube.ca_bundle import CABundleKeeper
 from webhook.kube.client import Client, own_user
-from webhook.kube.informer_status import InformerStatus
+from webhook.kube.informer import InformerStatus
+from webhook.kube.pacing import Turns
 from webhook.kube.pod_group_client import POD_GROUPS, PodGroups
 from webhook.kube.shared_secret import SharedSecret
-from webhook.metrics.service_metrics import ClusterSample, Metrics, Sample
+from webhook.metrics import ClusterSample, Metrics, Sample
 from webhook.page.app import Source
 from webhook.page.work_share import REST_PER_WORK
-from webhook.server.connections import Closed
 from webhook.server.health import Check, Health
-from webhook.server.listener import OBSERVATION_LIMITS, Listener
+from webhook.server.listener import OBSERVATION_LIMITS, Closed, Listener
 from webhook.server.routes import observation_app, review_app
 from webhook.state.cluster_cache import ClusterCache
 
 log = structlog.get_logger(__name__)
+
+# In a cluster of 50,000 nodes the NRTs of 80 nodes change in this time. Writing their columns takes 5 ms.
+_PERIOD_SECONDS: Final = 0.1
+_NODES_AT_ONCE: Final = 32
+
+
+class SnapshotKeeper:
+    """Keeps the cache's snapshot current, once all objects of `watched` are known."""
+
+    def __init__(self, cache: ClusterCache, watched: Sequence[Watched]) -> None:
+        self.is_current = False
+        """Whether there is a snapshot of all objects."""
+        self._cache = cache
+        self._watched = watched
+
+    async def run(self) -> NoReturn:
+        """Take snapshots until cancelled."""
+        for watched in self._watched:
+            await watched.informer.synced.wait()
+        with collector_paused():
+            await self._prepare()
+            self._cache.snapshot()
+        self.is_current = True
+        log.info("serve.synced", objects={watched.status.name: watched.status.objects for watched in self._watched})
+        while True:
+            await asyncio.sleep(_PERIOD_SECONDS)
+            await self._prepare()
+            self._cache.advance()
+
+    async def _prepare(self) -> None:
+        """Apply what has changed on each node; reviews, health checks and informers run in between."""
+        turns = Turns()
+        while not self._cache.prepare(_NODES_AT_ONCE):
+            if turns.is_over():
+                await turns.next()
+
 
 Result = TypeVar("Result")
 

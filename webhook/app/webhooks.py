@@ -1,20 +1,290 @@
-"""The webhooks: a handler for each path."""
+"""The webhooks: a handler for each path.
 
-from collections.abc import Callable, Mapping
+Waits for an object that was created together with the reviewed one: its watch may be a moment behind the review.
+
+- A pod and its namespace: the namespace's label and annotations must also apply to the first pod.
+- A workload and the Topology that it names: without the Topology it would be denied.
+The review waits a moment for the missing object. Only a limited number of reviews wait at a time, because callers may
+name objects that do not exist.
+
+The handlers of all webhooks in the mode that the operator set: whether decisions are applied.
+
+- Enforce: the decision is the answer.
+- Observe: the decision is made, logged and counted. The answer admits the object unchanged, without a warning.
+- Off: nothing is decided. The answer admits the object unchanged.
+
+In Observe no fault of ours changes what the user gets. A review that cannot be decided in time is admitted as well,
+whatever the webhook's failurePolicy.
+
+Events about pods in mode Observe: what mode Enforce would have done with them.
+
+At its creation a pod has no uid yet, by which `kubectl describe` finds events. So both decisions are reported when the
+pod is bound: the one on its creation, as it would be now, and the one on the node. A pod that Enforce has decided on
+before carries a placement text: its creation is not decided again.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from time import monotonic
 from typing import Final
 
-from webhook.admission.handler import Handler
-from webhook.admission.namespace.validate import NamespaceValidator
-from webhook.admission.node.validate import NodeValidator
-from webhook.admission.pod.mutate import PodMutator
+from webhook.admission.handler import Handler, NotNowError
+from webhook.admission.namespace import NamespaceValidator
+from webhook.admission.node import NodeValidator
+from webhook.admission.pod.mutate import PodMutator, decide_creation
 from webhook.admission.pod.validate import PodValidator
+from webhook.admission.response import Allowed, Denied, Observed, Patched, Response
 from webhook.admission.workload.mutate import WorkloadMutator
 from webhook.admission.workload.validate import WorkloadValidator
-from webhook.app.watch_lag import namespace_lag, topology_lag
+from webhook.formats.kubernetes.admission_review import AdmissionRequest
+from webhook.internal_errors import Where, contained, internal_error
+from webhook.kube.events import PodEvent
+from webhook.model.names import KAI_TOPOLOGY, PLACEMENT
+from webhook.placing.gang.workload_judgement import annotations_in
+from webhook.placing.pod.decision import Verdict
+from webhook.signal import Signal
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.cluster_snapshot import ClusterSnapshot
-from webhook.state.rules import Rules
+from webhook.state.rules import Mode, Rules
+from webhook.state.unmanaged import why_unmanaged
+
+_PREFIX: Final = "mode Observe, not applied: "
+
+
+class ObservedBindings:
+    """Reports observed bindings. tell: queues an event."""
+
+    def __init__(self, cache: ClusterCache, rules: Rules, tell: Callable[[PodEvent], None]) -> None:
+        self._cache = cache
+        self._rules = rules
+        self._tell = tell
+
+    def report(self, request: AdmissionRequest, decided: Response) -> None:
+        """Queue the events of one review. Reviews of other objects are not reported, nor are dry runs."""
+        if request.kind != "Binding" or request.dry_run:
+            return
+        metadata = request.object.get("metadata") or {}
+        uid = metadata.get("uid")
+        if not isinstance(uid, str) or not uid:
+            return
+        key = f"{request.namespace}/{request.name or metadata.get('name', '')}"
+        for event in (*self._creation(request, key, uid), *_binding(decided, key, uid)):
+            self._tell(event)
+
+    def _creation(self, request: AdmissionRequest, key: str, uid: str) -> Iterator[PodEvent]:
+        raw = self._cache.waiting_pod(key, uid)
+        if raw is None or why_unmanaged(raw, self._rules):
+            return
+        if PLACEMENT in (raw["metadata"].get("annotations") or {}):
+            return
+        creation = replace(request, kind="Pod", sub_resource="", object=raw, old_object={})
+        decided = decide_creation(creation, self._cache.snapshot(), self._rules)
+        if decided.verdict is Verdict.DENY:
+            yield PodEvent(key, uid, "PodWouldBeDenied", _PREFIX + decided.message, "Create", "Warning")
+        elif decided.gated:
+            text = decided.mutated["metadata"]["annotations"][PLACEMENT]
+            yield PodEvent(key, uid, "PodWouldBeGated", _PREFIX + text, "Create")
+
+
+def _binding(decided: Response, key: str, uid: str) -> Iterator[PodEvent]:
+    match decided:
+        case Denied():
+            yield PodEvent(key, uid, "BindingWouldBeRefused", _PREFIX + decided.message, "Binding", "Warning")
+        case Patched():
+            yield PodEvent(key, uid, "BindingWouldBeAllowed", _PREFIX + decided.message, "Binding")
+        case _:
+            pass
+
+
+# A binding may wait for others while it is decided, up to half of the time to its deadline. In Observe nothing depends
+# on the result, so it must not delay the scheduler by seconds.
+_MOST_SECONDS: Final = 0.5
+
+# Refusals until the leader knows more. The scheduler would try again, so they are no verdict on the node.
+_NOT_YET: Final = frozenset({"BindingInProgress", "LeaderChanged", "NotLeader"})
+
+OnObserved = Callable[[AdmissionRequest, Response], None]
+"""Called with each review in mode Observe and the response that is not applied."""
+
+
+def in_mode(mode: Mode, handlers: Mapping[str, Handler], on_observed: OnObserved) -> Mapping[str, Handler]:
+    """The handlers in this mode."""
+    match mode:
+        case "Enforce":
+            return handlers
+        case "Observe":
+            return {path: Observer(handler, on_observed) for path, handler in handlers.items()}
+        case "Off":
+            return dict.fromkeys(handlers, Off())
+
+
+class Off:
+    """Admits every object unchanged."""
+
+    def handle(self, request: AdmissionRequest) -> Response:
+        """Decide nothing."""
+        del request
+        return Allowed(message="the mode is Off")
+
+
+class Observer:
+    """Admits every object unchanged, and reports what the handler would have answered."""
+
+    def __init__(self, handler: Handler, on_observed: OnObserved) -> None:
+        self._handler = handler
+        self._on_observed = on_observed
+
+    async def handle(self, request: AdmissionRequest) -> Response:
+        """Decide without applying the decision."""
+        loop = asyncio.get_running_loop()
+        deadline = min(request.deadline, loop.time() + _MOST_SECONDS)
+        try:
+            async with asyncio.timeout_at(deadline):
+                decided = self._handler.handle(replace(request, deadline=deadline))
+                if isinstance(decided, Awaitable):
+                    decided = await decided
+        except (NotNowError, TimeoutError) as error:
+            return Allowed(message=f"not decided: {str(error) or 'too late'}", observed=Observed("none"))
+        except Exception as error:  # noqa: BLE001 # the answer must not depend on a fault of ours
+            return Allowed(message=internal_error(Where.REVIEW, error, uid=request.uid), observed=Observed("none"))
+        observed = _observed(decided)
+        if observed.verdict != "none":
+            with contained(Where.REVIEW, uid=request.uid):
+                self._on_observed(request, decided)
+        return Allowed(
+            message=decided.message,
+            decided=decided.decided,
+            fit_count=decided.fit_count,
+            excluded=decided.excluded,
+            not_aligned=decided.not_aligned,
+            unreserved=decided.unreserved,
+            misrouted=decided.misrouted,
+            observed=observed,
+        )
+
+
+def _observed(decided: Response) -> Observed:
+    match decided:
+        case Denied(reason=reason):
+            return Observed("none" if reason in _NOT_YET else "deny", reason)
+        case Patched(patch=patch, verdict="allow") if patch:
+            return Observed("change")
+        case _:
+            return Observed(decided.verdict)
+
+
+# A watch is about 10 ms behind, on a busy machine 100 ms.
+_SECONDS: Final = 1.0
+# Time to deliver the answer.
+_ANSWER_SECONDS: Final = 0.5
+MOST_PODS: Final = 64
+MOST_WORKLOADS: Final = 16
+
+IsMissing = Callable[[AdmissionRequest, Response], bool]
+"""Whether the response depends on an object that is not in the cache."""
+
+
+class WatchLag:
+    """A handler in front of another one: requests wait in it for one kind of object.
+
+    handler: answers, with or without the object. arrived: emitted when an object arrives. most: maximum number of
+    requests that wait at a time. warning: the warning of a response that was given without the object; None: no
+    warning. seconds: the longest wait.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        arrived: Signal[[]],
+        is_missing: IsMissing,
+        most: int,
+        warning: Callable[[AdmissionRequest], str] | None = None,
+        seconds: float = _SECONDS,
+    ) -> None:
+        self._handler = handler
+        self._is_missing = is_missing
+        self._most = most
+        self._warning = warning
+        self._seconds = seconds
+        self._waiting = 0
+        self._arrived = asyncio.Event()
+        arrived.subscribe(self._wake)
+
+    def handle(self, request: AdmissionRequest) -> Response | Awaitable[Response]:
+        """Answer now, or when the missing object has arrived."""
+        response = self._handler.handle(request)
+        if isinstance(response, Awaitable) or not self._is_missing(request, response):
+            return response
+        if self._waiting >= self._most:
+            return self._warned(request, response)
+        return self._later(request, response, self._arrived)
+
+    async def _later(self, request: AdmissionRequest, response: Response, arrived: asyncio.Event) -> Response:
+        """The response when the object has arrived, or after the longest wait. arrived: set by the next arrival."""
+        self._waiting += 1
+        try:
+            until = min(asyncio.get_running_loop().time() + self._seconds, request.deadline - _ANSWER_SECONDS)
+            missing = not await self._arrives(request, response, arrived, until)
+        finally:
+            self._waiting -= 1
+        answered = self._handler.handle(request)
+        response = await answered if isinstance(answered, Awaitable) else answered
+        return self._warned(request, response) if missing else response
+
+    async def _arrives(
+        self, request: AdmissionRequest, response: Response, arrived: asyncio.Event, until: float
+    ) -> bool:
+        """Whether the object arrives in time. A check walks through the request, so there is one per arrival."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until):
+                while True:
+                    await arrived.wait()
+                    arrived = self._arrived
+                    if not self._is_missing(request, response):
+                        return True
+        return not self._is_missing(request, response)
+
+    def _warned(self, request: AdmissionRequest, response: Response) -> Response:
+        if self._warning is None or not isinstance(response, Allowed | Patched):
+            return response
+        return replace(response, warnings=(*response.warnings, self._warning(request)))
+
+    def _wake(self) -> None:
+        self._arrived.set()
+        self._arrived = asyncio.Event()
+
+
+def namespace_lag(pods: Handler, cache: ClusterCache, seconds: float = _SECONDS) -> WatchLag:
+    """The handler of pods, which wait for their namespace."""
+
+    def is_missing(request: AdmissionRequest, _: Response) -> bool:
+        return not cache.knows_namespace(request.namespace)
+
+    def warning(request: AdmissionRequest) -> str:
+        return (
+            f"topology-webhook does not know namespace {request.namespace} yet: its label and annotations did not "
+            "count for this pod, only the settings did."
+        )
+
+    return WatchLag(pods, cache.namespace_changed, is_missing, MOST_PODS, warning, seconds)
+
+
+def topology_lag(workloads: Handler, cache: ClusterCache, seconds: float = _SECONDS) -> WatchLag:
+    """The handler of workloads. One that would be denied waits for the topologies that it names."""
+
+    def is_missing(request: AdmissionRequest, response: Response) -> bool:
+        return isinstance(response, Denied) and not _named(request) <= cache.topologies_by_name().keys()
+
+    return WatchLag(workloads, cache.topology_changed, is_missing, MOST_WORKLOADS, seconds=seconds)
+
+
+def _named(request: AdmissionRequest) -> frozenset[str]:
+    found = (annotations for _, annotations in annotations_in(request.object) if isinstance(annotations, Mapping))
+    named = (annotations.get(KAI_TOPOLOGY) for annotations in found)
+    return frozenset(name.strip() for name in named if isinstance(name, str) and name)
+
 
 _MUTATE_PODS: Final = "/mutate/pods"
 _VALIDATE_WORKLOADS: Final = "/validate/workloads"

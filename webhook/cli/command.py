@@ -20,8 +20,7 @@ import structlog
 import typer
 from rich.console import Console
 
-from webhook.app.rules_of_settings import rules_of, times_of
-from webhook.app.settings import Settings, SettingsError
+from webhook.app.settings import Settings, SettingsError, rules_of, times_of
 from webhook.cli.input.documents import STDIN, InputError, Item, read
 from webhook.cli.input.live_cluster import Also, read_live
 from webhook.cli.input.offline_cluster import Cluster, cluster_of

@@ -25,8 +25,8 @@ from webhook.cli.render.printable import shortened
 from webhook.formats.kubernetes.gates import has_gate
 from webhook.formats.patches.json_patch import Operation, pointer
 from webhook.kube.api_errors import APIError, ClusterError, UnreachableError, mapping_or_empty
-from webhook.kube.backoff import Backoff
 from webhook.kube.client import Client
+from webhook.kube.pacing import Backoff
 from webhook.kube.pod_writes import PodWrites
 from webhook.kube.resource import Resource, items_of, key_of
 from webhook.kube.write import Outcome

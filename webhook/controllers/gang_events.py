@@ -22,7 +22,7 @@ from webhook.formats.kubernetes.pod import Owner
 from webhook.internal_errors import Where, contained
 from webhook.kube.events import EventRecorder, ObjectEvent
 from webhook.placing.gang.gang_search import GatedGang
-from webhook.placing.gang.placed_gang_text import placed_gang_text
+from webhook.placing.gang.gang_text import placed_gang_text
 from webhook.placing.pod.gated_pods import seconds_waited
 from webhook.state.cluster_cache import ClusterCache
 

@@ -42,10 +42,10 @@ from webhook.kube.api_errors import ClusterError
 from webhook.kube.events import EventRecorder, ObjectEvent, PodEvent
 from webhook.kube.pod_writes import PodWrites
 from webhook.kube.write import Outcome
-from webhook.model.counted import counted
 from webhook.model.errors import UserError
 from webhook.model.names import LOST_NODES, MANAGED_FIELDS
 from webhook.model.raw import Raw
+from webhook.model.wording import counted
 from webhook.placing.gang.gang_search import GatedGang
 from webhook.placing.planner import Planner
 from webhook.placing.pod.gated_pods import GatedPod

@@ -16,8 +16,8 @@ from webhook.controllers.metric_recorder import ControllerMetrics, Ungated
 from webhook.controllers.sweep import Sweep
 from webhook.formats.patches.affinity_patch import Constraint
 from webhook.internal_errors import Where, internal_error
-from webhook.kube.backoff import Backoff
 from webhook.kube.events import EventRecorder, PodEvent
+from webhook.kube.pacing import Backoff
 from webhook.kube.pod_writes import PodWrites
 from webhook.placing.pod.controller_patches import ungate_patch
 from webhook.placing.pod.gated_pods import seconds_waited

@@ -24,9 +24,9 @@ from webhook.controllers.sweep import Sweep
 from webhook.formats.kubernetes.membership import native_group
 from webhook.formats.kubernetes.native_pod_group import CONDITION_TYPES, NativePodGroup
 from webhook.internal_errors import Where, contained
-from webhook.kube.native_pod_group_client import NativePodGroupWrites
+from webhook.kube.pod_group_client import NativePodGroupWrites
 from webhook.placing.gang.gang_search import GatedGang
-from webhook.placing.gang.placed_gang_text import placed_gang_text
+from webhook.placing.gang.gang_text import placed_gang_text
 from webhook.placing.pod.placement_text import waiting
 from webhook.state.cluster_cache import ClusterCache
 

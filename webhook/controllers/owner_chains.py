@@ -34,13 +34,12 @@ from typing import Any, Final, NoReturn
 
 import structlog
 
-from webhook.formats.kubernetes.owner_chain import OwnerChain, owner_chain_of
-from webhook.formats.kubernetes.owner_reference import check_owner
+from webhook.formats.kubernetes.owner_chain import OwnerChain, check_owner, owner_chain_of
 from webhook.formats.kubernetes.pod import Owner
 from webhook.internal_errors import Where, internal_error
 from webhook.kube.api_errors import ClusterError
-from webhook.kube.backoff import Backoff
 from webhook.kube.owners import ReadOwner, read_chain
+from webhook.kube.pacing import Backoff
 from webhook.model.errors import UserError
 from webhook.placing.pod.placement_text import shortened
 

@@ -18,9 +18,8 @@ import structlog
 from webhook.controllers.sweep import Sweep
 from webhook.formats.kubernetes.placed_condition import PlacedCondition, placed_condition
 from webhook.internal_errors import Where, contained
-from webhook.kube.fair_queue import FairQueue
+from webhook.kube.pacing import FairQueue, RateLimiter
 from webhook.kube.pod_writes import PodWrites
-from webhook.kube.rate_limiter import RateLimiter
 from webhook.model.names import PLACEMENT
 from webhook.state.cluster_cache import ClusterCache
 

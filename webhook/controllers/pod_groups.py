@@ -20,7 +20,7 @@ import structlog
 
 from webhook.controllers.owner_chains import OwnerChains
 from webhook.controllers.sweep import Sweep
-from webhook.formats.kai.pod_group_manifest import is_said, pod_group
+from webhook.formats.kai import is_said, pod_group
 from webhook.formats.kubernetes.owner_chain import OwnerChain, owner_above, taken_from_owners
 from webhook.formats.topology import Topology
 from webhook.formats.workload.common_fields import min_member
@@ -31,7 +31,7 @@ from webhook.kube.pod_group_client import PodGroups
 from webhook.model.errors import UserError
 from webhook.model.names import KAI_BATCH_MIN_MEMBER, PLACEMENT, POD_GROUP_NAME
 from webhook.placing.gang.gang_search import GatedGang
-from webhook.placing.gang.placed_gang_text import placed_gang_text
+from webhook.placing.gang.gang_text import placed_gang_text
 from webhook.placing.pod.placement_text import annotated
 from webhook.state.cluster_cache import ClusterCache
 

@@ -22,9 +22,8 @@ from typing import Any, Final, NoReturn
 from webhook.controllers.metric_recorder import ControllerMetrics, Ungated
 from webhook.internal_errors import Where, contained
 from webhook.kube.events import EventRecorder, PodEvent
-from webhook.kube.fair_queue import FairQueue
+from webhook.kube.pacing import FairQueue, RateLimiter
 from webhook.kube.pod_writes import PodWrites
-from webhook.kube.rate_limiter import RateLimiter
 from webhook.kube.write import Outcome
 from webhook.model.names import PLACEMENT
 from webhook.placing.pod.assignment import Assignment, NoAssignment

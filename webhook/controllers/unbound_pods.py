@@ -17,8 +17,8 @@ from typing import Any, Final
 from webhook.controllers.sweep import Sweep
 from webhook.internal_errors import Where, contained
 from webhook.kube.events import EventRecorder, PodEvent
+from webhook.kube.pacing import RateLimiter
 from webhook.kube.pod_writes import PodWrites
-from webhook.kube.rate_limiter import RateLimiter
 from webhook.placing.pod.binding_pod import assigned_node
 from webhook.placing.pod.controller_patches import status_patch
 from webhook.placing.pod.placement_text import shortened

@@ -8,7 +8,7 @@
    (Required) or ranked last (Preferred).
 5. Nodes that the pod avoids because their kubelets rejected another pod of its controller or gang.
 6. The score, and from it the rank. Equal scores are ordered by the pod's preference
-   (webhook.engine.filter.node_preference), by what it leaves to idle devices (webhook.engine.idle_devices), then by
+   (webhook.engine.filter.node_preference), by what it leaves to idle devices (webhook.engine.ranking), then by
    name. Nodes that do not enforce the pod's policy come last (webhook.engine.enforcement).
 
 A node's reason is the first that applies. Allocations and explanations are computed on request.
@@ -26,10 +26,8 @@ from webhook.engine import kubelet, plugin
 from webhook.engine.arrays import Bools, Bytes, Nodes
 from webhook.engine.cpu_cores import core_reasons, core_rules
 from webhook.engine.enforcement import unenforced
-from webhook.engine.filter.avoided_nodes import avoided_nodes
-from webhook.engine.filter.node_fit import node_fit
+from webhook.engine.filter.node_fit import avoided_nodes, node_fit
 from webhook.engine.filter.node_preference import PER_POINT, Preference
-from webhook.engine.idle_devices import cpus_left_to_idle_devices
 from webhook.engine.koordinator import (
     WIDE_BEST,
     best_packing_score,
@@ -41,7 +39,7 @@ from webhook.engine.koordinator import (
 )
 from webhook.engine.node_explanation import explain
 from webhook.engine.numa_fit import Allocation, NUMAFit, Wide
-from webhook.engine.ranking import Late, Liking, Ranking
+from webhook.engine.ranking import Late, Liking, Ranking, cpus_left_to_idle_devices
 from webhook.engine.reason import FITS, REASONS, Reason, count
 from webhook.engine.request import PodRequest, named_resources
 from webhook.engine.snapshot.snapshot import Snapshot

@@ -7,9 +7,9 @@ import numpy as np
 from webhook.engine.arrays import NO_ZONE, UNLISTED
 from webhook.engine.cpu_cores import core_rules, in_cores
 from webhook.engine.enforcement import not_enforced
-from webhook.engine.filter.taint_toleration import untolerated
-from webhook.engine.kubelet.container_rows import rows_of
+from webhook.engine.filter.node_fit import untolerated
 from webhook.engine.kubelet.demand import Demand
+from webhook.engine.kubelet.hints import rows_of
 from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.core_columns import FULL
@@ -17,10 +17,10 @@ from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.formats.koordinator.cpu_bind import CPUBindPolicy
 from webhook.formats.kubernetes.avoided_node import used_again_text
 from webhook.formats.kubernetes.pod import Pod
-from webhook.model.counted import counted
 from webhook.model.names import KUBELET_OPTIONS
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import CPU, PODS, format_amount, format_list, is_host_level, is_memory
+from webhook.model.wording import counted
 
 
 def explain(snapshot: Snapshot, pod: Pod, request: PodRequest, reason: Reason, node: int) -> str:

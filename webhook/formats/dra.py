@@ -28,11 +28,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from webhook.formats.kubernetes.node import Taint
 from webhook.formats.kubernetes.timestamps import epoch_seconds
-from webhook.model.counted import counted
 from webhook.model.errors import UserError
 from webhook.model.fields import NO_FIELDS, mapping, mappings
 from webhook.model.quantity import Quantity, QuantityError
-from webhook.model.quoted import quoted
+from webhook.model.wording import counted, quoted
 from webhook.records import record
 
 GROUP: Final = "resource.k8s.io"

@@ -31,7 +31,6 @@ from typing import Any, Final, NamedTuple
 
 from webhook.formats.topology import Topology
 from webhook.formats.workload.topology_request import MAX_LAYERS
-from webhook.model.counted import counted
 from webhook.model.errors import UserError, UserErrors
 from webhook.model.fields import whole_number
 from webhook.model.json_text import shortened
@@ -56,7 +55,7 @@ from webhook.model.names import (
     KUEUE_WORKLOAD,
     MANAGED,
 )
-from webhook.model.nearest import did_you_mean
+from webhook.model.wording import counted, did_you_mean
 
 _EXAMPLE: Final = (
     '[{"topology": "cloud.example.com/block", "size": 16}, {"topology": "kubernetes.io/hostname", "size": 4}]'

@@ -26,13 +26,11 @@ from webhook.formats.koordinator.cpu_topology import NodeCPUs
 from webhook.formats.kubernetes.timestamps import epoch_seconds
 from webhook.formats.managers import UNKNOWN_MANAGERS, Managers, infer, of_koordlet
 from webhook.model import names
-from webhook.model.counted import counted
 from webhook.model.fields import NO_FIELDS
 from webhook.model.policy import NUMAPolicy, Scope, read_policy, read_policy_as_plugin, read_scope
-from webhook.model.problems import MAX_NODE_RESOURCES, MAX_ZONES, told
 from webhook.model.quantity import QuantityError
-from webhook.model.quoted import quoted
 from webhook.model.resources import CPU, NO_RESOURCES, amount
+from webhook.model.wording import MAX_NODE_RESOURCES, MAX_ZONES, counted, quoted, told
 from webhook.records import record
 
 DEFAULT_MAX_NUMA_NODES: Final = 8

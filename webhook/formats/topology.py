@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Self
 
-from webhook.model.counted import counted
 from webhook.model.errors import UserError
-from webhook.model.nearest import did_you_mean
+from webhook.model.wording import counted, did_you_mean
 
 MAX_LEVELS: Final = 16
 """The limit in Kueue's schema of a Topology. Each level costs a column of the tree."""

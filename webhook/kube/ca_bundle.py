@@ -11,9 +11,9 @@ from typing import Any, Final, NoReturn
 import structlog
 
 from webhook.kube.api_errors import APIError, ClusterError, mapping_or_empty
-from webhook.kube.backoff import Backoff
 from webhook.kube.client import Client
 from webhook.kube.informer import Informer
+from webhook.kube.pacing import Backoff
 from webhook.kube.resource import Resource
 from webhook.model.raw import Raw
 from webhook.supervise import supervised

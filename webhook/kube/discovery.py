@@ -13,10 +13,9 @@ from typing import Final, NoReturn
 import structlog
 
 from webhook.kube.api_errors import APIError, ClusterError, mapping_or_empty
-from webhook.kube.backoff import Backoff
 from webhook.kube.client import Client
-from webhook.kube.informer import Informer, ResourceGoneError
-from webhook.kube.informer_status import Phase
+from webhook.kube.informer import Informer, Phase, ResourceGoneError
+from webhook.kube.pacing import Backoff
 from webhook.kube.resource import Resource
 from webhook.model.raw import Raw
 

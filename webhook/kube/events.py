@@ -21,8 +21,7 @@ import structlog
 from webhook.internal_errors import Where, contained
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.client import Client
-from webhook.kube.fair_queue import FairQueue
-from webhook.kube.rate_limiter import RateLimiter
+from webhook.kube.pacing import FairQueue, RateLimiter
 from webhook.model.raw import Raw
 
 log = structlog.get_logger(__name__)

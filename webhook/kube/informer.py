@@ -17,10 +17,14 @@ process's predecessor acted on. Since 1.34 exact pages come from the watch cache
 
 A handler contains its own faults: an unusable object must not affect the others. Any other exception ends `run`; a
 restarted `run` begins with a list.
+
+What an informer is doing, and since when it has heard of the API server.
 """
 
 import asyncio
 import random
+from dataclasses import dataclass, field
+from enum import StrEnum
 from time import monotonic
 from typing import Any, Final, NoReturn, Protocol
 
@@ -36,15 +40,43 @@ from webhook.kube.api_errors import (
     UnreachableError,
     mapping_or_empty,
 )
-from webhook.kube.backoff import Backoff
 from webhook.kube.client import Client
-from webhook.kube.informer_status import InformerStatus, Phase
 from webhook.kube.large_field import LargeField
+from webhook.kube.pacing import Backoff, Turns
 from webhook.kube.resource import Resource, is_object, key_of
-from webhook.kube.turns import Turns
-from webhook.model.counted import counted
 from webhook.model.raw import Raw
+from webhook.model.wording import counted
 from webhook.signal import Signal
+
+
+class Phase(StrEnum):
+    """What an informer is doing."""
+
+    STARTING = "starting"
+    ABSENT = "absent"  # the server does not serve the resource: a CRD that is not installed
+    LISTING = "listing"
+    WATCHING = "watching"
+    WAITING = "waiting"  # after a failure, for the next attempt
+
+
+@dataclass(slots=True)
+class InformerStatus:
+    """One informer's status for /readyz and /metrics; `last_contact` is on the clock of `time.monotonic`."""
+
+    name: str
+    phase: Phase = Phase.STARTING
+    synced: bool = False
+    objects: int = 0
+    lists: int = 0
+    caught_up: bool = False
+    """Whether a list or an event has come since the last failure. A reopened watch may still have events to deliver."""
+    last_contact: float = field(default_factory=monotonic)
+    error: str = ""
+
+    def in_order(self) -> bool:
+        """Whether what comes now was made after all that came before: a list has no such order."""
+        return self.phase is Phase.WATCHING
+
 
 log = structlog.get_logger(__name__)
 

@@ -14,8 +14,8 @@ from typing import Final, NoReturn
 import structlog
 
 from webhook.kube.api_errors import APIError, ClusterError
-from webhook.kube.backoff import Backoff
 from webhook.kube.client import Client
+from webhook.kube.pacing import Backoff
 from webhook.kube.resource import items_of
 from webhook.model.names import ROLE_LABEL
 

@@ -19,9 +19,8 @@ import structlog
 
 from webhook.kube.api_errors import APIError, ClusterError
 from webhook.kube.client import Client
-from webhook.kube.election import Election, Read, Rest, Term, Timing
+from webhook.kube.election import Claim, Election, LeaseRecord, Read, Release, Rest, Term, Timing
 from webhook.kube.informer import Informer
-from webhook.kube.lease_record import Claim, LeaseRecord, Release
 from webhook.kube.resource import Resource
 from webhook.model.raw import Raw
 from webhook.supervise import supervised

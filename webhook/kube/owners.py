@@ -4,8 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
-from webhook.formats.kubernetes.owner_chain import owner_above
-from webhook.formats.kubernetes.owner_reference import check_owner
+from webhook.formats.kubernetes.owner_chain import check_owner, owner_above
 from webhook.formats.kubernetes.pod import Owner
 from webhook.kube.api_errors import APIError
 from webhook.kube.client import Client

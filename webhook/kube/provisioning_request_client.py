@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from webhook.formats.autoscaling.provisioning_request import GROUP, PLURAL, VERSIONS
+from webhook.formats.autoscaling import GROUP, PLURAL, VERSIONS
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.client import Client
 from webhook.kube.discovery import Wanted

@@ -1,11 +1,24 @@
-"""Fields that a user may write by hand: absent and null count as empty, a wrong type is a fault."""
+"""Fields that a user may write by hand: absent and null count as empty, a wrong type is a fault.
+
+Annotations with the values "true" and "false".
+"""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
 from webhook.model.errors import UserError
-from webhook.model.quoted import quoted
+from webhook.model.json_text import shortened
+from webhook.model.wording import quoted
+
+
+def is_on(annotations: Mapping[str, str], key: str, path: str = "metadata.annotations") -> bool:
+    """Whether the annotation is "true"; absent means false. Raises UserError; `path` is that of the annotations."""
+    text = annotations.get(key, "false")
+    if text not in {"true", "false"}:
+        raise UserError(f"{path}[{key}]", f'"{shortened(str(text))}" is not allowed here. Write "true" or "false".')
+    return text == "true"
+
 
 NO_FIELDS: Final[Mapping[str, Any]] = MappingProxyType({})
 

@@ -8,8 +8,8 @@ decision stays within 100 ms and 64 MiB. Objects that request no placement are n
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from webhook.model.counted import counted
 from webhook.model.errors import UserError, UserErrors
+from webhook.model.wording import counted
 
 MAX_CONTAINERS: Final = 64
 """Containers and init containers of a pod. The largest pods in use have dozens; each costs a decision about 1 ms."""

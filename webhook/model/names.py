@@ -27,7 +27,7 @@ KOORDINATOR_QOS_LABEL: Final = "koordinator.sh/qosClass"
 KOORDINATOR_PRIORITY_CLASS_LABEL: Final = "koordinator.sh/priority-class"
 RESERVATION_AFFINITY: Final = "scheduling.koordinator.sh/reservation-affinity"
 
-# What only other schedulers and operators read: a warning says so (webhook.admission.unread_requests).
+# What only other schedulers and operators read: a warning says so (webhook.admission.annotation_warnings).
 EXACT_MATCH_RESERVATION: Final = "scheduling.koordinator.sh/exact-match-reservation"
 KOORDINATOR_DEVICE_HINT: Final = "scheduling.koordinator.sh/device-allocate-hint"
 KOORDINATOR_DEVICE_JOINT: Final = "scheduling.koordinator.sh/device-joint-allocate"

@@ -14,7 +14,7 @@ from typing import Final
 
 from webhook.model.errors import UserError, UserErrors
 from webhook.model.quantity import Quantity, QuantityError
-from webhook.model.quoted import quoted
+from webhook.model.wording import quoted
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"

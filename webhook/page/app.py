@@ -7,12 +7,25 @@ server keeps nothing for a page but its stream.
 The files that the browser loads: few and small, so they are kept in memory.
 
 Texts of the page: the filters that its templates use.
+
+The view of a topology's domains: as deep as is readable, and from there one domain at a time.
+
+1. Without parameters: the first topology, down to the finest level with few enough domains.
+2. `topology=NAME`: another one. `in=VALUE` for each level from the coarsest: only this domain, with its own
+   subdomains; at the last level, its nodes.
+
+The view of one gang: its members by rank, and how far apart neighbours in rank are.
+
+The error of a view that has nothing to show.
+
+The view of one node: its NUMA nodes side by side, and the pods on each.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, urlencode
 
 from aiohttp import web
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -21,21 +34,124 @@ from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.formats.koordinator.hint import NUMANodeAmounts
 from webhook.formats.topology import MAX_LEVELS
 from webhook.model.resources import format_amount, format_list
+from webhook.model.wording import quoted
 from webhook.page.change_stream import ChangeStream
-from webhook.page.gang import gang_values
-from webhook.page.node import node_values
-from webhook.page.not_found import NotFoundError
 from webhook.page.protection import add_headers, only_for
-from webhook.page.tree import tree_values
 from webhook.page.work_share import BusyError, WorkShare
-from webhook.server.protocol import HTTPHandler, within_deadlines
+from webhook.server.listener import HTTPHandler, within_deadlines
 from webhook.state.cluster_cache import ClusterCache
+from webhook.views.domains import NODE, DomainView, part_of, topology_view, tree_of, usual_depth
 from webhook.views.gangs import gang_views
+from webhook.views.node_amounts import usual_resources
+from webhook.views.nodes import PodOnNode, node_details
 from webhook.views.pod_table import PART, pod_table
+from webhook.views.ranks import gang_ranks
 from webhook.views.waiting import waiting_views
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Middleware
+
+
+class NotFoundError(Exception):
+    """There is no such thing, or no longer; the message is a sentence for the reader. The answer is HTTP 404."""
+
+
+def gang_values(cache: ClusterCache, trees: TopologyTrees, key: str) -> Mapping[str, Any]:
+    """What the template reads. key: namespace/name. Raises NotFoundError."""
+    namespace, _, name = key.partition("/")
+    ranks = gang_ranks(cache, namespace, name, trees)
+    if ranks is None:
+        raise NotFoundError(f"No gang {quoted(key)} has a member with a node.")
+    return {"key": key, "namespace": namespace, "name": name, "ranks": ranks}
+
+
+_REST = ""
+"""Stands in a path for the nodes without the level's label."""
+_UNLABELED = "without the label"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link to a view of the page."""
+
+    text: str
+    url: str
+    here: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the table: a domain."""
+
+    domain: DomainView
+    depth: int
+    """Steps below the first row."""
+    link: Link
+    is_node: bool
+
+
+def tree_values(cache: ClusterCache, trees: TopologyTrees, name: str | None, path: Sequence[str]) -> Mapping[str, Any]:
+    """What the template reads. name: of a topology; None: the first. Raises NotFoundError."""
+    known = cache.topologies_by_name()
+    names = sorted(known)
+    if name is not None and name not in known:
+        raise NotFoundError(f"There is no Topology {quoted(name)}.")
+    name = name or next(iter(names), None)
+    topology = None if name is None else known[name]
+    snapshot = cache.snapshot().nodes
+    tree = tree_of(snapshot, topology, trees)
+    depth = max(usual_depth(tree), min(len(path) + 1, tree.node_level))
+    part = part_of([None if value == _REST else value for value in path], snapshot, tree)
+    if part is None:
+        raise NotFoundError(f"There is no domain {quoted(path[-1])} any more.")
+    domain = topology_view(cache, topology, usual_resources(snapshot), depth, trees, part).root
+    trail = [Link(name or "All nodes", _url(name, ()), here=not path)]
+    for number, value in enumerate(path, 1):
+        shown = value if value != _REST else _UNLABELED
+        trail.append(Link(shown, _url(name, path[:number]), here=number == len(path)))
+    return {
+        "topologies": [Link(each, _url(each, ()), here=each == name) for each in names],
+        "trail": trail,
+        "rows": list(_rows(domain, name, tuple(path), 0)),
+        "resources": [each.resource for each in domain.amounts],
+    }
+
+
+def _rows(domain: DomainView, topology: str | None, path: tuple[str, ...], depth: int) -> Iterator[Row]:
+    is_node = domain.level == NODE
+    url = f"/nodes/{quote(domain.value or '', safe='')}" if is_node else _url(topology, path)
+    yield Row(domain, depth, Link(_shown(domain), url), is_node=is_node)
+    for each in domain.domains:
+        yield from _rows(each, topology, (*path, _REST if each.value is None else each.value), depth + 1)
+
+
+def _shown(domain: DomainView) -> str:
+    if domain.value is not None:
+        return domain.value
+    return "All nodes" if domain.level is None else _UNLABELED
+
+
+def _url(topology: str | None, path: Sequence[str]) -> str:
+    parameters = [("topology", topology)] if topology else []
+    return "/?" + urlencode([*parameters, *(("in", value) for value in path)])
+
+
+def node_values(cache: ClusterCache, name: str) -> Mapping[str, Any]:
+    """What the template reads. Raises NotFoundError."""
+    details = node_details(cache, name)
+    if details is None:
+        raise NotFoundError(f"There is no Node {quoted(name)}.")
+    holders: dict[int, list[tuple[PodOnNode, Mapping[str, int]]]] = {numa.id: [] for numa in details.node.numa_nodes}
+    for pod in details.pods:
+        for share in pod.numa_nodes or ():
+            # A hint may name a NUMA node that the exporter does not list any more.
+            holders.setdefault(share.id, []).append((pod, share.amounts))
+    return {
+        "node": details.node,
+        "holders": holders,
+        "unknown": [pod for pod in details.pods if not pod.numa_nodes],
+        "reservations": details.reservations,
+    }
 
 
 def numa(nodes: NUMANodeAmounts) -> str:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from webhook.model.quoted import quoted
-from webhook.server.protocol import HTTPHandler
+from webhook.model.wording import quoted
+from webhook.server.listener import HTTPHandler
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Middleware

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from webhook.engine.freeing.holdings import HeldPod
+from webhook.engine.freeing import HeldPod
 from webhook.engine.moves.gang_moves import WaitingGang, moves_for_gang
 from webhook.engine.moves.movable import Movable, Movables, Moves, NoMoves, Placeable
 from webhook.engine.moves.planned_cluster import PlannedCluster

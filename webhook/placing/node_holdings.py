@@ -7,15 +7,14 @@ that is uncertain or contradicts the node counts as none.
 from collections import defaultdict
 from collections.abc import Mapping
 
-from webhook.engine.freeing.holdings import HeldPod, NodeHoldings
+from webhook.engine.freeing import HeldPod, NodeHoldings
 from webhook.engine.snapshot.ledger import Reservation
 from webhook.engine.snapshot.node_sums import NumaAmounts
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.formats.nrt import NodeTopology, Publisher
 from webhook.model.policy import NUMAPolicy
 from webhook.model.resources import PODS
-from webhook.state.assumed.credible_hints import credible
-from webhook.state.assumed.known_placements import Certainty
+from webhook.state.assumed.known_placements import Certainty, credible
 from webhook.state.cluster_cache import ClusterCache
 
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from webhook.engine.decide import Decision
-from webhook.engine.freeing.smallest_set import NoSet, SmallestSet, smallest_set
+from webhook.engine.freeing import NoSet, SmallestSet, smallest_set
 from webhook.engine.gang.result import GangAssignment
 from webhook.engine.preemption.freed_cluster import FreedCluster
 from webhook.engine.request import named_resources
@@ -34,13 +34,12 @@ from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.formats.kubernetes.membership import AssignedMember, controllers_group, native_group, wishes_of
 from webhook.formats.kubernetes.native_pod_group import scheduling_group_of
 from webhook.formats.kubernetes.owner_chain import OwnerChain
-from webhook.formats.kubernetes.pod_amounts import PodAmounts
+from webhook.formats.kubernetes.pod_resources import PodAmounts
 from webhook.model.names import KAI_SUBGROUP, POD_GROUP_NAME
 from webhook.model.raw import Raw
 from webhook.placing.autoscaling.answers import Asking, ScaleUpAnswers
 from webhook.placing.autoscaling.lacking_room import LackingRoom, ScaleUp
-from webhook.placing.autoscaling.provisioning_pod_sets import pod_sets_of, whole_gang, why_no_request
-from webhook.placing.autoscaling.provisioning_texts import request_text
+from webhook.placing.autoscaling.provisioning_pod_sets import pod_sets_of, request_text, whole_gang, why_no_request
 from webhook.placing.fair_order import FailedAttempts, result_name
 from webhook.placing.gang.gang_agreement import Agreement, agree
 from webhook.placing.gang.gang_search import GangSearch, GatedGang, assembled_gang, search_gang, why_too_few
@@ -50,12 +49,11 @@ from webhook.placing.gang.release import Release
 from webhook.placing.move_plan import MovePlan, plan_moves
 from webhook.placing.node_holdings import Holdings
 from webhook.placing.pod.assignment import Assignment, NoAssignment, find_assignment, why_unassigned, without
-from webhook.placing.pod.gated_pods import GatedPod
-from webhook.placing.pod.native_request import group_basis
+from webhook.placing.pod.gated_pods import GatedPod, group_basis
 from webhook.placing.pod.placement_text import waiting as waits
 from webhook.placing.pod.wait_reason import WaitReason
 from webhook.placing.preemption.beside import has_room_beside
-from webhook.placing.preemption.holds_in_vain import PAUSED
+from webhook.placing.preemption.holds import PAUSED
 from webhook.placing.preemption.room_now import place_beside
 from webhook.placing.preemption.search import Found, PreemptionSearch
 from webhook.placing.preemption.waiting_preemptors import WaitingPreemptors

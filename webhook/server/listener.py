@@ -3,23 +3,350 @@
 We accept connections here instead of in an asyncio server: which one to close above the limit (see `connections`) must
 be decided before the TLS handshake, which costs a millisecond and a hundred kilobytes. aiohttp's own server has no
 limit: when one client held 1,500 idle connections and all file descriptors, an honest call got no answer within 10 s.
+
+One connection of a port: aiohttp's protocol with additional deadlines.
+
+Phases (see `connections`): the handshake, then idle, reading and answering in turn.
+- A request's head must be complete within seconds of its first byte; aiohttp waits as long as for an idle
+  connection.
+- The reader of a body has its own deadline (see `review_handler`); aiohttp closes idle connections
+  (keepalive_timeout).
+- A connection whose client does not read an answer is closed; aiohttp would wait without limit.
+
+Under aiohttp's own TCPSite, a head that did not end and an answer that was not read each held a connection for as long
+as was tried (25 s). All events are passed on to aiohttp's protocol.
+
+Limits of a port: the number of connections, the bytes of unfinished requests, and what to close above the limit.
+
+The source address that uses most loses a connection. If a full port rejected new connections instead, any client
+could lock out the API server by opening enough of them:
+- too many connections: the address with most of them loses the least valuable one (see `Phase`);
+- too many bytes: the address that holds most of them loses its oldest unfinished request.
+An API server sends a request at once and has few connections. It is affected only if it shares an address with the
+attacker, and then last, because its requests are complete within milliseconds.
+
+A connection that waits for our answer is never closed. If there is nothing else to close, a new one is rejected.
 """
 
 import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum, IntEnum
 from functools import partial
-from typing import Final
+from http import HTTPStatus
+from typing import Final, cast
 
 import structlog
 from aiohttp import web
 
-from webhook.internal_errors import Where, internal_error
-from webhook.log_limit import LogLimit
-from webhook.server.connections import Closed, Connections, Limits
-from webhook.server.protocol import ServedConnection
+from webhook.internal_errors import LogLimit, Where, internal_error
+
+
+class Phase(IntEnum):
+    """What a connection is doing; the lowest phase is closed first."""
+
+    HANDSHAKE = 0
+    """TLS is not established, or a required client certificate is not verified yet."""
+    READING = 1
+    """A request is partly received."""
+    IDLE = 2
+    """Nothing was received since the last answer."""
+    ANSWERING = 3
+    """A request is received completely, but not answered."""
+
+
+class Closed(Enum):
+    """Why we closed a connection: the label in metrics, and a sentence."""
+
+    HANDSHAKE = "handshake", "its TLS handshake failed or did not end in time"
+    SLOW_REQUEST = "slow-request", "its request did not come in time"
+    SLOW_READER = "slow-reader", "it did not read its answer in time"
+    TOO_MANY = "too-many-connections", "the port has too many connections, and this address has most of them"
+    TOO_MUCH = "too-many-bytes", "unfinished requests hold too much memory, and this address holds most of it"
+
+    def __init__(self, code: str, sentence: str) -> None:
+        self.code: Final = code
+        self.sentence: Final = sentence
+
+
+# Usually the first address has a connection to close. It has none only while all of them wait for answers.
+_LOOKED_AT: Final = 3
+
+
+class Connection(ABC):
+    """One connection and its share of the limits."""
+
+    __slots__ = ("held", "phase", "source")
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.phase = Phase.HANDSHAKE
+        self.held = 0
+        """Bytes of its unfinished request."""
+
+    @abstractmethod
+    def close(self, why: Closed) -> None:
+        """Close it at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of one port."""
+
+    connections: int
+    bytes: int
+    """Bytes of all unfinished requests together."""
+
+
+class Connections:
+    """The connections of one port."""
+
+    def __init__(self, limits: Limits, closed: Callable[[Closed, str], None]) -> None:
+        """closed: called for each connection that we close, with the reason and the source address."""
+        self._limits = limits
+        self._closed = closed
+        # For each address and phase, in the order in which they entered it: the first one is the oldest.
+        self._of: dict[str, tuple[dict[Connection, None], ...]] = {}
+        self._count: Counter[str] = Counter()
+        self._held: Counter[str] = Counter()
+        self._total = self._total_held = 0
+
+    def __len__(self) -> int:
+        return self._total
+
+    @property
+    def held(self) -> int:
+        """Bytes of unfinished requests."""
+        return self._total_held
+
+    def admit(self, connection: Connection) -> bool:
+        """Add a connection; False if it must be closed at once because nothing else can be."""
+        source = connection.source
+        self._of.setdefault(source, tuple({} for _ in Phase))[connection.phase][connection] = None
+        self._count[source] += 1
+        self._total += 1
+        if self._total <= self._limits.connections:
+            return True
+        # The new connection is the last candidate of its own address, and another address may have more.
+        for most, _ in self._count.most_common(_LOOKED_AT):
+            for phase in (Phase.HANDSHAKE, Phase.READING, Phase.IDLE):
+                oldest = next(iter(self._of[most][phase]), None)
+                if oldest is connection:
+                    continue
+                if oldest is not None:
+                    self.close(oldest, Closed.TOO_MANY)
+                    return True
+            if most == source:
+                break
+        self.remove(connection)
+        self._closed(Closed.TOO_MANY, source)
+        return False
+
+    def enter(self, connection: Connection, phase: Phase) -> None:
+        """Move the connection to another phase. Its bytes stay counted until its request is complete."""
+        phases = self._of.get(connection.source)
+        if phases is None or connection not in phases[connection.phase]:
+            return  # closed in the meantime
+        del phases[connection.phase][connection]
+        connection.phase = phase
+        phases[phase][connection] = None
+        if phase is not Phase.READING:
+            self._hold(connection, -connection.held)
+
+    def take(self, connection: Connection, size: int) -> None:
+        """Count bytes received for the connection's request."""
+        self._hold(connection, size)
+        while self._total_held > self._limits.bytes:
+            most = max(self._held, key=self._held.__getitem__)
+            oldest = next(iter(self._of[most][Phase.READING]), None)
+            if oldest is None:
+                return
+            self.close(oldest, Closed.TOO_MUCH)
+
+    def close(self, connection: Connection, why: Closed) -> None:
+        """Close a connection."""
+        self.remove(connection)
+        self._closed(why, connection.source)
+        connection.close(why)
+
+    def remove(self, connection: Connection) -> None:
+        """The connection was closed by either side."""
+        source = connection.source
+        phases = self._of.get(source)
+        if phases is None or connection not in phases[connection.phase]:
+            return
+        self._hold(connection, -connection.held)
+        del phases[connection.phase][connection]
+        self._total -= 1
+        self._count[source] -= 1
+        if not self._count[source]:
+            del self._of[source], self._count[source]
+
+    def _hold(self, connection: Connection, size: int) -> None:
+        source = connection.source
+        connection.held += size
+        self._held[source] += size
+        self._total_held += size
+        if not self._held[source]:
+            del self._held[source]
+
+
+# Heads have a few hundred bytes in one packet. 10 s allow three retransmissions of it (1, 2 and 4 s).
+HEAD_SECONDS: Final = 10.0
+# The same for an answer of a few kilobytes, or metrics of a few hundred: so long may the client take to make room for
+# what is left of it. An answer for which the client has room needs no deadline.
+ANSWER_SECONDS: Final = 10.0
+
+HTTPHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class ServedConnection(Connection, asyncio.Protocol):
+    """A layer between the transport and aiohttp's protocol."""
+
+    __slots__ = (
+        "_connections",
+        "_inner",
+        "_loop",
+        "_make_inner",
+        "_timer",
+        "_transport",
+        "_write_timer",
+        "client_names",
+        "establishing",
+    )
+
+    def __init__(self, source: str, connections: Connections, inner: Callable[[], asyncio.Protocol]) -> None:
+        """inner: creates aiohttp's protocol when the first bytes arrive."""
+        super().__init__(source)
+        self._connections = connections
+        self._make_inner = inner
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
+        self.client_names: frozenset[str] | None = None
+        """The names in the client's certificate; None until a request needs them."""
+        self.establishing: asyncio.Task[None] | None = None
+        """None until the connection is made."""
+
+    def close(self, why: Closed) -> None:
+        """Close it at once."""
+        del why
+        self._stop_timers()
+        if self._transport is not None:
+            self._transport.abort()
+        elif self.establishing is not None:
+            self.establishing.cancel()
+
+    def begin(self) -> None:
+        """A request's head is complete."""
+        self._stop_timer()
+
+    def complete(self) -> None:
+        """A request's body is complete, and we no longer hold it."""
+        self._connections.enter(self, Phase.ANSWERING)
+
+    def finish(self) -> None:
+        """A request is answered."""
+        self._connections.enter(self, Phase.IDLE)
+
+    def give_up(self, why: Closed) -> None:
+        """Close the connection: the client can no longer be served."""
+        self._connections.close(self, why)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """TLS is established."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's transports have another base class
+        self._inner = self._make_inner()
+        self._connections.enter(self, Phase.IDLE)
+        self._inner.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is closed."""
+        self._stop_timers()
+        self._connections.remove(self)
+        self._inner.connection_lost(exc)
+        self._transport = None
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes arrived."""
+        if self.phase is Phase.IDLE:
+            self._connections.enter(self, Phase.READING)
+            self._timer = self._loop.call_later(HEAD_SECONDS, self.give_up, Closed.SLOW_REQUEST)
+        if self.phase is Phase.READING:
+            self._connections.take(self, len(data))
+        if self._transport is not None and not self._transport.is_closing():
+            self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        """The client sends nothing more."""
+        return self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        """The client reads too slowly."""
+        if self._write_timer is None:
+            self._write_timer = self._loop.call_later(ANSWER_SECONDS, self.give_up, Closed.SLOW_READER)
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        self._stop_write_timer()
+        self._inner.resume_writing()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _stop_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+    def _stop_timers(self) -> None:
+        self._stop_timer()
+        self._stop_write_timer()
+
+
+def connection_of(request: web.BaseRequest) -> ServedConnection | None:
+    """The connection of a request; None if it was closed, or does not belong to a `Listener`."""
+    protocol = None if request.transport is None else request.transport.get_protocol()
+    return protocol if isinstance(protocol, ServedConnection) else None
+
+
+@web.middleware
+async def within_deadlines(request: web.Request, handler: HTTPHandler) -> web.StreamResponse:
+    """Track the connection's phase, and write the answer before the handler returns: the phase lasts until then."""
+    connection = connection_of(request)
+    if connection is None:
+        return await handler(request)
+    connection.begin()
+    if not request.body_exists:
+        connection.complete()
+    try:
+        response = await _answer(request, handler)
+        await response.prepare(request)
+        await response.write_eof()
+    except ConnectionError as error:
+        error.with_traceback(None)  # the request keeps the exception, whose frames would keep all bytes read
+        return web.Response(status=HTTPStatus.BAD_REQUEST)  # the client is gone; aiohttp notices by itself
+    finally:
+        connection.finish()
+    return response
+
+
+async def _answer(request: web.Request, handler: HTTPHandler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except web.HTTPException as error:  # unknown path or method
+        allowed = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else None
+        return web.Response(status=error.status, text=f"{error.status}: {error.reason}\n", headers=allowed)
+
 
 log = structlog.get_logger(__name__)
 

@@ -7,10 +7,10 @@ import structlog
 from aiohttp import web
 
 from webhook.admission.handler import Handler
-from webhook.log_limit import LogLimit
-from webhook.metrics.service_metrics import Metrics
+from webhook.internal_errors import LogLimit
+from webhook.metrics import Metrics
 from webhook.server.health import Health
-from webhook.server.protocol import HTTPHandler, connection_of, within_deadlines
+from webhook.server.listener import HTTPHandler, connection_of, within_deadlines
 from webhook.server.review_handler import MAX_BINDING_BYTES, MAX_BODY_BYTES, ReviewRoute
 
 if TYPE_CHECKING:

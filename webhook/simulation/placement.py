@@ -47,8 +47,7 @@ from webhook.formats.kubernetes.pod_signature import pod_signature
 from webhook.model.options import Options
 from webhook.model.resources import CPU, MEMORY
 from webhook.simulation.room import Room
-from webhook.simulation.wanted_pod import WantedGang, WantedPod
-from webhook.simulation.workload import PodKind
+from webhook.simulation.workload import PodKind, WantedGang, WantedPod
 from webhook.state.rules import Rules
 
 Shares = npt.NDArray[np.float64]

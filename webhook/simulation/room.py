@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from webhook.engine.arrays import NO_ZONE
-from webhook.engine.freeing.holdings import HeldPod
+from webhook.engine.freeing import HeldPod
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.engine.snapshot.node_sums import NumaAmounts
 from webhook.engine.snapshot.single_node import NodeAlone

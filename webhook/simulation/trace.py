@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from webhook.model.quoted import quoted
+from webhook.model.wording import quoted
 
 LARGE_CPUS: Final = 64
 """Machines of fewer CPUs have two NUMA nodes in any case."""

@@ -6,10 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from webhook.simulation.run import RunResult
-from webhook.simulation.run_metrics import RunMetrics, in_fullest_domain, percentile, time_in_use
-from webhook.simulation.usage import Sample
-from webhook.simulation.wanted_pod import WantedPod
-from webhook.simulation.workload import Scenario
+from webhook.simulation.run_metrics import RunMetrics, Sample, in_fullest_domain, percentile, time_in_use
+from webhook.simulation.workload import Scenario, WantedPod
 
 # For people; a plot has more.
 _JSON_SAMPLES: Final = 200

@@ -41,9 +41,8 @@ from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.node_sums import NodeSums
 from webhook.engine.snapshot.single_node import NodeAlone, chosen_node, node_for
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.formats.autoscaling.provisioning_request import own_request
-from webhook.formats.koordinator.hint import NUMANodeAmounts
-from webhook.formats.koordinator.hint_key import HintKey
+from webhook.formats.autoscaling import own_request
+from webhook.formats.koordinator.hint import HintKey, NUMANodeAmounts
 from webhook.formats.koordinator.koordinator_reservation import KoordinatorReservation
 from webhook.formats.kubernetes.disruption_budget import DisruptionBudget
 from webhook.formats.kubernetes.membership import Membership
@@ -56,7 +55,6 @@ from webhook.formats.topology import Topology, TopologySource
 from webhook.internal_errors import Where, contained, internal_error
 from webhook.model.raw import Raw
 from webhook.signal import Signal
-from webhook.state.assigned_members import GangMembers, LostMembers
 from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.assumed.assumed_pods import AssumedPods
 from webhook.state.assumed.known_placements import HintChange, Known
@@ -65,14 +63,19 @@ from webhook.state.avoided_nodes import AvoidedNodes
 from webhook.state.cluster_snapshot import ClusterSnapshot
 from webhook.state.delegated_pods import is_unschedulable
 from webhook.state.devices import DeviceState
-from webhook.state.kai_pod_groups import KAIPodGroups
 from webhook.state.kubelet_admission import KubeletAdmission
 from webhook.state.kubelet_predictions import HintBackfill, KubeletPredictions
-from webhook.state.kubelet_rejections import KubeletRejections
 from webhook.state.management import as_managed
-from webhook.state.missed_creations import MissedPods
 from webhook.state.node_policies import NodePolicies
-from webhook.state.pod_indexes import PodIndexes, UnconfirmedPod
+from webhook.state.pod_indexes import (
+    GangMembers,
+    KAIPodGroups,
+    KubeletRejections,
+    LostMembers,
+    MissedPods,
+    PodIndexes,
+    UnconfirmedPod,
+)
 from webhook.state.pod_info import PodInfo, believed
 from webhook.state.rules import Rules
 from webhook.state.store import Feed, Store

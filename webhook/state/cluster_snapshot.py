@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.formats.kai.kai_pod_group import KAIPodGroup
+from webhook.formats.kai import KAIPodGroup
 from webhook.formats.kubernetes.avoided_node import Avoided
 from webhook.formats.kubernetes.namespace import Namespace
 from webhook.formats.kubernetes.native_pod_group import NativePodGroup

@@ -12,7 +12,7 @@ reservation is tentative. It ends as soon as the scheduler reports that it canno
 from collections.abc import Mapping
 from typing import Any, Final
 
-from webhook.formats.autoscaling.scale_up_mark import is_mark, scheduled_condition
+from webhook.formats.autoscaling import is_mark, scheduled_condition
 
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -27,8 +27,8 @@ from webhook.formats.kubernetes.native_pod_group import scheduling_group_of
 from webhook.formats.kubernetes.pod import Pod
 from webhook.model.errors import UserError
 from webhook.model.limits import check_annotations, check_size
-from webhook.model.manage import Manage
 from webhook.model.names import INHERIT, MANAGED, NUMA_DEFAULTS, SCHEDULING_GROUP
+from webhook.model.options import Manage
 from webhook.model.policy import Exclusive, NUMAPolicy
 from webhook.state.cluster_snapshot import ClusterSnapshot
 from webhook.state.rules import Rules

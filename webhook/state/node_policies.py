@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from webhook.engine.snapshot.node_policy import unknown_policy
+from webhook.engine.snapshot.node_kind import unknown_policy
 from webhook.formats.kubernetes.node import Node
 from webhook.formats.nrt import NodeTopology
 

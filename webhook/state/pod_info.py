@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from webhook.formats.koordinator.hint import NUMAHint
-from webhook.formats.koordinator.hint_key import HintKey
+from webhook.formats.koordinator.hint import HintKey, NUMAHint
 from webhook.formats.kubernetes.bound_pod import BoundPod
 from webhook.formats.kubernetes.gates import is_gated, waits_for_us_alone
 from webhook.formats.kubernetes.membership import AssignedMember, membership_of, unasked_membership_of

@@ -3,10 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from webhook.formats.autoscaling.node_group import Autoscaler
+from webhook.formats.autoscaling import Autoscaler
 from webhook.formats.koordinator.intent import NO_SPEC, NUMASpec
-from webhook.model.manage import Manage
-from webhook.model.options import Options, Unenforced
+from webhook.model.options import Manage, Options, Unenforced
 
 GateMode = Literal["Always", "WhenNeeded", "Never"]
 """Which pods get our scheduling gate until they are assigned: all managed pods, those that need it, or none."""

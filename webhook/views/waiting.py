@@ -1,12 +1,15 @@
 """What waits for a node, since when and why: single pods, and gangs as one entry with their members.
 
 The reason is what the service wrote into the pod; without it, what the scheduler reports of its last attempt.
+
+The pods that a preemptor would end, for people.
 """
 
 from collections import defaultdict
 from dataclasses import dataclass
 from enum import StrEnum
 
+from webhook.engine.preemption.candidates import Candidate, Candidates, NoVictims, Victims
 from webhook.formats.kubernetes.gates import is_gated, waits_for_us_alone
 from webhook.formats.kubernetes.membership import membership_of
 from webhook.formats.kubernetes.timestamps import epoch_seconds
@@ -15,6 +18,62 @@ from webhook.model.raw import Raw
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.delegated_pods import last_failure
 from webhook.state.unmanaged import is_annotated
+
+
+class Preempts(StrEnum):
+    """Whether evicting lower-priority pods would let a pod or gang start."""
+
+    VICTIMS = "Victims"
+    """The end of these pods."""
+    ENDING = "Ending"
+    """Pods that are being deleted already."""
+    NO_END = "NoEnd"
+    """Evicting lower-priority pods would not help."""
+    NEVER = "Never"
+    """It must not preempt, e.g. because of `preemptionPolicy: Never`."""
+    UNKNOWN = "Unknown"
+    """It waits for something else, or no answer was found within the limits."""
+
+
+@dataclass(frozen=True, slots=True)
+class VictimView:
+    """A pod that would end."""
+
+    namespace: str
+    name: str
+    node: str
+    priority: int
+    gang: bool
+    """Whether it is a member of a gang."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionView:
+    """Which pods would end for a pod or gang that waits."""
+
+    verdict: Preempts
+    nodes: tuple[str, ...] = ()
+    """Where it would start then."""
+    victims: tuple[VictimView, ...] = ()
+    """The most important first."""
+    violations: int = 0
+    """How many of them violate a PodDisruptionBudget."""
+    why: str = ""
+    """Why it must not preempt."""
+
+
+def preemption_view(found: Victims | NoVictims, candidates: Candidates) -> PreemptionView:
+    """The view of an answer."""
+    if isinstance(found, NoVictims):
+        return PreemptionView(Preempts.NO_END if found.certain else Preempts.UNKNOWN)
+    victims = tuple(_victim(candidates.pods[key]) for key in found.pods)
+    verdict = Preempts.VICTIMS if victims else Preempts.ENDING
+    return PreemptionView(verdict, found.nodes, victims, found.violations)
+
+
+def _victim(pod: Candidate) -> VictimView:
+    namespace, _, name = pod.key.partition("/")
+    return VictimView(namespace, name, pod.node, pod.priority, bool(pod.gang))
 
 
 class WaitsFor(StrEnum):

@@ -6,7 +6,7 @@ import pytest
 
 from tests.builders.pods import plain
 from tests.unit.admission.workloads import RACK, job, job_set, template, workload
-from webhook.admission.unread_requests import unread_requests
+from webhook.admission.annotation_warnings import unread_requests
 from webhook.model.names import NUMA_TOPOLOGY_SPEC
 from webhook.state.rules import Rules
 

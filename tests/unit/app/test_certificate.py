@@ -14,8 +14,7 @@ from cryptography import x509
 from certs import Authority, CertificateError, ServerNames
 from tests.client_certificates import client_context, client_leaf
 from tests.leaf_files import write_leaf
-from webhook.app.certificate import ClientCAFile, ServingCertificate
-from webhook.app.certificate_source import OTHERS_FIRST, FilesSource, SecretSource
+from webhook.app.certificate import OTHERS_FIRST, ClientCAFile, FilesSource, SecretSource, ServingCertificate
 from webhook.kube.api_errors import UnreachableError
 
 NOW = datetime.now(UTC)

@@ -17,9 +17,9 @@ from webhook.app.informers import FAILED_PODS, PODS, watch_cluster, watch_pod_gr
 from webhook.app.service import Service
 from webhook.app.settings import Settings
 from webhook.internal_errors import Where, internal_error_counts
-from webhook.kube.backoff import Backoff
 from webhook.kube.client import Client
-from webhook.kube.informer_status import InformerStatus
+from webhook.kube.informer import InformerStatus
+from webhook.kube.pacing import Backoff
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.store import Feed
 from webhook.supervise import supervised
@@ -35,7 +35,7 @@ CONTAINED_OTHERWISE = {
     "kube/discovery.py: self.informer.run()": "its exception is that of DiscoveredInformer.run, which is supervised",
     "app/service.py: self._elector.hand_over(settings.drain_seconds)": "the process is ending",
     "app/service.py: drain(self._health, reviews, settings.drain_seconds)": "the process is ending",
-    "cli/input/live_owners.py: read_owner(self._client, namespace, owner)": "those who ask await it; `found` omits it",
+    "cli/input/live_cluster.py: read_owner(self._client, namespace, owner)": "those who ask await it; `found` omits it",
     "cli/commands/waiting.py: cluster.synced()": "raises nothing; cancelled at the end",
     "cli/commands/waiting.py: stop_event().wait()": "an event's own",
     "cli/input/live_cluster.py: call": "awaited at once; its error ends the command",

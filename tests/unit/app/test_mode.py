@@ -7,7 +7,7 @@ import pytest
 
 from webhook.admission.handler import Handler, NotNowError
 from webhook.admission.response import Allowed, Denied, Observed, Patched, Response
-from webhook.app.mode import Observer, in_mode
+from webhook.app.webhooks import Observer, in_mode
 from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.internal_errors import Where, internal_error_counts
 

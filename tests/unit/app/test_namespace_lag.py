@@ -8,7 +8,7 @@ import pytest
 
 from tests.handlers import HandlerOf
 from webhook.admission.response import Allowed, Denied, Response
-from webhook.app.watch_lag import MOST_PODS, namespace_lag
+from webhook.app.webhooks import MOST_PODS, namespace_lag
 from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.state.cluster_cache import ClusterCache
 

@@ -9,7 +9,7 @@ from tests.builders.clusters import cluster_cache
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import pod
 from webhook.admission.response import Allowed, Denied, Patched, Response
-from webhook.app.mode import ObservedBindings
+from webhook.app.webhooks import ObservedBindings
 from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.kube.events import PodEvent
 from webhook.model.names import NUMA_TOPOLOGY_SPEC, PLACEMENT

@@ -12,7 +12,7 @@ from tests.builders.topologies import topology
 from tests.builders.workloads import template, workload
 from webhook.admission.response import Allowed, Denied, Response
 from webhook.admission.workload.validate import WorkloadValidator
-from webhook.app.watch_lag import MOST_WORKLOADS, topology_lag
+from webhook.app.webhooks import MOST_WORKLOADS, topology_lag
 from webhook.formats.kubernetes.admission_review import AdmissionRequest, Operation, User
 from webhook.formats.topology import TopologySource
 from webhook.state.cluster_cache import ClusterCache

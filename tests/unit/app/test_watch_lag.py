@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from webhook.admission.response import Allowed, Response
-from webhook.app.watch_lag import WatchLag
+from webhook.app.webhooks import WatchLag
 from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.signal import Signal
 

@@ -20,8 +20,7 @@ from tests.builders.pods import GATES, created
 from tests.builders.times import SECOND, stamp, written
 from tests.builders.topologies import topology
 from webhook.admission.pod.mutation import mutate_pod
-from webhook.app.rules_of_settings import rules_of
-from webhook.app.settings import Settings
+from webhook.app.settings import Settings, rules_of
 from webhook.cli.app import app
 from webhook.cli.doctor.checks import NAMES
 from webhook.cli.doctor.configurations import judge_configuration, judge_protection

@@ -14,7 +14,7 @@ from tests.builders.topologies import topology
 from tests.unit.cli.cluster_files import DOCS, fields_of, written
 from tests.unit.cli.conftest import Outcome, run_command
 from tests.unit.views.racks import GPU, RACK, ZONE, cluster
-from webhook.cli.render.tree_table import print_trees
+from webhook.cli.commands.tree import print_trees
 from webhook.views.domains import DomainView, FreeAmounts, TopologyView
 
 

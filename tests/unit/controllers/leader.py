@@ -10,7 +10,7 @@ from tests.builders.clusters import cluster_cache, put
 from tests.unit.controllers.site import TERM, metrics
 from webhook.controllers.placement.controller import PlacementController
 from webhook.controllers.status_reporter import StatusReporter
-from webhook.formats.autoscaling.node_group import Autoscaler
+from webhook.formats.autoscaling import Autoscaler
 from webhook.formats.kubernetes.pod import Owner
 from webhook.kube.events import ObjectEvent
 from webhook.kube.pod_writes import PodWrites

@@ -14,7 +14,7 @@ from webhook.formats.kubernetes.pod import Owner
 from webhook.kube.election import Term
 from webhook.kube.events import ObjectEvent
 from webhook.kube.write import Outcome, Write
-from webhook.metrics.controller_metrics import PlacementMetrics
+from webhook.metrics import PlacementMetrics
 from webhook.placing.planner import Limits
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.rules import Rules

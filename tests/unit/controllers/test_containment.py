@@ -18,7 +18,7 @@ from webhook.controllers.placement import controller as controlling
 from webhook.controllers.placement import fence
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.internal_errors import Where, internal_error_counts
-from webhook.kube.backoff import Backoff
+from webhook.kube.pacing import Backoff
 from webhook.kube.write import Outcome, Write
 from webhook.model.names import MIN_MEMBER
 from webhook.placing import planner

@@ -15,7 +15,7 @@ from webhook.formats.koordinator.hint import NUMAHint
 from webhook.formats.patches.json_patch import apply
 from webhook.kube.events import ObjectEvent
 from webhook.kube.write import Outcome
-from webhook.metrics.controller_metrics import PlacementMetrics
+from webhook.metrics import PlacementMetrics
 from webhook.model.names import NUMA_HINT, RESOURCE_STATUS
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.kubelet_predictions import HintBackfill

@@ -12,7 +12,7 @@ from webhook.controllers.hint_corrections import HintCorrections
 from webhook.formats.koordinator.hint import NUMAHint, NUMANodeAmounts, resource_status_to_json
 from webhook.formats.patches.json_patch import apply
 from webhook.kube.write import Outcome
-from webhook.metrics.controller_metrics import PlacementMetrics
+from webhook.metrics import PlacementMetrics
 from webhook.model.names import NUMA_HINT, PLACEMENT, RESOURCE_STATUS
 from webhook.state.assumed.known_placements import HintChange
 from webhook.state.cluster_cache import ClusterCache

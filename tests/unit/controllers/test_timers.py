@@ -6,7 +6,7 @@ from time import monotonic
 
 import pytest
 
-from webhook.controllers.timers import call_after
+from webhook.controllers.sweep import call_after
 
 uvloop = pytest.importorskip("uvloop")
 

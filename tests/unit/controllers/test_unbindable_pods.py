@@ -7,7 +7,7 @@ import pytest
 
 from tests.builders.pods import pod
 from webhook.controllers.unbindable_pods import UnbindablePods
-from webhook.formats.koordinator.hint_key import HintKey
+from webhook.formats.koordinator.hint import HintKey
 from webhook.formats.patches.json_patch import apply
 from webhook.kube.write import Outcome, Write
 from webhook.model.names import NUMA_HINT, NUMA_SIGNATURE, NUMA_TOPOLOGY_SPEC, PLACEMENT

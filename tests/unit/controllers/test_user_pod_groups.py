@@ -23,7 +23,7 @@ from webhook.model.names import PLACEMENT, STRATEGY
 from webhook.model.options import GangStrategy
 from webhook.placing.gang import gang_search
 from webhook.state.cluster_cache import ClusterCache
-from webhook.state.kai_pod_groups import KAIPodGroups
+from webhook.state.pod_indexes import KAIPodGroups
 
 ZONE, SPINE, RACK = LABELS = ("topology/zone", "topology/spine", "topology/rack")
 

@@ -9,7 +9,7 @@ from tests.builders.records import cpus, resident, topology
 from tests.fingerprints import pod_fingerprint
 from webhook.engine.snapshot.ledger import Ledger
 from webhook.engine.snapshot.node_sums import NumaAmounts
-from webhook.formats.kubernetes.containers import Container, ContainerKind
+from webhook.formats.kubernetes.pod_resources import Container, ContainerKind
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.formats.nrt import NodeTopology, Publisher
 from webhook.model.policy import NUMAPolicy

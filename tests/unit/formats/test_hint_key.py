@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.builders.pods import bound, created, plain
-from webhook.formats.koordinator.hint_key import HintKey
+from webhook.formats.koordinator.hint import HintKey
 from webhook.model.names import NUMA_HINT, NUMA_SIGNATURE
 
 KEY = HintKey(b"k" * 32)

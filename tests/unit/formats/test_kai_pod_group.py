@@ -7,7 +7,7 @@ import pytest
 
 from tests.builders.gangs import topology_of
 from tests.builders.pod_groups import constraint, pod_group
-from webhook.formats.kai.kai_pod_group import MAX_DEPTH, MAX_SUBGROUPS, KAIPodGroup, SubGroup, is_kept_by_us
+from webhook.formats.kai import MAX_DEPTH, MAX_SUBGROUPS, KAIPodGroup, SubGroup, is_kept_by_us
 from webhook.model.errors import UserError
 
 TOPOLOGIES = {"network": topology_of("topology/zone", "topology/spine", "topology/rack")}

@@ -6,7 +6,7 @@ import pytest
 
 from webhook.formats.koordinator.intent import NUMASpec
 from webhook.formats.kubernetes.namespace import Namespace
-from webhook.model.manage import Manage
+from webhook.model.options import Manage
 from webhook.model.policy import Exclusive, NUMAPolicy
 
 LABEL = "topology-webhook.dev/manage"

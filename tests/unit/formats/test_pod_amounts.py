@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.builders.pods import pod
-from webhook.formats.kubernetes.pod_amounts import PodAmounts
+from webhook.formats.kubernetes.pod_resources import PodAmounts
 from webhook.model.errors import UserError
 
 

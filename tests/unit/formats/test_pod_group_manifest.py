@@ -6,7 +6,7 @@ import pytest
 
 from tests.builders.pods import plain
 from tests.builders.workloads import TEMPLATE, job, of, owned
-from webhook.formats.kai.pod_group_manifest import is_said, pod_group
+from webhook.formats.kai import is_said, pod_group
 from webhook.formats.kubernetes.owner_chain import OwnerChain, taken_from_owners
 from webhook.formats.topology import Level, Topology, TopologySource
 from webhook.model.names import KAI_TOPOLOGY

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from webhook.formats.autoscaling.provisioning_request import (
+from webhook.formats.autoscaling import (
     GANG_DIGEST,
     POD_SETS_DIGEST,
     Answer,
@@ -12,7 +12,7 @@ from webhook.formats.autoscaling.provisioning_request import (
     own_request,
     sealed_parts,
 )
-from webhook.formats.koordinator.hint_key import SEAL, HintKey
+from webhook.formats.koordinator.hint import SEAL, HintKey
 
 KEY = HintKey(b"k" * 32)
 

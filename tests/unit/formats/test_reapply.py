@@ -17,9 +17,17 @@ from tests.unit.admission.strategies import constraints, pods
 from webhook.admission.pod.mutation import mutate_pod
 from webhook.admission.response import Patched
 from webhook.formats.kubernetes.admission_review import AdmissionRequest, Operation
-from webhook.formats.patches.affinity_patch import Constraint, NodeRef, node_affinity, one_of, required_terms
+from webhook.formats.patches.affinity_patch import (
+    Constraint,
+    NodeRef,
+    kept_by_a_merge,
+    node_affinity,
+    one_of,
+    required_terms,
+    selects,
+    warnings_of,
+)
 from webhook.formats.patches.managed_fields import ManagedFields, without_ours
-from webhook.formats.patches.reapply import kept_by_a_merge, selects, warnings_of
 from webhook.model.names import HOSTNAME_LABEL, MANAGED_FIELDS, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE
 from webhook.placing.pod.controller_patches import assignment_patch, ungate_patch
 from webhook.state.rules import GateMode, Rules

@@ -8,10 +8,8 @@ import pytest
 from tests.builders.pods import plain
 from tests.builders.workloads import template, workload
 from webhook.formats.topology import Level, Topology, TopologySource
-from webhook.formats.workload.pod_names import PodNames
-from webhook.formats.workload.rank import rank_of
 from webhook.formats.workload.readers import READERS, read_workload
-from webhook.formats.workload.record import WorkloadGang
+from webhook.formats.workload.record import PodNames, WorkloadGang, rank_of
 from webhook.formats.workload.topology_request import Levels, TopologyRequest
 from webhook.model.errors import UserError
 

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from math import inf
 
-from webhook.kube.election import Election, Read, Rest, Timing
-from webhook.kube.lease_record import Claim, LeaseRecord, Release
+from webhook.kube.election import Claim, Election, LeaseRecord, Read, Release, Rest, Timing
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.unit.kube.listwatch import ListWatch, serving
-from webhook.kube.backoff import Backoff
 from webhook.kube.informer import Informer
 from webhook.kube.large_field import LargeField
+from webhook.kube.pacing import Backoff
 from webhook.kube.resource import Resource
 from webhook.model.raw import Raw
 

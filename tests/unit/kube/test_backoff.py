@@ -1,6 +1,6 @@
 import random
 
-from webhook.kube.backoff import Backoff
+from webhook.kube.pacing import Backoff
 
 
 def test_waits_are_uniform_below_a_ceiling_that_doubles_up_to_the_cap() -> None:

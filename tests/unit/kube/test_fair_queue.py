@@ -1,6 +1,6 @@
 """A queue that serves namespaces in turn."""
 
-from webhook.kube.fair_queue import FairQueue
+from webhook.kube.pacing import FairQueue
 
 
 def drained(queue: FairQueue[str, int]) -> list[tuple[str, int]]:

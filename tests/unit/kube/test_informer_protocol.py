@@ -9,9 +9,8 @@ import pytest
 from tests.unit.kube.informing import NODES, Copy, informing, until
 from tests.unit.kube.listwatch import BREAK, HOLD, ListWatch, Refusal, bookmark, event, serving, status
 from webhook.kube.api_errors import APIError
-from webhook.kube.backoff import Backoff
-from webhook.kube.informer import Informer, ResourceGoneError
-from webhook.kube.informer_status import Phase
+from webhook.kube.informer import Informer, Phase, ResourceGoneError
+from webhook.kube.pacing import Backoff
 from webhook.model.raw import Raw
 
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from webhook.kube.api_errors import MalformedAnswerError
-from webhook.kube.election import Action, Election, Read, Rest, Timing
-from webhook.kube.lease_record import RELEASED_ANNOTATION, Claim, LeaseRecord, Release
+from webhook.kube.election import RELEASED_ANNOTATION, Action, Claim, Election, LeaseRecord, Read, Release, Rest, Timing
 
 TIMING = Timing(lease_duration=15, renew_deadline=10, retry_period=2)
 HELD = LeaseRecord("7", "other", transitions=4, duration=15, renewed="t0")

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.kube.candidates import Candidate, Latency, Simulation
-from webhook.kube.election import LONGEST_BELIEVED, Timing
-from webhook.kube.lease_record import LeaseRecord, Release
+from webhook.kube.election import LONGEST_BELIEVED, LeaseRecord, Release, Timing
 
 TIMING = Timing(lease_duration=15, renew_deadline=10, retry_period=2)
 DURATION = 120.0

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.kube import list_page
+from webhook.kube import client as list_page
 from webhook.kube.api_errors import MalformedAnswerError, UnreachableError
-from webhook.kube.list_page import ListPage
+from webhook.kube.client import ListPage
 
 # Texts that look like the ends and beginnings of objects.
 TEXTS = ["a", '},{"metadata":', "}]}", '"items":[', "\\", "ü"]

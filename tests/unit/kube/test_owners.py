@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from webhook.formats.kubernetes.owner_reference import check_owner, check_owners
+from webhook.formats.kubernetes.owner_chain import check_owner, check_owners
 from webhook.formats.kubernetes.pod import Owner
 from webhook.kube.api_errors import APIError
 from webhook.kube.owners import read_owner

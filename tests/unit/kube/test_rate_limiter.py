@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from webhook.kube.rate_limiter import RateLimiter
+from webhook.kube.pacing import RateLimiter
 
 
 async def test_a_burst_goes_at_once_and_what_follows_at_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from webhook.kube.turns import TURN_SECONDS, Turns
+from webhook.kube.pacing import TURN_SECONDS, Turns
 
 
 async def test_other_tasks_run_between_two_turns_and_not_within_one() -> None:

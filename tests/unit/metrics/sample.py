@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from webhook.metrics.service_metrics import ClusterSample, InformerSample, Sample
+from webhook.metrics import ClusterSample, InformerSample, Sample
 
 SAMPLE = Sample(
     ready=True,

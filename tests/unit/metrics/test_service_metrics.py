@@ -8,7 +8,7 @@ from prometheus_client import Metric
 
 from tests.unit.metrics.sample import SAMPLE
 from webhook.formats.kubernetes.rejected_pod import RejectionReason
-from webhook.metrics.service_metrics import NAMESPACE, Metrics, Sample
+from webhook.metrics import NAMESPACE, Metrics, Sample
 from webhook.placing.pod.wait_reason import WaitReason
 
 DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from webhook.model.counted import counted, plural
+from webhook.model.wording import counted, plural
 
 ROOT = Path(__file__).parents[3]
 SOURCES = [path for folder in ("webhook", "certs") for path in sorted((ROOT / folder).rglob("*.py"))]

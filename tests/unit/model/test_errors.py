@@ -1,8 +1,7 @@
 """Error messages have a bounded length."""
 
 from webhook.model.errors import UserError, UserErrors, sentences
-from webhook.model.nearest import nearest
-from webhook.model.quoted import quoted
+from webhook.model.wording import nearest, quoted
 
 
 def test_of_thousands_of_faults_the_first_ones_are_told_and_the_others_counted() -> None:

@@ -5,8 +5,8 @@ import tracemalloc
 import pytest
 
 from tests.builders.workloads import template, workload
-from webhook.formats.workload.pod_names import PodNames
 from webhook.formats.workload.readers import read_workload
+from webhook.formats.workload.record import PodNames
 
 
 def test_names_are_those_of_the_controllers() -> None:

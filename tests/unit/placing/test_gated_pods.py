@@ -21,8 +21,7 @@ from webhook.model.names import (
 )
 from webhook.model.policy import Exclusive, NUMAPolicy
 from webhook.placing.gang.gang_search import GatedGang
-from webhook.placing.pod.gated_pods import GatedPod, GatedPods
-from webhook.placing.pod.native_request import GroupBasis
+from webhook.placing.pod.gated_pods import GatedPod, GatedPods, GroupBasis
 from webhook.placing.retry_delays import RetryDelays
 from webhook.placing.waiting_unit import units_of
 from webhook.state.rules import Rules

@@ -9,8 +9,7 @@ from tests.unit.controllers.preemption.leader import PreemptingLeader, high, mem
 from webhook.formats.kubernetes.bound_pod import BoundPod
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.model.names import NUMA_TOPOLOGY_SPEC
-from webhook.placing.preemption.holds import Hold
-from webhook.placing.preemption.holds_in_vain import MOST_IN_VAIN, HoldsInVain
+from webhook.placing.preemption.holds import MOST_IN_VAIN, Hold, HoldsInVain
 
 LATE = 1e9
 """When delays are over, in seconds of `time.monotonic`."""

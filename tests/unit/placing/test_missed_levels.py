@@ -14,8 +14,7 @@ from webhook.model.names import (
     KAI_SEGMENT_SIZE,
     KAI_TOPOLOGY,
 )
-from webhook.placing.gang.gang_text import missed_text
-from webhook.placing.gang.placed_gang_text import missed_by_members
+from webhook.placing.gang.gang_text import missed_by_members, missed_text
 
 TOPOLOGY = Topology("dc", TopologySource.KAI, (Level("example.com/zone"), Level("example.com/rack")))
 PREFERS = ((KAI_TOPOLOGY, "dc"), (KAI_PREFERRED_PLACEMENT, "rack"))

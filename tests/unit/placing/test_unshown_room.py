@@ -7,7 +7,7 @@ import pytest
 
 from tests.property.preemptors import Cluster, Placed
 from tests.unit.controllers.preemption.leader import LaggingLeader, high
-from webhook.placing.preemption.holds_in_vain import MOST_IN_VAIN
+from webhook.placing.preemption.holds import MOST_IN_VAIN
 
 LAGS = [0.5, 4.0, 30.0]
 

@@ -18,11 +18,9 @@ from certs import Authority, ServerNames, server_context
 from tests.handlers import HandlerOf
 from tests.unit.metrics.sample import SAMPLE
 from tests.unit.server.reviews import REVIEW
-from webhook.metrics.service_metrics import Metrics
-from webhook.server.connections import Connections, Limits
+from webhook.metrics import Metrics
 from webhook.server.health import Health
-from webhook.server.listener import REVIEW_LIMITS, Listener
-from webhook.server.protocol import ServedConnection
+from webhook.server.listener import REVIEW_LIMITS, Connections, Limits, Listener, ServedConnection
 from webhook.server.routes import observation_app, review_app
 
 HEAD = b"POST /mutate/pods?timeout=30s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -123,7 +121,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 @on_each_loop
 async def test_a_head_that_never_ends_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("webhook.server.protocol.HEAD_SECONDS", 0.3)
+    monkeypatch.setattr("webhook.server.listener.HEAD_SECONDS", 0.3)
     async with port() as running:
         reader, writer = await running.attack(HEAD)
 
@@ -220,7 +218,7 @@ async def test_a_handshake_that_is_never_finished_is_given_up(monkeypatch: pytes
 
 @on_each_loop
 async def test_an_answer_that_nobody_reads_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("webhook.server.protocol.ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr("webhook.server.listener.ANSWER_SECONDS", 0.3)
     async with port(tls=False, observing=True) as running:
         _, writer = await running.attack(b"")
         writer.transport.pause_reading()
@@ -236,7 +234,7 @@ async def test_an_answer_that_nobody_reads_is_given_up(monkeypatch: pytest.Monke
 async def test_a_client_that_makes_room_in_time_is_served_for_as_long_as_it_needs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("webhook.server.protocol.ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr("webhook.server.listener.ANSWER_SECONDS", 0.3)
     connections = Connections(Limits(connections=1, bytes=1024), lambda *_: None)
     connection = ServedConnection("127.0.0.2", connections, asyncio.Protocol)
     connections.admit(connection)

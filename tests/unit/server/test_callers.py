@@ -14,7 +14,7 @@ from tests.client_certificates import client_context, client_leaf
 from tests.handlers import HandlerOf
 from tests.unit.metrics.sample import SAMPLE
 from tests.unit.server.reviews import REVIEW
-from webhook.metrics.service_metrics import Metrics
+from webhook.metrics import Metrics
 from webhook.server.health import Health
 from webhook.server.listener import Listener
 from webhook.server.routes import names_of, review_app

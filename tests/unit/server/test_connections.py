@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.server.connections import Closed, Connection, Connections, Limits, Phase
+from webhook.server.listener import Closed, Connection, Connections, Limits, Phase
 
 
 class Named(Connection):

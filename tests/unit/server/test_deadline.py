@@ -1,6 +1,6 @@
 import pytest
 
-from webhook.server.review_request import DEFAULT_SECONDS, MAX_SECONDS, deadline_seconds
+from webhook.server.review_handler import DEFAULT_SECONDS, MAX_SECONDS, deadline_seconds
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 from aiohttp.test_utils import TestClient, TestServer
 
 from tests.unit.metrics.sample import SAMPLE
-from webhook.metrics.service_metrics import Metrics
+from webhook.metrics import Metrics
 from webhook.server.health import Check, Health
 from webhook.server.routes import observation_app
 

@@ -18,7 +18,7 @@ from tests.unit.server.reviews import REVIEW
 from webhook.admission.handler import NotNowError
 from webhook.admission.response import Allowed, Denied, Patched, Response
 from webhook.formats.kubernetes.admission_review import AdmissionRequest
-from webhook.metrics.service_metrics import Metrics
+from webhook.metrics import Metrics
 from webhook.server.health import Health
 from webhook.server.review_handler import MAX_BODY_BYTES
 from webhook.server.routes import review_app

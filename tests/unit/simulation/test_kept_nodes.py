@@ -4,8 +4,7 @@ from tests.builders.pods import plain
 from webhook.formats.kubernetes.pod import Pod
 from webhook.formats.workload.record import Workload
 from webhook.simulation.run import KeptNodes
-from webhook.simulation.wanted_pod import WantedGang, WantedPod
-from webhook.simulation.workload import GangRequest, PodKind, SimulatedWorkload
+from webhook.simulation.workload import GangRequest, PodKind, SimulatedWorkload, WantedGang, WantedPod
 
 
 def gang(namespace: str, at: float) -> WantedGang:

@@ -10,7 +10,7 @@ from webhook.formats.koordinator.intent import NUMAIntent
 from webhook.formats.kubernetes.pod import Pod
 from webhook.model.policy import NUMAPolicy
 from webhook.simulation.run import MOST_RECREATED, RunResult, run
-from webhook.simulation.usage import Sample
+from webhook.simulation.run_metrics import Sample
 from webhook.simulation.view import view_of
 from webhook.simulation.workload import PodGroup, PodKind, Scenario, SimulatedWorkload
 from webhook.state.rules import Rules

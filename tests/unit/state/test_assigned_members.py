@@ -4,7 +4,7 @@ from tests.builders.clusters import cluster_cache, put
 from tests.builders.nodes import node
 from tests.builders.pods import bound
 from webhook.formats.kubernetes.membership import AssignedMember, named_group
-from webhook.state.assigned_members import LostMembers
+from webhook.state.pod_indexes import LostMembers
 
 G = named_group("default", "g")
 NOT_READY = {"allocatable": {"cpu": "8", "pods": "110"}, "conditions": [{"type": "Ready", "status": "Unknown"}]}

@@ -17,7 +17,6 @@ from webhook.admission.response import Allowed, Denied, Patched
 from webhook.formats.koordinator.intent import NO_SPEC, NUMASpec, parse_numa_intent
 from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.formats.kubernetes.namespace import Namespace
-from webhook.model.manage import BY_LABEL, Manage
 from webhook.model.names import (
     INHERIT,
     MANAGE_LABEL,
@@ -27,6 +26,7 @@ from webhook.model.names import (
     PLACEMENT,
     PLACEMENT_GATE,
 )
+from webhook.model.options import BY_LABEL, Manage
 from webhook.model.policy import Exclusive, NUMAPolicy
 from webhook.placing.pod.decision import PodDecision, Verdict
 from webhook.state.rules import Rules

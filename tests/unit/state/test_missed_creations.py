@@ -7,8 +7,8 @@ from tests.builders.nodes import node, nrt
 from tests.builders.pods import plain
 from tests.builders.times import EMPTY, HINT, SECOND, stamp, written
 from webhook.formats.koordinator.intent import NUMASpec, parse_numa_intent
-from webhook.model.manage import Manage
 from webhook.model.names import MANAGE_LABEL, MANAGED, NUMA_HINT, NUMA_TOPOLOGY_SPEC
+from webhook.model.options import Manage
 from webhook.model.policy import NUMAPolicy
 from webhook.state.assumed.unreported import ReportingTimes
 from webhook.state.cluster_cache import ClusterCache

@@ -11,8 +11,7 @@ from tests.builders.pods import GATES, created, gated
 from tests.unit.controllers.leader import Leader
 from webhook.admission.binding.decision import Given, Refusal, guard
 from webhook.controllers.unbindable_pods import UnbindablePods
-from webhook.formats.koordinator.hint import NUMAHint
-from webhook.formats.koordinator.hint_key import HintKey
+from webhook.formats.koordinator.hint import HintKey, NUMAHint
 from webhook.model.names import HOSTNAME_LABEL, NUMA_HINT, NUMA_SIGNATURE, RESOURCE_STATUS
 from webhook.placing.pod.binding_pod import BindingPod, assigned_node
 from webhook.state.pod_info import believed

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.builders.clusters import put
-from webhook.formats.koordinator.hint_key import UnverifiedHints
+from webhook.formats.koordinator.hint import UnverifiedHints
 from webhook.state.cluster_cache import ClusterCache
 from webhook.views.nodes import NodeDetails, node_details
 

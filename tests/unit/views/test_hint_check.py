@@ -10,9 +10,9 @@ from tests.builders.pods import bound
 from tests.fingerprints import pod_fingerprint
 from tests.unit.views.one_node import WRITTEN_AT, bound_at, hinted
 from tests.unit.views.racks import WRITTEN
-from webhook.formats.koordinator.hint_key import UnverifiedHints
+from webhook.formats.koordinator.hint import UnverifiedHints
 from webhook.state.cluster_cache import ClusterCache
-from webhook.views.hint_check import HintAmount, HintCheck, HintVerdict, hint_check
+from webhook.views.pod_standing import HintAmount, HintCheck, HintVerdict, hint_check
 
 POD = "default/p"
 

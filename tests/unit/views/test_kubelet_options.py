@@ -14,7 +14,7 @@ from webhook.formats.kubernetes.node import Node
 from webhook.formats.kubernetes.timestamps import utc
 from webhook.model.names import KUBELET_OPTIONS
 from webhook.views.audit.node_findings import NodeOptions
-from webhook.views.kubelet_options import KubeletOptionsView, OptionSource, kubelet_options_views
+from webhook.views.nodes import KubeletOptionsView, OptionSource, kubelet_options_views
 
 STATED = {"annotations": {KUBELET_OPTIONS: "prefer-closest-numa-nodes=true,threads-per-core=2,full-pcpus-only=true"}}
 

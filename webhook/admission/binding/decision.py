@@ -18,15 +18,24 @@ The result goes into the Binding's annotations. The API server writes them into 
 Source: kubernetes pkg/registry/core/pod/storage (assignPod); koordinator apis/extension/numa_aware.go.
 
 Which resource a node has too little of on every NUMA node, for the text of a refusal.
+
+What recent bindings were given, to be given again: pods of one template come to many equal nodes.
+
+Two bindings are given the same if these are the same:
+- the pod's signature, what is assumed for it, and whether a stricter policy of the node is ignored for it;
+- the node as the pod finds it: its resources and NUMA nodes, what others were given there, which pods are assigned
+  there (see `KubeletAdmission.key`).
+
+A pod that must wait because hints of others hold these NUMA nodes is included: in a burst it is examined each time one
+of the others is bound, and only their names differ. Other refusals are left out: they are rare, and name nodes.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from webhook.admission.binding.recent_bindings import Recent, RecentBindings
 from webhook.engine.cpu_cores import in_cores
 from webhook.engine.decide import Decision, decide
 from webhook.engine.enforcement import not_enforced, obeys_no_hint, unenforced
@@ -50,6 +59,34 @@ from webhook.placing.pod.binding_pod import BindingPod, assigned_node
 from webhook.placing.pod.placement_text import annotated
 from webhook.state.kubelet_admission import CERTAIN, HintCertainty, KubeletAdmission, hint_certainty, of_pod
 from webhook.state.rules import Rules
+
+# A node goes through some dozen states while equal pods fill it. An entry takes some kilobytes.
+_MOST: Final = 1024
+
+
+class Recent(NamedTuple):
+    """What a kubelet would give such a pod."""
+
+    given: "Given"
+    held: bool
+    """Whether hints of other pods hold some of its NUMA nodes. Those pods are bound first."""
+
+
+class RecentBindings:
+    """The last ones, for one set of rules."""
+
+    def __init__(self) -> None:
+        self._given: dict[Hashable, Recent] = {}
+
+    def get(self, key: Hashable) -> Recent | None:
+        """What an equal pod would be given on an equal node; None if that is not known."""
+        return self._given.get(key)
+
+    def put(self, key: Hashable, given: Recent) -> None:
+        """Keep this one. Beyond the limit the oldest is dropped."""
+        if len(self._given) >= _MOST:
+            del self._given[next(iter(self._given))]
+        self._given[key] = given
 
 
 def shortage(decision: Decision) -> str | None:

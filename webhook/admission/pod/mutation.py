@@ -25,15 +25,14 @@ from webhook.admission.koordinator_requests import requests_of_pod
 from webhook.admission.kueue_requests import asked_pod, left_to_kueue_text
 from webhook.formats.koordinator.intent import NUMAIntent, NUMASpec, parse_numa_spec
 from webhook.formats.kubernetes.domain_label import variables_of_levels
-from webhook.formats.kubernetes.owner_reference import check_owners
+from webhook.formats.kubernetes.owner_chain import check_owners
 from webhook.formats.kubernetes.pod import Pod
-from webhook.formats.patches.affinity_patch import AFFINITY_PATH, check_only_appended, constrain
+from webhook.formats.patches.affinity_patch import AFFINITY_PATH, NODE_SELECTOR_PATH, check_only_appended, constrain
 from webhook.formats.patches.json_patch import END, Patch
 from webhook.formats.patches.managed_fields import ManagedFields, without_ours
-from webhook.formats.patches.reapply import NODE_SELECTOR_PATH
 from webhook.formats.topology import Topology
 from webhook.model.errors import UserError, UserErrors
-from webhook.model.flag import is_on
+from webhook.model.fields import is_on
 from webhook.model.limits import check_annotations, check_size
 from webhook.model.names import (
     INHERIT,

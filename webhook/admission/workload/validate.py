@@ -36,10 +36,10 @@ from webhook.formats.topology import Topology
 from webhook.formats.workload.common_fields import MAX_POD_SETS
 from webhook.formats.workload.readers import is_made_by_another, read_workload
 from webhook.model.errors import UserError, sentences
-from webhook.model.flag import is_on
+from webhook.model.fields import is_on
 from webhook.model.limits import TooLarge, check_size
 from webhook.model.names import INHERIT, INJECT_ENV, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
-from webhook.model.quoted import quoted
+from webhook.model.wording import quoted
 from webhook.placing.gang.workload_judgement import annotations_in, check_gangs, may_be_completed, why_unmanaged
 from webhook.placing.pod.decision import NOT_ALIGNABLE
 from webhook.placing.pod.not_aligned import NotAligned, not_aligned

@@ -14,10 +14,10 @@ from webhook.cli.command import Output, Outputs, answering, write
 from webhook.cli.doctor.checks import diagnose
 from webhook.cli.doctor.finding import Finding, Level
 from webhook.cli.doctor.release import Release
+from webhook.cli.flags import with_setting_flags
 from webhook.cli.input.documents import InputError
 from webhook.cli.input.live_cluster import connect
 from webhook.cli.render.printable import shortened
-from webhook.cli.setting_flags import with_setting_flags
 from webhook.kube.api_errors import ClusterError
 
 EXIT_FAILED: Final = 1

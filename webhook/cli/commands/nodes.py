@@ -6,12 +6,10 @@ import typer
 
 from webhook.app.settings import Settings
 from webhook.cli.command import CLUSTER_SETTINGS, Output, Outputs, Snapshots, answering, read_cluster, warn, write
+from webhook.cli.flags import Resources, resources_of, with_setting_flags
 from webhook.cli.input.documents import InputError
 from webhook.cli.render.node_tables import print_details, print_nodes
-from webhook.cli.resource_flag import Resources, resources_of
-from webhook.cli.setting_flags import with_setting_flags
-from webhook.model.nearest import did_you_mean
-from webhook.model.quoted import quoted
+from webhook.model.wording import did_you_mean, quoted
 from webhook.views.as_json import as_json
 from webhook.views.nodes import node_details, node_views
 

@@ -14,9 +14,9 @@ from webhook.app.page import page_port, problems_of
 from webhook.app.settings import Settings, SettingsError
 from webhook.app.signals import stop_event
 from webhook.cli.command import CLUSTER_SETTINGS, EXIT_UNREADABLE, Snapshots, read_cluster, tell
+from webhook.cli.flags import with_setting_flags
 from webhook.cli.input.documents import InputError
 from webhook.cli.input.followed_cluster import followed
-from webhook.cli.setting_flags import with_setting_flags
 from webhook.kube.api_errors import ClusterError
 from webhook.page.app import Source
 

@@ -12,9 +12,9 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from webhook.app.rules_of_settings import rules_of
-from webhook.app.settings import Settings
+from webhook.app.settings import Settings, rules_of
 from webhook.cli.command import Output, Snapshots, answering, read_cluster, tell, writing
+from webhook.cli.flags import with_setting_flags
 from webhook.cli.input.documents import STDIN, InputError, Item, read, twice
 from webhook.cli.input.object_schema import METADATA
 from webhook.cli.input.offline_cluster import cluster_snapshots_of
@@ -26,7 +26,6 @@ from webhook.cli.offline.pod_group_review import POD_GROUPS, by_gang, judge_pod_
 from webhook.cli.offline.workload import judge_workload
 from webhook.cli.render.judgement_json import render_json
 from webhook.cli.render.judgement_table import print_table
-from webhook.cli.setting_flags import with_setting_flags
 from webhook.placing.pod.decision import Verdict
 from webhook.state.cluster_snapshot import ClusterSnapshot
 

@@ -6,7 +6,7 @@ from typing import Final
 import typer
 
 from webhook.app.settings import Settings, SettingsError
-from webhook.cli.setting_flags import with_setting_flags
+from webhook.cli.flags import with_setting_flags
 
 EXAMPLES: Final = """\b
 Examples:

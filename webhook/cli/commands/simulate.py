@@ -3,37 +3,118 @@
 1. The cluster is read, and the objects and the trace become workloads.
 2. The scenario is run without the webhook, then with it.
 3. The results of both runs are printed; a plot is written.
+
+A simulation for people: the table of the proof, without and with the webhook.
+
+A plot of a simulation: utilisation and waiting pods over time, as SVG or PNG.
+
+matplotlib draws it, if it is installed (the extra `plot`). The image of the service does not have it.
 """
 
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
-from webhook.app.rules_of_settings import rules_of, times_of
-from webhook.app.settings import Settings
+from webhook.app.settings import Settings, rules_of, times_of
 from webhook.cli.command import Output, Outputs, Snapshots, answering, read_cluster, tell, write
 from webhook.cli.commands.review import DECISION_SETTINGS
+from webhook.cli.flags import with_setting_flags
 from webhook.cli.input.documents import STDIN, InputError, Item, read, twice
 from webhook.cli.input.offline_cluster import Cluster
 from webhook.cli.input.recorded_cluster import add_nodes, files_of, recorded_nodes, recorded_pods, workloads_of
 from webhook.cli.offline.judgement_context import JudgementContext
 from webhook.cli.offline.simulated_workloads import MOST_SECONDS, simulated_workloads
-from webhook.cli.render.plot import check_plot, write_plot
-from webhook.cli.render.simulation_table import print_simulation
-from webhook.cli.setting_flags import with_setting_flags
+from webhook.cli.render.text_table import Cell, print_line, print_table, short_duration
+from webhook.model.wording import counted
 from webhook.simulation.run import Progress as OnProgress
 from webhook.simulation.run import run
+from webhook.simulation.run_metrics import COLUMNS, cells
 from webhook.simulation.view import SimulationView, as_printed, view_of
 from webhook.simulation.workload import Scenario, SimulatedWorkload
 from webhook.views.as_json import as_json
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_SUFFIXES: Final = (".svg", ".png")
+_STYLES: Final = {False: ("without the webhook", "#c0392b", "--"), True: ("with the webhook", "#1f6fb2", "-")}
+_UNITS: Final = ((86_400, "days"), (3_600, "hours"), (60, "minutes"))
+
+
+def check_plot(file: Path) -> None:
+    """Raise InputError if no plot could be written to the file."""
+    if file.suffix not in _SUFFIXES:
+        raise InputError(f"--plot: {str(file)!r} must end in .svg or .png")
+    if not file.absolute().parent.is_dir():
+        raise InputError(f"--plot: there is no directory {str(file.absolute().parent)!r}")
+    try:
+        import matplotlib  # noqa: PLC0415 # optional, and slow to import
+    except ImportError as error:
+        raise InputError(
+            "--plot: matplotlib is not installed. Install it with: pip install 'topology-webhook[plot]'"
+        ) from error
+    # Equal runs give equal files.
+    matplotlib.rcParams["svg.hashsalt"] = "topology-webhook"
+
+
+def write_plot(view: SimulationView, file: Path) -> None:
+    """Draw utilisation above waiting pods, each with a line for each each. Raises InputError."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 # see above
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
+
+    figure = Figure(figsize=(9, 6), layout="constrained")
+    above, below = figure.subplots(2, 1, sharex=True)
+    divisor, unit = next(((each, name) for each, name in _UNITS if view.seconds >= 3 * each), (1, "seconds"))
+    for each in view.runs:
+        times = [sample.at / divisor for sample in each.samples] + [view.seconds / divisor]
+        _steps(above, each.webhook, times, (100 * sample.utilisation for sample in each.samples))
+        _steps(below, each.webhook, times, (sample.waiting for sample in each.samples))
+    above.set_ylabel("CPUs in use (%)")
+    above.set_ylim(0, 100)
+    above.legend(loc="best")
+    below.set_ylabel("pods not running yet")
+    below.set_ylim(bottom=0)
+    below.yaxis.set_major_locator(MaxNLocator(integer=True))
+    below.set_xlabel(f"time ({unit})")
+    for axes in (above, below):
+        axes.grid(visible=True, alpha=0.3)
+    metadata: dict[str, Any] = {"Date": None} if file.suffix == ".svg" else {}
+    try:
+        figure.savefig(file, metadata=metadata, dpi=120)
+    except OSError as error:
+        raise InputError(f"--plot: {file}: {error.strerror or error}") from error
+
+
+def _steps(axes: "Axes", webhook: bool, times: list[float], values: Iterable[float]) -> None:
+    """A line that keeps each value until the next one, and the last one to the end."""
+    heights = list(values)
+    label, color, line = _STYLES[webhook]
+    axes.step(times, [*heights, *heights[-1:]] or [0.0], where="post", label=label, color=color, linestyle=line)
+
+
+def print_simulation(view: SimulationView, console: Console) -> None:
+    """Print the runs, a line each."""
+    pods, length = view.runs[0].pods, short_duration(int(view.seconds))
+    of, on = counted(pods, "pod", number=f"{pods:,}"), counted(view.nodes, "node", number=f"{view.nodes:,}")
+    title = f"{of} on {on}, {length} simulated"
+    print_line(Text(title, style="bold"), console)
+    columns = (*COLUMNS, "never ran", "denied")
+    rows = [columns, *((*cells(run), f"{run.waiting:,}", f"{run.denied:,}") for run in view.runs)]
+    shown = [
+        [Cell(text.upper() if row is columns else text, right=number > 0) for number, text in enumerate(row)]
+        for row in rows
+    ]
+    print_table(shown, console)
+
 
 EXAMPLES: Final = """\b
 Examples:

@@ -9,11 +9,11 @@ import typer
 
 from webhook.app.clients import placement_pace
 from webhook.app.settings import Settings, SettingsError
-from webhook.cli.setting_flags import with_setting_flags
+from webhook.cli.flags import with_setting_flags
 from webhook.cli.ungater import Tally, Ungater
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.client import Client
-from webhook.model.counted import counted
+from webhook.model.wording import counted
 
 EXIT_LEFT: Final = 1
 EXIT_UNUSABLE: Final = 2

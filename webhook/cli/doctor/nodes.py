@@ -6,7 +6,7 @@ from typing import Final
 
 from webhook.cli.doctor.finding import Finding, fail, ok, some, warn
 from webhook.cli.doctor.release import Release
-from webhook.engine.snapshot.node_policy import enforces_nothing, unknown_policy
+from webhook.engine.snapshot.node_kind import enforces_nothing, unknown_policy
 from webhook.formats.kubernetes.gates import has_gate
 from webhook.formats.kubernetes.node import Node
 from webhook.formats.kubernetes.resident import ResidentPod
@@ -16,10 +16,10 @@ from webhook.formats.topology import Topology
 from webhook.kube.api_errors import mapping_or_empty
 from webhook.kube.discovery import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGIES, locate
 from webhook.kube.resource import Resource
-from webhook.model.counted import counted
 from webhook.model.errors import UserError
 from webhook.model.policy import NUMAPolicy
 from webhook.model.raw import Raw
+from webhook.model.wording import counted
 from webhook.views.audit.actions import repeated_text
 from webhook.views.audit.node_findings import level_views
 

@@ -7,12 +7,12 @@ from typing import Final
 
 from webhook.cli.doctor.finding import Finding, fail, ok, some, warn
 from webhook.cli.doctor.release import Release, is_ready
+from webhook.kube.election import LeaseRecord
 from webhook.kube.leader_label import LEADER
-from webhook.kube.lease_record import LeaseRecord
 from webhook.kube.resource import Resource
-from webhook.model.counted import counted
 from webhook.model.names import ROLE_LABEL
 from webhook.model.raw import Raw
+from webhook.model.wording import counted
 from webhook.version import VERSION
 
 _LOOK_AGAIN_SECONDS: Final = 0.25

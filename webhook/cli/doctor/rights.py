@@ -7,7 +7,7 @@ from typing import Final
 
 from webhook.cli.doctor.finding import Finding, fail, ok, some, warn
 from webhook.cli.doctor.release import PROVISIONING_CLASS_VARIABLE, TLS_MODE_VARIABLE, Release
-from webhook.formats.autoscaling.provisioning_request import GROUP, PLURAL
+from webhook.formats.autoscaling import GROUP, PLURAL
 from webhook.formats.kubernetes.timestamps import epoch_seconds
 from webhook.kube.api_errors import mapping_or_empty
 from webhook.kube.resource import Resource

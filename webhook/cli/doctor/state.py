@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from webhook.admission.pod.mutation import mutate_pod
-from webhook.app.rules_of_settings import rules_of, times_of
-from webhook.app.settings import Settings, environment_variable
+from webhook.app.settings import Settings, environment_variable, rules_of, times_of
 from webhook.cli.doctor.finding import Finding, ok, warn
 from webhook.cli.doctor.release import MODE_VARIABLE, Release, environment_of
 from webhook.cli.doctor.trial_pods import ENFORCE, create_trial_pod

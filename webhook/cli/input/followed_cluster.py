@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from webhook.app.informers import FAILED_PODS, PODS, Watched, watch_cluster
-from webhook.app.rules_of_settings import rules_of, times_of
-from webhook.app.settings import Settings
+from webhook.app.settings import Settings, rules_of, times_of
 from webhook.cli.input.live_cluster import connect
-from webhook.formats.koordinator.hint_key import UnverifiedHints
-from webhook.kube.informer_status import InformerStatus
+from webhook.formats.koordinator.hint import UnverifiedHints
+from webhook.kube.informer import InformerStatus
 from webhook.state.cluster_cache import ClusterCache
 from webhook.supervise import supervised
 

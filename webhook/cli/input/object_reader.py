@@ -18,12 +18,10 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
-from webhook.app.rules_of_settings import rules_of
-from webhook.app.settings import Settings
+from webhook.app.settings import Settings, rules_of
 from webhook.cli.command import read_cluster
 from webhook.cli.input.documents import InputError, Item, Source
-from webhook.cli.input.live_cluster import objects
-from webhook.cli.input.live_owners import read_owners
+from webhook.cli.input.live_cluster import objects, read_owners
 from webhook.cli.input.object_reference import POD, POD_GROUP, ObjectReference
 from webhook.cli.input.offline_cluster import Cluster
 from webhook.cli.offline.gang_members import MAKES
@@ -36,9 +34,8 @@ from webhook.kube.client import Client
 from webhook.kube.discovery import Wanted, locate
 from webhook.kube.resource import Resource
 from webhook.model.errors import UserError
-from webhook.model.nearest import did_you_mean
-from webhook.model.quoted import quoted
 from webhook.model.raw import Raw
+from webhook.model.wording import did_you_mean, quoted
 from webhook.state.management import DEFAULT_NAMESPACE
 
 _MADE: Final[Mapping[str, frozenset[str]]] = {**MAKES, "CronJob": frozenset({"Job"})}

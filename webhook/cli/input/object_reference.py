@@ -7,8 +7,7 @@ from typing import Final
 from webhook.cli.input.documents import InputError
 from webhook.formats.workload.readers import READERS
 from webhook.formats.workload.volcano import VOLCANO_JOB
-from webhook.model.nearest import did_you_mean
-from webhook.model.quoted import quoted
+from webhook.model.wording import did_you_mean, quoted
 
 POD: Final = ("", "Pod")
 POD_GROUP: Final = ("scheduling.run.ai", "PodGroup")

@@ -32,16 +32,16 @@ from webhook.cli.input.object_schema import (
 )
 from webhook.cli.offline.gang_members import RunningPod
 from webhook.formats.dra import GROUP as DEVICES
-from webhook.formats.koordinator.hint_key import UnverifiedHints
+from webhook.formats.koordinator.hint import UnverifiedHints
 from webhook.formats.kubernetes.membership import AssignedMember
 from webhook.formats.kubernetes.native_pod_group import CONDITION_TYPES
 from webhook.formats.kubernetes.resident import TERMINAL_PHASES
 from webhook.formats.kubernetes.timestamps import epoch_seconds
 from webhook.formats.topology import Topology
-from webhook.model.counted import counted
 from webhook.model.errors import UserError
 from webhook.model.names import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGIES
-from webhook.placing.pod.native_request import marked_group
+from webhook.model.wording import counted
+from webhook.placing.pod.gated_pods import marked_group
 from webhook.state.assumed.unreported import ReportingTimes
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.cluster_snapshot import ClusterSnapshot

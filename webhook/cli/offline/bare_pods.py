@@ -15,8 +15,8 @@ from webhook.cli.input.object_schema import POD
 from webhook.cli.offline.judgement import Domains, Judgement, PodSet, held
 from webhook.cli.offline.judgement_context import Judged, JudgementContext
 from webhook.cli.offline.outcome import body_of, outcome_of
-from webhook.engine.gang.domains import domain_of_pod
 from webhook.engine.gang.resolvable import assign_when_empty
+from webhook.engine.gang.unmet_levels import domain_of_pod
 from webhook.formats.kubernetes.pod import Pod
 from webhook.model.errors import UserError
 from webhook.model.limits import TooLarge

@@ -7,6 +7,8 @@
 
 The answers are the planner's, which the leader asks, too. A gang is judged with its waiting members, and only as a
 whole.
+
+What a cluster autoscaler is asked for a waiting pod or gang, for people.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +24,7 @@ from webhook.engine.decide import Decision, decide
 from webhook.engine.topology.tree import Domain, TopologyTree
 from webhook.formats.koordinator.intent import NO_INTENT
 from webhook.formats.kubernetes.membership import controller_uid, membership_of
-from webhook.formats.workload.rank import rank_of
+from webhook.formats.workload.record import rank_of
 from webhook.model.errors import UserError
 from webhook.model.names import KAI_TOPOLOGY
 from webhook.model.raw import Raw
@@ -38,9 +40,18 @@ from webhook.state.rules import Rules
 from webhook.views.as_json import as_json
 from webhook.views.domains import tree_of
 from webhook.views.pod_standing import ENDED, WITHOUT_NODE, PodStanding, Standing, pod_standing
-from webhook.views.preemption import PreemptionView, Preempts, preemption_view
 from webhook.views.ranks import PodWithRank, RanksView, ranks_view, topology_of_pods
-from webhook.views.scale_up import ScaleUpView
+from webhook.views.waiting import PreemptionView, Preempts, preemption_view
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleUpView:
+    """The answer to whether one more node would help."""
+
+    asked: bool
+    """Whether the autoscaler is asked."""
+    text: str
+    """For what node groups, or why not."""
 
 
 def pods_to_end(unit: WaitingUnit, planner: Planner) -> PreemptionView:

@@ -13,14 +13,14 @@ from typing import Any, Final
 from webhook.cli.input.documents import Item
 from webhook.cli.offline.outcome import Outcome, hopeful_nodes
 from webhook.engine.decide import Decision
-from webhook.engine.gang.domains import domains_of
 from webhook.engine.gang.result import GangAssignment
+from webhook.engine.gang.unmet_levels import domains_of
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
 from webhook.formats.patches.json_patch import Tokens
 from webhook.formats.workload.record import Workload, WorkloadGang
 from webhook.placing.gang.workload_judgement import GangJudgement, WorkloadAssignment
 from webhook.placing.pod.decision import Verdict
-from webhook.placing.pod.domain_affinity import hold_to_domains
+from webhook.placing.pod.node_names import hold_to_domains
 from webhook.state.cluster_snapshot import ClusterSnapshot
 from webhook.state.rules import Rules
 

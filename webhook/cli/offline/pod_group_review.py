@@ -17,11 +17,11 @@ from typing import Any, Final
 from webhook.cli.input.documents import Item
 from webhook.cli.input.object_reference import NATIVE_POD_GROUP, POD_GROUP
 from webhook.cli.offline.judgement import Judgement, worst
-from webhook.formats.kai.kai_pod_group import KAIPodGroup
+from webhook.formats.kai import KAIPodGroup
 from webhook.formats.kubernetes.membership import named_group, native_group
 from webhook.formats.kubernetes.native_pod_group import CONDITION_TYPES, NativePodGroup
 from webhook.model.json_text import shortened
-from webhook.model.nearest import did_you_mean
+from webhook.model.wording import did_you_mean
 from webhook.placing.pod.decision import Verdict
 from webhook.state.management import DEFAULT_NAMESPACE
 

@@ -25,7 +25,7 @@ from webhook.cli.offline.judgement import Judgement, PodSet
 from webhook.cli.offline.judgement_context import JudgementContext
 from webhook.cli.offline.pod_group_review import POD_GROUPS
 from webhook.engine.gang import topology_of
-from webhook.formats.kai.kai_pod_group import KAIPodGroup, SubGroup
+from webhook.formats.kai import KAIPodGroup, SubGroup
 from webhook.formats.kubernetes.pod import Pod
 from webhook.formats.topology import Topology
 from webhook.formats.workload.common_fields import MAX_PODS, with_minimum
@@ -33,7 +33,6 @@ from webhook.formats.workload.plain_pods import BY_HAND, workloads_of_pods
 from webhook.formats.workload.readers import read_workload
 from webhook.formats.workload.record import Workload, WorkloadGang, WorkloadPodSet
 from webhook.formats.workload.topology_request import NO_REQUEST, TopologyRequest
-from webhook.model.counted import counted
 from webhook.model.errors import UserError
 from webhook.model.names import (
     KAI_PREFERRED_PLACEMENT,
@@ -46,8 +45,8 @@ from webhook.model.names import (
     SIMULATE_AT,
     SIMULATE_RUN_SECONDS,
 )
-from webhook.model.quoted import quoted
 from webhook.model.raw import Raw
+from webhook.model.wording import counted, quoted
 from webhook.placing.gang.pod_group_members import by_subgroup
 from webhook.placing.pod.decision import Verdict
 from webhook.placing.pod.gated_pods import GatedPod

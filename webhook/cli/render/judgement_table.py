@@ -15,7 +15,7 @@ from webhook.cli.render.gang_table import group_lines
 from webhook.cli.render.printable import printable, shortened
 from webhook.engine.decide import Decision
 from webhook.engine.enforcement import not_enforced
-from webhook.model.counted import counted
+from webhook.model.wording import counted
 from webhook.placing.pod.decision import Verdict
 
 # Up to this many nodes are all shown; of a larger cluster the best nodes, and an example for each reason.

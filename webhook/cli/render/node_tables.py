@@ -21,7 +21,7 @@ from webhook.cli.render.text_table import (
     short_duration,
     style_of,
 )
-from webhook.model.counted import counted
+from webhook.model.wording import counted
 from webhook.views.nodes import (
     NodeDetails,
     NodeView,

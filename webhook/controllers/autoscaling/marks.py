@@ -29,11 +29,10 @@ from webhook.controllers.autoscaling.exporter_reports import MissingExporterRepo
 from webhook.controllers.autoscaling.narrowing import Narrowing
 from webhook.controllers.autoscaling.provisioning import Provisioning
 from webhook.controllers.sweep import Sweep
-from webhook.formats.autoscaling.scale_up_mark import is_marked, mark, unmark
+from webhook.formats.autoscaling import is_marked, mark, unmark
 from webhook.internal_errors import Where, contained
-from webhook.kube.fair_queue import FairQueue
+from webhook.kube.pacing import FairQueue, RateLimiter
 from webhook.kube.pod_writes import PodWrites
-from webhook.kube.rate_limiter import RateLimiter
 from webhook.placing.autoscaling.answers import ScaleUpAnswers
 from webhook.placing.autoscaling.lacking_room import LackingRoom, ScaleUp
 from webhook.placing.pod.gated_pods import GatedPod

@@ -17,10 +17,10 @@ import structlog
 
 from webhook.engine.arrays import Bools
 from webhook.engine.decide import Decision, decide
-from webhook.formats.patches.reapply import kept_by_a_merge
+from webhook.formats.patches.affinity_patch import kept_by_a_merge
 from webhook.internal_errors import Where, contained
 from webhook.kube.events import EventRecorder, PodEvent
-from webhook.kube.fair_queue import FairQueue
+from webhook.kube.pacing import FairQueue
 from webhook.kube.pod_writes import PodWrites
 from webhook.placing.autoscaling.blind_nodes import blind_nodes, keeping_off
 from webhook.placing.pod.controller_patches import narrow_patch

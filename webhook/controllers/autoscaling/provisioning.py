@@ -29,17 +29,20 @@ from typing import Final
 
 import structlog
 
-from webhook.controllers.autoscaling.provisioning_objects import gang_digest, objects_of
-from webhook.controllers.autoscaling.provisioning_writer import ProvisioningWriter
-from webhook.controllers.placement.work_clock import WorkClock
-from webhook.formats.autoscaling.node_group import ProvisioningClass
-from webhook.formats.autoscaling.provisioning_request import Answer, ProvisioningRequest
+from webhook.controllers.autoscaling.provisioning_writer import ProvisioningWriter, gang_digest, objects_of
+from webhook.controllers.sweep import WorkClock
+from webhook.formats.autoscaling import Answer, ProvisioningClass, ProvisioningRequest
 from webhook.internal_errors import Where, contained
-from webhook.kube.fair_queue import FairQueue
-from webhook.placing.autoscaling import provisioning_texts as texts
+from webhook.kube.pacing import FairQueue
+from webhook.placing.autoscaling import provisioning_pod_sets as texts
 from webhook.placing.autoscaling.lacking_room import ScaleUp
-from webhook.placing.autoscaling.provisioning_pod_sets import PodSets, pod_sets_of, whole_gang, why_no_request
-from webhook.placing.autoscaling.provisioning_texts import put_off_text
+from webhook.placing.autoscaling.provisioning_pod_sets import (
+    PodSets,
+    pod_sets_of,
+    put_off_text,
+    whole_gang,
+    why_no_request,
+)
 from webhook.placing.gang.gang_search import GatedGang
 from webhook.placing.waiting_unit import WaitingUnit
 from webhook.state.cluster_cache import ClusterCache

@@ -21,7 +21,7 @@ import structlog
 
 from webhook.formats.kubernetes.gates import waits_for_us_alone
 from webhook.kube.api_errors import ClusterError
-from webhook.kube.backoff import Backoff
+from webhook.kube.pacing import Backoff
 from webhook.kube.pod_writes import PodWrites
 from webhook.kube.write import WRITTEN, Outcome, Write
 from webhook.model.errors import UserError

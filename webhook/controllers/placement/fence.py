@@ -15,7 +15,7 @@ from typing import Any, Final
 import structlog
 
 from webhook.internal_errors import Where, contained
-from webhook.kube.backoff import Backoff
+from webhook.kube.pacing import Backoff
 from webhook.kube.pod_writes import PodWrites
 from webhook.kube.write import Outcome
 from webhook.model.names import EPOCH

@@ -20,17 +20,15 @@ from typing import Any, Final
 import structlog
 
 from webhook.controllers.metric_recorder import ControllerMetrics, Preemption
-from webhook.controllers.placement.work_clock import WorkClock, rest_after
 from webhook.controllers.preemption.wave import Wave, WaveOutcome, Waves
-from webhook.controllers.sweep import Sweep
-from webhook.engine.preemption.victims import Victims
+from webhook.controllers.sweep import Sweep, WorkClock, rest_after
+from webhook.engine.preemption.candidates import Victims
 from webhook.internal_errors import Where, contained
 from webhook.placing.planner import Planner
 from webhook.placing.pod.binding_pod import assigned_node
 from webhook.placing.preemption.holds import Hold, Phase
-from webhook.placing.preemption.nominations import NominationSweep, without_hold
 from webhook.placing.preemption.search import Found
-from webhook.placing.preemption.takeover import have_room
+from webhook.placing.preemption.takeover import NominationSweep, have_room, without_hold
 from webhook.placing.waiting_unit import WaitingUnit
 from webhook.state.cluster_cache import ClusterCache
 from webhook.steps import Steps

@@ -31,9 +31,9 @@ from webhook.controllers.metric_recorder import ControllerMetrics
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.pod_writes import PodWrites
 from webhook.kube.write import Outcome, Write
-from webhook.model.counted import counted
+from webhook.model.wording import counted
 from webhook.placing.preemption.holds import Hold
-from webhook.placing.preemption.nominations import Nomination
+from webhook.placing.preemption.takeover import Nomination
 from webhook.placing.waiting_unit import WaitingUnit
 
 log = structlog.get_logger(__name__)

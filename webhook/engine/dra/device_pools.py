@@ -439,7 +439,7 @@ def covers(scope: NodeScope, node: str, labels: Mapping[str, str]) -> bool:
 
 
 def any_holds(terms: Iterable[Mapping[str, Any]], node: str, labels: Mapping[str, str]) -> bool:
-    """Whether any of these nodeSelectorTerms holds for the node; see webhook.engine.filter.node_affinity."""
+    """Whether any of these nodeSelectorTerms holds for the node; see webhook.engine.filter.node_fit."""
     return any(_holds(term, node, labels) for term in terms)
 
 

@@ -33,7 +33,7 @@ from typing import Any, Final, NamedTuple
 
 from webhook.formats.dra import Attribute, Capacity, Device, Kind, qualified
 from webhook.model.quantity import Quantity, QuantityError
-from webhook.model.quoted import quoted
+from webhook.model.wording import quoted
 
 MAX_LENGTH: Final = 10 * 1024
 """Characters of an expression: the API server's own limit."""

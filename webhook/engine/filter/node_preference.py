@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from webhook.engine.arrays import Counts, Nodes
-from webhook.engine.filter.node_affinity import labelled, matches
+from webhook.engine.filter.node_fit import labelled, matches
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.formats.kubernetes.node import PREFER_NO_SCHEDULE
 from webhook.formats.kubernetes.pod import Pod, PreferredTerm

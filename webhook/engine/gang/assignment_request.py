@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from webhook.engine.gang.caps import Caps
 from webhook.engine.gang.mean_preference import GangPreference
+from webhook.engine.gang.pod_counts import Caps
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import TopologyTree
 from webhook.model.options import GangStrategy

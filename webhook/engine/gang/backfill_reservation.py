@@ -22,11 +22,10 @@ from typing import Final
 import numpy as np
 
 from webhook.engine.arrays import NO_ZONE, UNLISTED, Amounts, Bools
-from webhook.engine.freeing.holdings import HeldPod
-from webhook.engine.gang.caps import Caps
+from webhook.engine.freeing import HeldPod
 from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.gang_spec import Gang
-from webhook.engine.gang.pod_counts import count
+from webhook.engine.gang.pod_counts import Caps, count
 from webhook.engine.gang.remaining import Remaining
 from webhook.engine.gang.slices import pods_by_class, slice_gang
 from webhook.engine.request import named_resources

@@ -14,9 +14,9 @@
    (hosts), then the preferred one (webhook.engine.gang.domain_choice). The smaller last segment goes where space is
    left over.
 5. Nearest: if no domain of the preferred level holds the gang, step 2 takes the domain with the largest one of that
-   level, and step 4 goes from this one to the nearest (webhook.engine.gang.nearest_first).
+   level, and step 4 goes from this one to the nearest (webhook.engine.gang.equal_pods).
 6. Balanced: in step 2 the domain whose subdomains of the balanced level can share the gang most evenly comes first. In
-   step 4 shares are even at that level and below (webhook.engine.gang.even_shares). It is the segments' level, else the
+   step 4 shares are even at that level and below (webhook.engine.gang.equal_pods). It is the segments' level, else the
    one below the finest level of the constraint.
 
 Capacity is additive along the tree, so step 2 finds a domain whenever any search would.
@@ -24,23 +24,270 @@ Capacity is additive along the tree, so step 2 finds a domain whenever any searc
 The nodes of a gang of equal pods within the domain that holds it, level by level.
 
 These are steps 4 to 6 of webhook.engine.gang.equal_pods.
+
+A gang of equal pods and the capacity for it: what both its domain and its nodes are chosen by.
+
+Distributing pods evenly over the fewest subdomains: the strategy Balanced.
+
+1. k: the fewest subdomains that hold what is wanted.
+2. Of all choices of k subdomains those whose smallest share is largest, then those whose largest share is smallest.
+3. Of these the tightest, as webhook.engine.gang.distribution takes them.
+4. Each of them is filled to the same height, or completely if it holds less.
+
+Capacities are pods or whole segments. The k largest reach both optima of step 2: a smallest share of `least`, which is
+the k-th largest capacity or the mean, and a largest share of `most`, the height to which they are filled. So all
+choices among subdomains of at least `least`, which hold everything at height `most`, reach them, too.
+Source: Kueue KEP-2724, Balanced placement. It fills k subdomains to `least`, and distributes the rest arbitrarily.
+
+Distributing pods over the preferred level by distance: the strategy Nearest.
+
+1. If a finer domain holds all that is wanted, only the one of the finest such level counts: the one that needs the
+   fewest preferred domains, then the tightest.
+2. The preferred domain that holds most is first; of equal ones the one with most beside it. Then come its siblings,
+   then what shares the next coarser level with it, and so on. Where members run, the one with most of them is first.
+3. Siblings are taken from the largest down until one holds the rest, which is distributed in it by the same steps. Of
+   preferred domains the fewest are taken.
+
+It is the rule "the domain that can accommodate the most pods, the rest by distance".
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
 from webhook.engine.arrays import Amounts, Bools
-from webhook.engine.gang.distribution import Share, SubDomains, distribute
+from webhook.engine.gang.distribution import Share, SubDomains, distribute, fewest
 from webhook.engine.gang.domain_capacity import DomainCapacity
 from webhook.engine.gang.domain_choice import Candidates, Key, fewest_below, least_needed
-from webhook.engine.gang.equal_gang import EqualGang, EqualPlan, EqualPods
-from webhook.engine.gang.even_shares import Evenness, evenness, share_evenly
-from webhook.engine.gang.nearest_first import NearestFirst
+from webhook.engine.gang.gang_spec import ANYWHERE, Constraint, Segments
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
 from webhook.model.options import GangStrategy
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NearestFirst:
+    """The way from coarser domains to the preferred level for one gang."""
+
+    tree: TopologyTree
+    domain_capacity: DomainCapacity
+    preferred: int
+    members: Amounts | None
+    """int64 [position]: members of the gang that already run there; None = none."""
+
+    def share(self, share: Share, upper: int) -> Share:
+        """The share of each preferred domain, given the shares of domains of level `upper`, which have the capacity."""
+        taken = np.zeros(self.tree.size(self.preferred), dtype=np.int64)
+        for number, wanted in zip(share.domains.tolist(), share.amounts.tolist(), strict=True):
+            self._take(Domain(upper, number), wanted, taken)
+        found = taken.nonzero()[0]
+        return Share(found, taken[found])
+
+    def _take(self, domain: Domain, wanted: int, taken: Amounts) -> None:
+        beside = self.members is not None and self.members[self.tree.span(domain)].any()
+        if not beside:
+            domain = self._finest_that_holds(domain, wanted)
+        inner = self._first(domain)
+        if domain == inner:
+            taken[domain.number] = wanted
+            return
+        taken[inner.number] = min(int(self._at(inner.level)[inner.number]), wanted)
+        wanted -= int(taken[inner.number])
+        while wanted and inner != domain:
+            below = self.tree.under(self.tree.ancestor(inner, inner.level - 1), inner.level)
+            siblings = np.delete(np.arange(below.start, below.stop), inner.number - below.start)
+            amount = min(int(self._at(inner.level)[siblings].sum()), wanted)
+            if amount:
+                self._among(inner.level, siblings, amount, taken)
+            wanted -= amount
+            inner = self.tree.ancestor(inner, inner.level - 1)
+
+    def _among(self, level: int, siblings: Amounts, wanted: int, taken: Amounts) -> None:
+        """Step 3: take what is wanted from siblings, which hold it."""
+        held = self._at(level)[siblings]
+        if level == self.preferred:
+            exact = held.sum() == wanted
+            taken[siblings] = (
+                held if exact else fewest(SubDomains(level, held), np.array([len(held)]), np.array([wanted]))
+            )
+            return
+        order = siblings[np.argsort(-held, kind="stable")].tolist()
+        while wanted:
+            fitting = np.array(sorted(number for number in order if self._at(level)[number] >= wanted), dtype=np.int64)
+            number = self._tightest(level, fitting, wanted) if len(fitting) else order[0]
+            amount = min(int(self._at(level)[number]), wanted)
+            if amount:
+                self._take(Domain(level, number), amount, taken)
+            order.remove(number)
+            wanted -= amount
+
+    def _finest_that_holds(self, domain: Domain, wanted: int) -> Domain:
+        """Step 1."""
+        for level in range(self.preferred, domain.level, -1):
+            below = self.tree.under(domain, level)
+            fitting = below.start + (self._at(level)[below] >= wanted).nonzero()[0]
+            if len(fitting):
+                return Domain(level, self._tightest(level, fitting, wanted))
+        return domain
+
+    def _first(self, domain: Domain) -> Domain:
+        """Step 2: the preferred domain within another that is first."""
+        below = self.tree.under(domain, self.preferred)
+        keys = [
+            -self._at(level)[self.tree.owners(level, self.preferred)[below]]
+            for level in range(domain.level + 1, self.preferred + 1)
+        ]
+        if self.members is not None:
+            keys.append(-self.tree.sums(self.preferred, self.members)[below])
+        return Domain(self.preferred, below.start + (int(np.lexsort(keys)[0]) if keys else 0))
+
+    def _tightest(self, level: int, fitting: Amounts, wanted: int) -> int:
+        """Of domains of a level that hold what is wanted, the one that needs the fewest preferred domains."""
+        finer = self.domain_capacity.finer(level, self.preferred)._replace(wanted=wanted)
+        held = self._at(level)
+        among = Candidates(fitting, held[fitting])
+        return int(fewest_below(among, 1, wanted, [finer] * (level < self.preferred), [held.__getitem__])[0])
+
+    def _at(self, level: int) -> Amounts:
+        """int64 [domain]: the capacity of a level's domains."""
+        return self.domain_capacity.at(level)
+
+
+class Evenness(NamedTuple):
+    """How evenly each domain's subdomains can share what it takes. All int64 [domain]."""
+
+    number: Amounts
+    """The fewest subdomains."""
+    least: Amounts
+    """The smallest share."""
+    most: Amounts
+    """The largest share."""
+
+
+def evenness(domain_capacity: Amounts, widths: Amounts, wanted: Amounts) -> Evenness:
+    """The best shares for each domain; its subdomains hold what is wanted.
+
+    domain_capacity: int64 [subdomain], grouped by domain; widths, wanted: int64 [domain].
+    """
+    starts = widths.cumsum() - widths
+    owner = np.arange(len(widths)).repeat(widths)
+    sizes = domain_capacity.take(np.lexsort((-domain_capacity, owner)))
+    before = sizes.cumsum() - sizes
+    taken = (before - before.take(starts).take(owner) < wanted.take(owner)) & (sizes > 0)
+    number = np.maximum(np.add.reduceat(taken, starts, dtype=np.int64), 1)
+    least = np.minimum(wanted // number, sizes.take(starts + number - 1))
+    sizes = sizes * taken
+    # Bisect between a height at which they hold too little and one at which they hold enough.
+    too_low, most = np.zeros_like(wanted), wanted.copy()
+    while (most - too_low > 1).any():
+        middle = (too_low + most) // 2
+        enough = np.add.reduceat(np.minimum(sizes, middle.take(owner)), starts) >= wanted
+        too_low, most = np.where(enough, too_low, middle), np.where(enough, middle, most)
+    return Evenness(number, least, most)
+
+
+def share_evenly(tree: TopologyTree, share: Share, upper: int, among: SubDomains, *, joint: bool) -> Share:
+    """The even share of each subdomain, given the shares of domains of level `upper`, which have the capacity.
+
+    joint: the domains share one amount, so the subdomains of all of them are chosen together.
+    """
+    below, widths = tree.below(upper, among.level, share.domains)
+    among, wanted = among.some(below), share.amounts
+    if joint:
+        widths, wanted = widths.sum(keepdims=True), wanted.sum(keepdims=True)
+    _, least, most = evenness(among.domain_capacity, widths, wanted)
+    starts = widths.cumsum() - widths
+    owner = np.arange(len(widths)).repeat(widths)
+    least, most = least.take(owner), most.take(owner)
+    capped = np.where(among.domain_capacity >= least, np.minimum(among.domain_capacity, most), 0)
+    # Of equal ones the tightest.
+    chosen = fewest(among._replace(domain_capacity=capped, pods=among.domain_capacity), widths, wanted) > 0
+    amounts = np.minimum(capped, most - 1) * chosen
+    missing = wanted - np.add.reduceat(amounts, starts)
+    open_ones = chosen & (capped == most)
+    order = open_ones.cumsum()
+    order -= (order.take(starts) - open_ones.take(starts)).take(owner)
+    amounts += open_ones & (order <= missing.take(owner))
+    taken = amounts.nonzero()[0]
+    return Share(below.take(taken), amounts.take(taken))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EqualPods:
+    """A gang of equal pods. Positions are those of the tree."""
+
+    count: int
+    """Pods to place."""
+    minimum: int
+    """The minimum number of pods; with fewer, none is placed."""
+    constraint: Constraint = ANYWHERE
+    segments: Segments | None = None
+    strategy: GangStrategy = GangStrategy.BIN_PACK
+    members: Amounts | None = None
+    """int64 [position]: members of the gang that already run there; None = none."""
+    preference: Amounts | None = None
+    """int64 [position]: how much the pods prefer each node (webhook.engine.filter.node_preference); None = all equally.
+    """
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EqualPlan:
+    """The assignment of equal pods."""
+
+    domain: Domain
+    """The domain that holds them all."""
+    nodes: Share
+    """Pods per position. In order of position, neighbours in rank are neighbours in the tree."""
+    tails: tuple[slice, ...] = ()
+    """Positions of the domain with the smaller last segment: its pods come last in rank. With several layers of
+    segments, one in the other."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EqualGang:
+    """A gang in a tree."""
+
+    tree: TopologyTree
+    pods: EqualPods
+    domain_capacity: DomainCapacity
+
+    def finer_levels(self, level: int) -> list[int]:
+        """The levels below one at which few domains are wanted: down to the segments' level, from there to nodes."""
+        above_segments = self.domain_capacity.segmented and level < self.domain_capacity.level
+        return list(range(level + 1, (self.domain_capacity.level if above_segments else self.tree.node_level) + 1))
+
+    def balanced_level(self, level: int) -> int:
+        """The level within domains of `level` from which on shares are even."""
+        if self.domain_capacity.segmented:
+            finest = self.domain_capacity.level
+        else:
+            finest = 1 + max(self.pods.constraint.bound, self.pods.constraint.preferred or ROOT)
+        return min(max(finest, level + 1), self.tree.node_level)
+
+    def disliked(self, level: int) -> Key | None:
+        """How little the pods prefer the nodes that they would get in each domain of a level; None: all equally."""
+        if self.pods.preference is None:
+            return None
+        return partial(self._dislike, level, self.pods.preference)
+
+    def _dislike(self, level: int, preference: Amounts, domains: Amounts) -> Amounts:
+        """int64 [n], at most 0: minus a thousand times the mean over as many pods as each of n domains holds.
+
+        Computed as if they were distributed directly over its nodes, ignoring levels in between.
+        """
+        nodes = self.tree.node_level
+        if level == nodes:
+            return -1000 * preference[domains]
+        amounts = np.minimum(self.domain_capacity.pods(level)[domains], self.domain_capacity.count)
+        among = SubDomains(nodes, self.domain_capacity.slots, liked=preference)
+        distributed = distribute(self.tree, Share(domains.astype(np.int64), amounts), level, among, joint=False)
+        within = self.tree.bounds(level, nodes)[domains].searchsorted(distributed.domains, side="right") - 1
+        liked = np.bincount(
+            within, weights=distributed.amounts * preference[distributed.domains], minlength=len(domains)
+        )
+        return -(1000 * liked.astype(np.int64)) // np.maximum(amounts, 1)
 
 
 class Descent:

@@ -6,26 +6,50 @@
 3. If each pod stays within one NUMA node: at most the sum of the same over the NUMA nodes.
 4. If only a replay can tell (webhook.engine.gang.admission_replay), step 2 is an upper bound, or 0 if not even one pod
    is admitted.
+
+How many equal pods fit: per node, and per NUMA node for pods that must stay within one.
+
+Exact integers: the number is the minimum over the resources of free // request.
+
+What replays have found: the most pods of a class that a node admits. And the counts that these limit.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from webhook.engine.arrays import NO_ZONE, Amounts, Bools
 from webhook.engine.cpu_cores import core_reasons, core_rules
-from webhook.engine.filter.avoided_nodes import avoided_nodes
-from webhook.engine.filter.node_fit import closed
+from webhook.engine.filter.node_fit import avoided_nodes, closed
 from webhook.engine.gang.pod_class import Bound, PodClass
-from webhook.engine.gang.pods_per_node import UNBOUNDED, slots
 from webhook.engine.koordinator import ours_to_place, policy_fit, shut_out
 from webhook.engine.kubelet import predict
 from webhook.engine.kubelet.bitmask import as_mask
 from webhook.engine.reason import Reason
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.policy import Exclusive
+
+UNBOUNDED = 1 << 31
+"""Means that no resource limits the number: more pods than any gang has; sums over all nodes stay within int64."""
+
+
+def slots(free: Sequence[Amounts], requests: Sequence[int]) -> Amounts:
+    """The number of pods that fit: int64, in the shape of the free amounts, at most UNBOUNDED.
+
+    free: for each resource int64 [node] or [zone, node], cpu in millicores, rest in bytes or a count; -1 = not listed,
+    below zero = over-committed: nothing fits in either case. requests: the amount one pod requests of each, at least 1.
+    """
+    if not free:
+        raise ValueError("no resource to count by: say so with a row of UNBOUNDED")
+    fit = np.floor_divide(free[0], requests[0])
+    other = np.empty_like(fit)
+    for amounts, request in zip(free[1:], requests[1:], strict=True):
+        # Pods and most devices are requested one by one; a division takes twice as long as a minimum.
+        np.minimum(fit, amounts if request == 1 else np.floor_divide(amounts, request, out=other), out=fit)
+    return np.clip(fit, 0, UNBOUNDED, out=fit)
+
 
 Positions = npt.NDArray[np.intp]
 
@@ -139,3 +163,33 @@ def _leaving_unlisted_out(
         fit[:, here] = _planes(snapshot, listed, [row for row in devices if row not in gone], nodes[here])
     fit[snapshot.node_arrays.zone_ids[:, nodes] == NO_ZONE] = 0
     return fit
+
+
+class Caps:
+    """The limits of one gang's classes, which are compared by identity."""
+
+    def __init__(self) -> None:
+        self._most: dict[PodClass, Amounts] = {}
+        self._counts: dict[PodClass, tuple[Snapshot, Count]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._most)
+
+    def lower(self, pod_class: PodClass, nodes: int | Amounts, most: int, n: int) -> None:
+        """Note that these nodes (n of each, of n nodes) admit at most so many pods of the class."""
+        if pod_class not in self._most:
+            self._most[pod_class] = np.full(n, UNBOUNDED, dtype=np.int64)
+        limits = self._most[pod_class]
+        limits[nodes] = np.minimum(limits[nodes], most)
+
+    def limited(self, pod_class: PodClass, counted: Count) -> Count:
+        """The count within the limits."""
+        most = self._most.get(pod_class)
+        return counted if most is None else replace(counted, nodes=np.minimum(counted.nodes, most))
+
+    def count(self, snapshot: Snapshot, pod_class: PodClass) -> Count:
+        """The count of a class in the snapshot, which is asked for again and again; without the limits."""
+        known = self._counts.get(pod_class)
+        if known is None or known[0] is not snapshot:
+            known = self._counts[pod_class] = snapshot, count(snapshot, pod_class)
+        return known[1]

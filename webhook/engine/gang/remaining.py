@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from webhook.engine.arrays import Amounts, Bools
-from webhook.engine.gang.caps import Caps
 from webhook.engine.gang.distribution import Share
 from webhook.engine.gang.pod_class import PodClass
-from webhook.engine.gang.pod_counts import Count, count
+from webhook.engine.gang.pod_counts import Caps, Count, count
 from webhook.engine.koordinator import ours_to_place
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import TopologyTree

@@ -10,8 +10,8 @@ from webhook.engine.gang.gang_spec import Gang, PodSet
 from webhook.engine.gang.segments_held import SegmentsShort
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import Domain, TopologyTree
-from webhook.model.counted import counted
 from webhook.model.options import GangStrategy
+from webhook.model.wording import counted
 
 Path = tuple[tuple[str, str], ...]
 """(node label, value) from coarse to fine."""

@@ -14,13 +14,11 @@ from operator import attrgetter
 import numpy as np
 
 from webhook.engine.arrays import Amounts
-from webhook.engine.filter.avoided_nodes import avoided_nodes
-from webhook.engine.filter.node_fit import node_fit
-from webhook.engine.gang.caps import Caps
+from webhook.engine.filter.node_fit import avoided_nodes, node_fit
 from webhook.engine.gang.distribution import Share, SubDomains, distribute
 from webhook.engine.gang.exact_search import pinned
 from webhook.engine.gang.pod_class import PodClass
-from webhook.engine.gang.pods_per_node import slots
+from webhook.engine.gang.pod_counts import Caps, slots
 from webhook.engine.gang.remaining import Remaining
 from webhook.engine.gang.result import Shortfall
 from webhook.engine.gang.segments_held import SegmentsShort, pods_in_segments, segments_short

@@ -25,15 +25,14 @@ from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.formats.koordinator.intent import NUMAIntent, parse_numa_intent
 from webhook.formats.kubernetes.pod import Pod
 from webhook.formats.topology import Topology, TopologySource
-from webhook.formats.workload.common_fields import annotations_of
+from webhook.formats.workload.common_fields import annotations_of, strategy_of_gang
 from webhook.formats.workload.record import Workload, WorkloadGang, WorkloadPodSet
-from webhook.formats.workload.strategy import strategy_of_gang
 from webhook.model.errors import UserError, UserErrors
 from webhook.model.json_text import shortened
 from webhook.model.limits import check_size
 from webhook.model.names import KAI_TOPOLOGY, NUMA_DEFAULTS, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
-from webhook.model.nearest import did_you_mean
 from webhook.model.options import GangStrategy
+from webhook.model.wording import did_you_mean
 
 NO_TOPOLOGY: Final = Topology("", TopologySource.KAI, ())
 """For gangs without a topology: all nodes are one domain."""

@@ -25,8 +25,7 @@ import numpy.typing as npt
 from webhook.engine.arrays import Amounts, Bools, Bytes
 from webhook.engine.kubelet.bitmask import as_mask, members, subset_sums, widths
 from webhook.engine.kubelet.demand import Demand, Share
-from webhook.engine.kubelet.hint_merge import Hints, best, merge
-from webhook.engine.kubelet.hints import MemoryMasks, memory_masks, piece_hints, preferable
+from webhook.engine.kubelet.hints import Hints, MemoryMasks, best, memory_masks, merge, piece_hints, preferable
 from webhook.engine.kubelet.machine_state import Machines
 from webhook.engine.kubelet.memory_manager import UNKNOWN_GROUP, masks_by_groups, possible_groups, published_groups
 from webhook.engine.kubelet.pools import take_cpus, take_in_order

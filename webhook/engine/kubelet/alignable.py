@@ -5,11 +5,21 @@
    cpu; memory and huge pages with a memory manager; devices that are near NUMA nodes.
 3. Only nodes that the pod's own selectors and tolerations allow. Nodes that are full, cordoned or not ready count,
    because they may take it later.
+
+What kubelets align for a pod without exclusive CPUs: its devices, if their NUMA nodes are known.
+
+The Topology Manager merges the hints of the CPU, memory and device managers. Without any hint it admits the pod,
+whatever its policy.
 """
+
+from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
+from webhook.engine.arrays import Bools
 from webhook.engine.filter.node_fit import eligible
+from webhook.engine.koordinator import ours_to_place
 from webhook.engine.kubelet.demand import Demand
 from webhook.engine.request import PodRequest, named_resources
 from webhook.engine.snapshot import node_kind
@@ -18,6 +28,31 @@ from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.formats.koordinator.intent import NO_INTENT
 from webhook.formats.kubernetes.pod import Pod
 from webhook.model.policy import NUMAPolicy
+from webhook.model.resources import is_device
+
+_UNKNOWN: Final = node_kind.NO_TOPOLOGY | node_kind.UNKNOWN_POLICY
+
+
+def numa_assigned_by_kubelets(node_arrays: NodeArrays) -> Bools:
+    """Bool [node]: NUMA nodes and policy are known, and the kubelet chooses among them."""
+    return _known(node_arrays) & ~ours_to_place(node_arrays)
+
+
+def numa_assigned_by_us(node_arrays: NodeArrays) -> Bools:
+    """Bool [node]: NUMA nodes and policy are known, and the pod's hint says which are its own."""
+    return _known(node_arrays) & ours_to_place(node_arrays)
+
+
+def aligned_devices(node_arrays: NodeArrays, request: PodRequest) -> Iterator[tuple[str, Bools]]:
+    """Each requested device, and bool [node]: where it is near particular NUMA nodes."""
+    for name, row, amount in zip(request.resources, request.rows, request.node, strict=True):
+        if amount > 0 and is_device(name):
+            yield name, node_arrays.listed[row] if row >= 0 else np.zeros(node_arrays.n, dtype=np.bool_)
+
+
+def _known(node_arrays: NodeArrays) -> Bools:
+    known: Bools = (node_arrays.kind & _UNKNOWN) == 0
+    return known
 
 
 def is_aligned_somewhere(node_arrays: NodeArrays, pod: Pod) -> bool:

@@ -31,7 +31,7 @@ class Machines:
     memory_rows: tuple[int, ...]
     """Every kind of memory, named by the pod or not."""
     groups: npt.NDArray[np.int64] | None = None
-    """int64 [z, n]: the groups, if they are known for certain (webhook.engine.kubelet.memory_replay)."""
+    """int64 [z, n]: the groups, if they are known for certain (webhook.engine.kubelet.all_sets)."""
     grouped: Bools | None = None
     """bool [z, n]: NUMA nodes that are certainly in a group of several; None: none is."""
 

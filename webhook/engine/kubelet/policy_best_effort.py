@@ -31,9 +31,8 @@ import numpy as np
 
 from webhook.engine.arrays import Amounts, Bools, Bytes, all_nodes
 from webhook.engine.kubelet.bitmask import as_mask, subset_sums
-from webhook.engine.kubelet.container_rows import Row, rows_of, unsure
 from webhook.engine.kubelet.demand import Share
-from webhook.engine.kubelet.hints import narrowest_width
+from webhook.engine.kubelet.hints import Row, narrowest_width, rows_of, unsure
 from webhook.engine.kubelet.policy_groups import PolicyGroup
 from webhook.engine.kubelet.policy_restricted import lowest_first, lowest_sets
 from webhook.engine.kubelet.pools import take_ascending, take_cpus

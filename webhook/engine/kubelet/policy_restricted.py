@@ -25,8 +25,8 @@ import numpy.typing as npt
 
 from webhook.engine.arrays import Amounts, Bools, Nodes, amounts_at, selected
 from webhook.engine.kubelet.bitmask import as_mask, counts, widths
-from webhook.engine.kubelet.container_rows import Row, rows_of, unsure
 from webhook.engine.kubelet.demand import Share
+from webhook.engine.kubelet.hints import Row, rows_of, unsure
 from webhook.engine.kubelet.policy_groups import PolicyGroup
 from webhook.engine.numa_fit import Masks
 from webhook.engine.snapshot.snapshot import Snapshot

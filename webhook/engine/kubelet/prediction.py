@@ -7,7 +7,7 @@
 3. If that fails and the policy allows more: all sets of NUMA nodes (webhook.engine.kubelet.all_sets), in batches. A
    best-effort kubelet takes anything available; the sets are then computed only on request.
 4. For a single node whose pods are known, all sets at once: its pods may show what its NRT does not
-   (webhook.engine.kubelet.memory_replay).
+   (webhook.engine.kubelet.all_sets).
 
 Source: kubernetes pkg/kubelet/cm (topology, cpu, memory and device managers with policy static).
 

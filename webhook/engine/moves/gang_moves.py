@@ -24,11 +24,10 @@ from webhook.engine.gang.backfill_reservation import able_domains, nodes_of
 from webhook.engine.gang.gang_spec import Gang
 from webhook.engine.gang.result import GangAssignment
 from webhook.engine.moves.movable import Movable, Movables, Moves, NoMoves, Placeable, cheapness
-from webhook.engine.moves.planned_cluster import PlannedCluster, Room
+from webhook.engine.moves.planned_cluster import PlannedCluster, Relocation, Room
 from webhook.engine.moves.pod_moves import LARGEST_EXACT, few_alike
-from webhook.engine.moves.relocation import Relocation
+from webhook.engine.preemption.candidates import NoVictims
 from webhook.engine.preemption.gang import victims_for_gang
-from webhook.engine.preemption.victims import NoVictims
 from webhook.engine.snapshot.ledger import Reservation
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree

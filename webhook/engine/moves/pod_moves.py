@@ -20,9 +20,8 @@ from typing import Final
 from webhook.engine.arrays import Bools
 from webhook.engine.decide import decide
 from webhook.engine.moves.movable import Movable, Movables, Moves, NoMoves, Placeable, cheapness, size_of
-from webhook.engine.moves.planned_cluster import PlannedCluster
-from webhook.engine.moves.relocation import Relocation
-from webhook.engine.preemption.node_bounds import node_bound
+from webhook.engine.moves.planned_cluster import PlannedCluster, Relocation
+from webhook.engine.preemption.single_pod import node_bound
 from webhook.model.options import Options
 from webhook.model.resources import PODS
 

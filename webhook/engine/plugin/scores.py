@@ -41,7 +41,7 @@ import numpy.typing as npt
 
 from webhook.engine.arrays import NO_ZONE, UNKNOWN_DISTANCE, UNLISTED, Amounts, Bools, Bytes, Nodes, all_nodes, every
 from webhook.engine.kubelet.bitmask import lowest
-from webhook.engine.plugin.pod_requests import Part, by_scope, parts, published
+from webhook.engine.plugin.filter import Part, by_scope, parts, published
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.snapshot import Snapshot

@@ -6,9 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from webhook.engine.arrays import Amounts
-from webhook.engine.freeing.freed_amounts import Effect, FreedAmounts
-from webhook.engine.freeing.holdings import NodeHoldings
-from webhook.engine.freeing.smallest_set import HoldingsOn
+from webhook.engine.freeing import Effect, FreedAmounts, HoldingsOn, NodeHoldings
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.resources import PODS
 

@@ -32,13 +32,20 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from webhook.engine.arrays import Bools
-from webhook.engine.freeing.smallest_set import HoldingsOn
+from webhook.engine.freeing import HoldingsOn
 from webhook.engine.gang.backfill_reservation import able_domains, nodes_of
 from webhook.engine.gang.gang_spec import Gang
 from webhook.engine.gang.result import GangAssignment
-from webhook.engine.preemption.candidates import Candidate, Candidates, Cost
+from webhook.engine.preemption.candidates import (
+    Candidate,
+    Candidates,
+    Cost,
+    NoVictims,
+    Places,
+    Victims,
+    nodes_of_places,
+)
 from webhook.engine.preemption.freed_cluster import FreedCluster
-from webhook.engine.preemption.victims import NoVictims, Places, Victims, nodes_of_places
 from webhook.engine.request import named_resources
 from webhook.engine.snapshot.node_sums import added
 from webhook.engine.snapshot.snapshot import Snapshot

@@ -20,29 +20,64 @@ Source: kubernetes pkg/scheduler/framework/plugins/defaultpreemption (SelectVict
 pkg/scheduler/framework/preemption (pickOneNodeForPreemption).
 
 A node for trials: the candidates on it, and what each gives back.
+
+What victims on a node cost at least, by its sums alone: it decides which nodes are tried, and when to stop.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import combinations, islice
 from math import comb
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from webhook.engine.arrays import Amounts
-from webhook.engine.freeing.freed_amounts import Effect
-from webhook.engine.freeing.holdings import NodeHoldings
-from webhook.engine.freeing.smallest_set import LARGEST_EXACT, HoldingsOn, fits_without_pods
-from webhook.engine.freeing.trials import Trials
-from webhook.engine.preemption.candidates import Candidates, Cost
-from webhook.engine.preemption.node_bounds import NodeBound, node_bound
-from webhook.engine.preemption.victims import NoVictims, Victims
+from webhook.engine.freeing import LARGEST_EXACT, Effect, HoldingsOn, NodeHoldings, Trials, fits_without_pods
+from webhook.engine.preemption.candidates import Candidate, Candidates, Cost, NoVictims, Victims
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.formats.koordinator.intent import NUMAIntent
 from webhook.formats.kubernetes.pod import Pod
 from webhook.model.options import Options
 from webhook.model.resources import PODS
 from webhook.steps import Steps, result_of
+
+
+class NodeBound(NamedTuple):
+    """A lower bound for one node."""
+
+    highest: int
+    """No victims have a lower highest priority."""
+    pods: int
+    name: str
+    n: int
+
+
+def node_bound(missing: Mapping[str, int], candidates: Sequence[Candidate], name: str, n: int) -> NodeBound | None:
+    """The bound; None if even all candidates are too few.
+
+    missing: resource -> what the node lacks. candidates: those of the node, the most important first.
+    """
+    if not candidates:
+        return None
+    highest, pods = candidates[-1].priority, 1
+    for resource, amount in missing.items():
+        if amount <= 0:
+            continue
+        left = amount
+        for pod in reversed(candidates):
+            left -= pod.requests.get(resource, 0)
+            if left <= 0:
+                highest = max(highest, pod.priority)
+                break
+        if left > 0:
+            return None
+        count, left = 0, amount
+        for given in sorted((pod.requests.get(resource, 0) for pod in candidates), reverse=True):
+            left, count = left - given, count + 1
+            if left <= 0:
+                break
+        pods = max(pods, count)
+    return NodeBound(highest, pods, name, n)
 
 
 class Spot:

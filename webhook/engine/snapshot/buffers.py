@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from webhook.engine.arrays import NO_ZONE, UNKNOWN_DISTANCE, UNLISTED, read_only
 from webhook.engine.snapshot.core_columns import NO_CPUS, TakenCPUs, core_columns, reserved_cpu
 from webhook.engine.snapshot.label_columns import LabelColumns
-from webhook.engine.snapshot.node_kind import kind_of, numa_limit
-from webhook.engine.snapshot.node_policy import plugin_config, policy_of
+from webhook.engine.snapshot.node_kind import kind_of, numa_limit, plugin_config, policy_of
 from webhook.engine.snapshot.node_sums import NodeSums
 from webhook.engine.snapshot.rare_resources import RareAmounts, ResourceRows
 from webhook.engine.snapshot.resource_index import ResourceIndex
@@ -282,7 +281,7 @@ class Buffer:
     ) -> None:
         """Write what depends on the node, its NRT and its pods together.
 
-        Policy: see webhook.engine.snapshot.node_policy. Available: if the publisher gives totals, the pods' amounts are
+        Policy: see webhook.engine.snapshot.node_kind. Available: if the publisher gives totals, the pods' amounts are
         subtracted here. taken: the CPUs that are known to be reserved or given to pods.
         """
         arrays = self.arrays

@@ -28,12 +28,14 @@ An extended resource that a DeviceClass maps (KEP-5004) counts on each node by o
 what the node itself names, else the devices in its ResourceSlices. Pods that request it hold it in either case, so of
 the allocated devices only those count beside them that claims hold for another reason.
 Source: kubernetes pkg/scheduler/framework/plugins/noderesources/fit.go (shouldDelegateResourceToDRA).
+
+What few nodes have, by node.
 """
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 from weakref import ref
 
 import numpy as np
@@ -42,9 +44,8 @@ from webhook.engine.arrays import Codes, Nodes
 from webhook.engine.snapshot.buffers import ALL, HELD, NODE, ZONES, ArrayShape, Buffer, resources_of
 from webhook.engine.snapshot.core_columns import GivenCPUs, reserved_cpu
 from webhook.engine.snapshot.node_arrays import ChangeLog, NodeArrays
-from webhook.engine.snapshot.node_policy import unknown_policy
+from webhook.engine.snapshot.node_kind import unknown_policy
 from webhook.engine.snapshot.node_sums import NodeSums, added
-from webhook.engine.snapshot.node_table import NodeTable
 from webhook.engine.snapshot.rare_resources import MAX_CELLS, RareResources
 from webhook.engine.snapshot.resource_index import ResourceIndex
 from webhook.formats.kubernetes.node import Node, Taint
@@ -52,6 +53,34 @@ from webhook.formats.kubernetes.resident import ResidentPod, has_one_group
 from webhook.formats.nrt import NodeTopology, Zone
 from webhook.model.options import Unenforced
 from webhook.model.resources import PODS
+
+Value = TypeVar("Value")
+
+
+class NodeTable(Generic[Value]):
+    """Node name -> value. A returned table never changes."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Value] = {}
+        self._handed_out = False
+
+    def table(self) -> Mapping[str, Value]:
+        """The nodes that have a value."""
+        self._handed_out = True
+        return self._values
+
+    def write(self, node: str, value: Value | None) -> None:
+        """Set the value of a node; an empty one, or None, removes it."""
+        if self._values.get(node) == value or not (value or node in self._values):
+            return
+        if self._handed_out:
+            self._values = dict(self._values)
+            self._handed_out = False
+        if value:
+            self._values[node] = value
+        else:
+            del self._values[node]
+
 
 # Effects that exclude a pod; PreferNoSchedule does not.
 _EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})

@@ -27,7 +27,7 @@ from webhook.model.names import (
     KOORDLET_KUBELET_CPU_POLICY,
     KOORDLET_SYSTEM_QOS,
 )
-from webhook.model.quoted import quoted
+from webhook.model.wording import quoted
 
 # CONFIG_NR_CPUS of distributions' kernels.
 MAX_CPUS: Final = 8192

@@ -28,8 +28,8 @@ from webhook.formats.koordinator.cpu_bind import NO_CPU_BIND, CPUBindPolicy, CPU
 from webhook.model.errors import UserError, UserErrors
 from webhook.model.json_text import parse_object, shortened
 from webhook.model.names import NUMA_DEFAULTS, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
-from webhook.model.nearest import did_you_mean
 from webhook.model.policy import Exclusive, NUMAPolicy
+from webhook.model.wording import did_you_mean
 
 POLICY_FIELD: Final = "numaTopologyPolicy"
 EXCLUSIVE_FIELD: Final = "singleNUMANodeExclusive"

@@ -25,8 +25,8 @@ from webhook.model.names import (
     KOORDINATOR_NODE_BIND_LABEL,
     KOORDINATOR_NODE_RESERVATION,
 )
-from webhook.model.quoted import quoted
 from webhook.model.resources import CPU, parse_list
+from webhook.model.wording import quoted
 
 _BIND_POLICIES: Final = {
     "FullPCPUsOnly": CPUBindPolicy.FULL_PCPUS,

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from webhook.model.counted import counted
 from webhook.model.errors import Malfunction
 from webhook.model.fields import NO_FIELDS
+from webhook.model.wording import counted
 
 # The longest text that the API server sends: object names have up to 253 characters, a user name can be as long as a
 # certificate or token allows. These texts go into log lines and messages, so their length is bounded.

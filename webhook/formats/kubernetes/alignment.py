@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from webhook.formats.kubernetes.pod import Container, ContainerKind, Pod, QoS
-from webhook.model.counted import counted
 from webhook.model.json_text import shortened
 from webhook.model.resources import CPU, MEMORY, format_amount
+from webhook.model.wording import counted
 
 _NAMED: Final = 3
 """The most containers that one message names. Usually the others have the same cause."""

@@ -11,7 +11,7 @@ from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.formats.kubernetes.timestamps import epoch_seconds
 from webhook.model.errors import UserError
 from webhook.model.fields import mapping
-from webhook.model.quoted import quoted
+from webhook.model.wording import quoted
 from webhook.records import record
 
 # The kubelet shows static pods as mirror pods, and ignores it when these are deleted.

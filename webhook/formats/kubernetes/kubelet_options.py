@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from webhook.model.names import KUBELET_OPTIONS
-from webhook.model.nearest import did_you_mean
-from webhook.model.quoted import quoted
+from webhook.model.wording import did_you_mean, quoted
 
 # The most threads of a core that any processor has (SMT8 of POWER).
 _MOST_THREADS: Final = 8

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from webhook.model.errors import UserError
 from webhook.model.fields import mapping, mappings
-from webhook.model.quoted import quoted
+from webhook.model.wording import quoted
 
 OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 

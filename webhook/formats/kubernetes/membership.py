@@ -12,7 +12,7 @@ from sys import intern
 from typing import Any, Final, Self
 
 from webhook.formats.kubernetes.native_pod_group import scheduling_group_of
-from webhook.formats.workload.rank import rank_of
+from webhook.formats.workload.record import rank_of
 from webhook.model.fields import whole_number
 from webhook.model.names import (
     DOMAIN,
@@ -31,7 +31,7 @@ from webhook.model.names import (
     SCHEDULING_GROUP,
     STRATEGY,
 )
-from webhook.model.quoted import quoted
+from webhook.model.wording import quoted
 from webhook.records import record
 
 GROUP_ANNOTATIONS: Final = frozenset(

@@ -14,10 +14,9 @@ from typing import Any, Final
 from webhook.formats.koordinator.intent import NO_SPEC, NUMASpec, parse_numa_spec
 from webhook.model.errors import UserError, sentences
 from webhook.model.fields import NO_FIELDS
-from webhook.model.manage import BY_LABEL, Manage
 from webhook.model.names import MANAGE_LABEL
-from webhook.model.nearest import did_you_mean
-from webhook.model.quoted import quoted
+from webhook.model.options import BY_LABEL, Manage
+from webhook.model.wording import did_you_mean, quoted
 
 # Each of them quotes text of the user, for every pod of the namespace.
 _MOST_WARNINGS: Final = 5

@@ -35,8 +35,7 @@ from webhook.model.names import (
     MIN_MEMBER,
     POD_GROUP_NAME,
 )
-from webhook.model.nearest import did_you_mean
-from webhook.model.quoted import quoted
+from webhook.model.wording import did_you_mean, quoted
 
 CONDITION_TYPES: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -9,14 +9,12 @@ from webhook.formats.koordinator.cpu_bind import CPUBindPolicy
 from webhook.formats.koordinator.koordinator_node import is_amplified, less_reserved, node_bind_policy
 from webhook.formats.kubernetes.kubelet_options import NO_OPTIONS, KubeletOptions, stated_options
 from webhook.formats.kubernetes.timestamps import epoch_seconds
-from webhook.model.counted import counted
 from webhook.model.errors import UserError
 from webhook.model.fields import NO_FIELDS
 from webhook.model.names import KOORDINATOR_NODE_POLICY_LABEL
 from webhook.model.policy import NUMAPolicy, read_policy
-from webhook.model.problems import MAX_NODE_RESOURCES, MAX_TAINTS, told
-from webhook.model.quoted import quoted
 from webhook.model.resources import MAX_AMOUNT, NO_RESOURCES, is_device, largest_share, parse_list
+from webhook.model.wording import MAX_NODE_RESOURCES, MAX_TAINTS, counted, quoted, told
 from webhook.records import record
 
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"

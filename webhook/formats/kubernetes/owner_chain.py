@@ -12,20 +12,37 @@
    which one.
 
 Source: KAI-Scheduler pkg/podgrouper (podgrouper.go; plugins cronjobs, skiptopowner, leaderworkerset, jobset).
+
+Which owner references may be read: a tenant writes them, and we build a URL from them.
+
+The API server only checks that the fields of an entry of `metadata.ownerReferences` are not empty. Real objects are
+stricter:
+- apiVersion: `version` or `group/version`; a group is a DNS subdomain, a version a DNS label.
+- kind: letters, digits and `-`; in lower case it is a DNS label.
+- name: a DNS subdomain, as the names of all objects that own pods are.
+
+Source: kubernetes apimachinery pkg/apis/meta/v1/validation (ValidateOwnerReferences), pkg/util/validation;
+apiextensions pkg/apis/apiextensions/validation (names of a CRD).
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Final
 
-from webhook.formats.kubernetes.membership import GANG_REQUESTS, LEVELS_OF_A_TOPOLOGY, Membership, is_in_group
+from webhook.formats.kubernetes.membership import (
+    GANG_REQUESTS,
+    LEVELS_OF_A_TOPOLOGY,
+    Membership,
+    is_in_group,
+    may_be_in_group,
+)
 from webhook.formats.kubernetes.pod import Owner
 from webhook.formats.kueue import why_kueues
 from webhook.formats.workload.common_fields import MAX_PODS, annotations_of, annotations_on
-from webhook.formats.workload.pod_names import PodNames
 from webhook.formats.workload.readers import READERS, kind_of, read_workload
-from webhook.formats.workload.record import Replicas, WorkloadGang, WorkloadPodSet
+from webhook.formats.workload.record import PodNames, Replicas, WorkloadGang, WorkloadPodSet
 from webhook.model.errors import UserError
 from webhook.model.fields import mapping, mappings, whole_number
 from webhook.model.names import (
@@ -288,3 +305,53 @@ def _still_to_run(raw: Mapping[str, Any]) -> int:
     if kind_of(raw) != ("batch", "Job") or not isinstance(completions, int):
         return MAX_PODS
     return completions - int(status.get("succeeded") or 0)
+
+
+_PATH: Final = "metadata.ownerReferences"
+_LABEL: Final = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+_KIND: Final = re.compile(r"[A-Za-z]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LONGEST_SUBDOMAIN: Final = 253
+# How many characters of a value a message quotes.
+_SHOWN: Final = 80
+
+
+def check_owners(raw: Mapping[str, Any]) -> None:
+    """Check the owner whose annotations a pod object takes, if there is one. Raises UserError.
+
+    The API server itself rejects empty fields, after its webhooks.
+    """
+    if not may_be_in_group(raw["metadata"].get("annotations") or {}):
+        return
+    if (owner := owner_above(raw)) is not None:
+        check_owner(
+            replace(
+                owner,
+                api_version=owner.api_version or "v1",
+                kind=owner.kind or "Pod",
+                name=owner.name or "name",
+                uid=owner.uid or "uid",
+            )
+        )
+
+
+def check_owner(owner: Owner) -> None:
+    """Check that the reference can be that of a real object. Raises UserError."""
+    group, slash, version = owner.api_version.rpartition("/")
+    if not _LABEL.fullmatch(version) or (slash and not _is_subdomain(group)):
+        raise _fault("apiVersion", owner.api_version, 'a version such as "v1", or a group and one such as "batch/v1"')
+    if not _KIND.fullmatch(owner.kind):
+        raise _fault("kind", owner.kind, 'letters, digits and "-", at most 63')
+    if not _is_subdomain(owner.name):
+        raise _fault("name", owner.name, 'a DNS subdomain: lower case letters, digits, "-" and ".", at most 253')
+    if not owner.uid:
+        raise _fault("uid", owner.uid, "the UID of the object")
+
+
+def _is_subdomain(text: str) -> bool:
+    return len(text) <= _LONGEST_SUBDOMAIN and _SUBDOMAIN.fullmatch(text) is not None
+
+
+def _fault(field: str, value: str, allowed: str) -> UserError:
+    shown = repr(value if len(value) <= _SHOWN else f"{value[:_SHOWN]}...")
+    return UserError(f"{_PATH}.{field}", f"{shown} names no object that can own pods. Allowed: {allowed}.")

@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from webhook.formats.kubernetes.avoided_node import AvoidedNode
-from webhook.formats.kubernetes.containers import Container, ContainerKind, PodLevelResources, parse_containers
 from webhook.formats.kubernetes.exclusions import PodExclusions
 from webhook.formats.kubernetes.pod_resources import (
+    Container,
+    ContainerKind,
+    PodLevelResources,
     QoS,
     container_requests,
     effective_requests,
+    parse_containers,
     pod_level_resources,
     qos_class,
 )
@@ -18,8 +21,8 @@ from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.model.errors import UserError
 from webhook.model.fields import mapping, mappings
 from webhook.model.limits import check_size
-from webhook.model.quoted import quoted
 from webhook.model.resources import parse_list
+from webhook.model.wording import quoted
 
 __all__ = ["Container", "ContainerKind", "Owner", "Pod", "PodLevelResources", "PreferredTerm", "QoS", "ResidentPod"]
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from webhook.formats.kubernetes.kubelet_options import threads_named
 from webhook.formats.kubernetes.membership import controllers_group, membership_of
-from webhook.formats.kubernetes.owner_reference import check_owner
+from webhook.formats.kubernetes.owner_chain import check_owner
 from webhook.formats.kubernetes.pod import Owner
 from webhook.formats.kubernetes.timestamps import epoch_seconds
 from webhook.model.errors import UserError

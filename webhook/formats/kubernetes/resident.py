@@ -7,10 +7,8 @@ from typing import Any, Final
 
 from webhook.formats.koordinator.hint import NUMAHint, NUMANodeAmounts, parse_cpuset, parse_resource_status, up_to
 from webhook.formats.koordinator.intent import NO_INTENT, NUMAIntent, parse_numa_intent
-from webhook.formats.kubernetes.containers import Container
 from webhook.formats.kubernetes.gates import has_gate
-from webhook.formats.kubernetes.pod_amounts import PodAmounts
-from webhook.formats.kubernetes.pod_resources import QoS
+from webhook.formats.kubernetes.pod_resources import Container, PodAmounts, QoS
 from webhook.formats.kubernetes.timestamps import epoch_seconds
 from webhook.model.errors import UserError
 from webhook.model.fields import NO_FIELDS

@@ -24,11 +24,10 @@ from webhook.formats.workload.common_fields import (
     min_member,
     template_of,
 )
-from webhook.formats.workload.pod_names import PodNames
-from webhook.formats.workload.record import WorkloadGang, WorkloadPodSet
+from webhook.formats.workload.record import PodNames, WorkloadGang, WorkloadPodSet
 from webhook.model.errors import UserError
 from webhook.model.fields import mapping
-from webhook.model.quoted import quoted
+from webhook.model.wording import quoted
 
 
 def replicas(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[WorkloadGang, ...]:

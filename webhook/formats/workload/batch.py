@@ -26,8 +26,7 @@ from webhook.formats.workload.common_fields import (
     template_of,
     with_minimum,
 )
-from webhook.formats.workload.pod_names import PodNames
-from webhook.formats.workload.record import WorkloadGang, WorkloadPodSet
+from webhook.formats.workload.record import PodNames, WorkloadGang, WorkloadPodSet
 from webhook.model.fields import mapping
 
 

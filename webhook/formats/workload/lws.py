@@ -21,8 +21,7 @@ from webhook.formats.workload.common_fields import (
     template_of,
     with_minimum,
 )
-from webhook.formats.workload.pod_names import PodNames
-from webhook.formats.workload.record import Replicas, WorkloadGang, WorkloadPodSet
+from webhook.formats.workload.record import PodNames, Replicas, WorkloadGang, WorkloadPodSet
 from webhook.formats.workload.topology_request import SegmentRequest, segment_request, topology_request
 from webhook.model.errors import UserError
 from webhook.model.fields import mapping

@@ -1,7 +1,7 @@
 """Workloads read from their pods alone: pods that name a gang, or that have an owner of any kind.
 
 1. Pods with the same `pod-group-name` belong together, then those with the same controller. Any other pod is alone.
-2. Equal pods are one pod set, in order of rank (webhook.formats.workload.rank), then of name.
+2. Equal pods are one pod set, in order of rank (webhook.formats.workload.record), then of name.
 3. A topology annotation that all pods of a gang have applies to the gang; one that only a pod set has applies to it.
 4. A gang that pods name starts as a whole; the pods of an owner one by one. An annotation on a pod sets another
    minimum.
@@ -14,8 +14,7 @@ from json import dumps
 from typing import Any, Final
 
 from webhook.formats.workload.common_fields import annotations_of, batch_min_member, gang_of_pod_sets, with_minimum
-from webhook.formats.workload.rank import rank_of
-from webhook.formats.workload.record import Workload, WorkloadGang, WorkloadPodSet
+from webhook.formats.workload.record import Workload, WorkloadGang, WorkloadPodSet, rank_of
 from webhook.model.fields import mapping, mappings
 from webhook.model.names import KAI_PREFERRED_PLACEMENT, KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, POD_GROUP_NAME
 

@@ -15,7 +15,6 @@ from itertools import pairwise
 from typing import Final
 
 from webhook.formats.topology import Topology
-from webhook.model.counted import counted
 from webhook.model.errors import UserError
 from webhook.model.fields import whole_number
 from webhook.model.json_text import shortened
@@ -27,6 +26,7 @@ from webhook.model.names import (
     KAI_SEGMENT_SIZE,
     KAI_TOPOLOGY,
 )
+from webhook.model.wording import counted
 
 MAX_LAYERS: Final = 3
 """How many layers of segments there may be, as in Kueue."""

@@ -27,20 +27,18 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from webhook.formats.kai.kai_pod_group import KAIPodGroup
+from webhook.formats.kai import KAIPodGroup
 from webhook.formats.kubernetes.membership import AssignedMember, Wishes, wishes_of
 from webhook.formats.topology import Topology
-from webhook.formats.workload.common_fields import min_member
-from webhook.formats.workload.strategy import strategy_of
+from webhook.formats.workload.common_fields import min_member, strategy_of
 from webhook.formats.workload.topology_request import topology_request
-from webhook.model.counted import counted
 from webhook.model.errors import UserError
 from webhook.model.json_text import shortened
 from webhook.model.names import KAI_BATCH_MIN_MEMBER, KAI_SUBGROUP, KAI_TOPOLOGY, MIN_MEMBER, POD_GROUP_NAME
+from webhook.model.wording import counted
 from webhook.placing.gang.gang_search import GatedGang
 from webhook.placing.gang.pod_group_members import faults_of
-from webhook.placing.gang.pod_sets import topology_of
-from webhook.placing.gang.segments import WorkloadPodSets
+from webhook.placing.gang.pod_sets import WorkloadPodSets, topology_of
 from webhook.placing.pod import placement_text
 from webhook.placing.pod.assignment import NoAssignment
 from webhook.placing.pod.gated_pods import GatedPod

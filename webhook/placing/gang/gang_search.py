@@ -15,17 +15,16 @@ from webhook.engine.gang.workload_gang import NO_TOPOLOGY
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import TopologyTree
 from webhook.engine.topology.tree_cache import TopologyTrees
-from webhook.formats.kai.kai_pod_group import KAIPodGroup
+from webhook.formats.kai import KAIPodGroup
 from webhook.formats.kubernetes.membership import AssignedMember, Membership
 from webhook.formats.topology import Topology
 from webhook.formats.workload.common_fields import at_most_topologies
-from webhook.model.counted import counted
 from webhook.model.errors import UserError
 from webhook.model.names import KAI_TOPOLOGY
+from webhook.model.wording import counted
 from webhook.placing.gang.gang_anchor import Unknown
 from webhook.placing.gang.other_topologies import Others
-from webhook.placing.gang.pod_group_assembly import PodGroupAssembly
-from webhook.placing.gang.pod_group_members import too_few_in
+from webhook.placing.gang.pod_group_members import PodGroupAssembly, too_few_in
 from webhook.placing.gang.pod_sets import Assembled, Assembly, topology_of
 from webhook.placing.pod import placement_text
 from webhook.placing.pod.assignment import NoAssignment, why_refused

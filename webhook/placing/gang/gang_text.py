@@ -1,13 +1,40 @@
-"""Texts about a gang: what it would need to fit an empty cluster, and the preferred levels that it misses."""
+"""Texts about a gang: what it would need to fit an empty cluster, and the preferred levels that it misses.
 
-from collections.abc import Iterable
-from typing import Final
+Where a gang is placed, in words: `placed in rack-7: 16 pods on 8 nodes`, and the preferred levels that it misses.
+
+Read from its members alone, so a new leader says the same.
+
+Preferred levels that an assigned gang does not meet, from the domains recorded in its members.
+
+The records also cover a gang that another replica assigned. Members with the same request are compared.
+
+The domains that the placement of a gang recorded in its members: `{"example.com/rack": "r1"}`, coarse to fine.
+
+The records also cover a gang that another replica assigned. A pod that was bound while no webhook answered may carry
+any text.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
 
 from webhook.engine.gang.result import GangAssignment, Path, Shortfall
 from webhook.engine.gang.unmet_levels import Missed
 from webhook.formats.kubernetes.exclusions import ROOM_FOR
-from webhook.model.counted import counted
+from webhook.formats.kubernetes.membership import AssignedMember
+from webhook.formats.topology import Topology
+from webhook.model.errors import UserError
+from webhook.model.fields import whole_number
+from webhook.model.json_text import parse_object, shortened
+from webhook.model.names import (
+    DOMAIN,
+    KAI_PREFERRED_PLACEMENT,
+    KAI_SEGMENT_PREFERRED_PLACEMENT,
+    KAI_SEGMENT_SIZE,
+    KAI_TOPOLOGY,
+)
 from webhook.model.resources import PODS, format_amount
+from webhook.model.wording import counted, quoted
 
 _MOST_NAMED: Final = 5
 
@@ -101,3 +128,122 @@ def not_found_text(placement: GangAssignment) -> str:
 def spoken_path(domain: Path) -> str:
     """`rack rack-1`; the whole cluster has no name."""
     return f"{domain[-1][0].rpartition('/')[2]} {domain[-1][1]}" if domain else "the cluster"
+
+
+# A topology has at most 16 levels (KAI-Scheduler's and Kueue's CRDs). A record with more is not ours.
+_MOST_LEVELS: Final = 16
+
+
+def path_down_to(member: AssignedMember, labels: Sequence[str]) -> Path | None:
+    """The recorded path along these labels; None if the placement did not record all of them."""
+    values = _values(member.domain)
+    return tuple((label, str(values[label])) for label in labels) if values.keys() >= set(labels) else None
+
+
+def is_outside(member: AssignedMember, known: Collection[str], labels: Sequence[str]) -> bool:
+    """Whether we placed the member, in a topology with the known labels, on a node that lacks some of these labels."""
+    recorded = _values(member.domain).keys()
+    return member.assigned and recorded <= set(known) and not recorded >= set(labels)
+
+
+def common_domain(members: Iterable[AssignedMember]) -> Path:
+    """The finest domain that all members recorded; empty if there is none."""
+    common: Path | None = None
+    for text in {member.domain for member in members}:
+        path = tuple((label, str(value)) for label, value in _values(text).items())[:_MOST_LEVELS]
+        common = path if common is None else _shared(common, path)
+    return common or ()
+
+
+def _shared(one: Path, other: Path) -> Path:
+    """What two paths have in common, from the coarsest level on."""
+    for length, (mine, theirs) in enumerate(zip(one, other, strict=False)):
+        if mine != theirs:
+            return one[:length]
+    return one[: len(other)]
+
+
+# With hostnames as the finest level, a large cluster has a text for each of its 5,000 nodes.
+@lru_cache(maxsize=8192)
+def _values(text: str) -> Mapping[str, Any]:
+    try:
+        return parse_object(text, DOMAIN)[0]
+    except UserError:
+        return {}
+
+
+def missed_by_members(
+    assigned_members: Iterable[AssignedMember], topologies: Mapping[str, Topology]
+) -> tuple[Missed, ...]:
+    """The preferred levels that these members do not meet."""
+    by_wish: dict[tuple[str, str, int], list[AssignedMember]] = {}
+    for member in assigned_members:
+        for wish in _preferred(member):
+            by_wish.setdefault(wish, []).append(member)
+    return tuple(
+        missed
+        for (topology, level, size), members in by_wish.items()
+        if topology in topologies and (missed := _missed_level(members, topologies[topology], level, size)) is not None
+    )
+
+
+def _preferred(member: AssignedMember) -> Iterator[tuple[str, str, int]]:
+    """(topology, level, segment size) of each preference of a member; size 0: for the gang as a whole."""
+    wishes = dict(member.wishes)
+    topology = wishes.get(KAI_TOPOLOGY, "")
+    if level := wishes.get(KAI_PREFERRED_PLACEMENT):
+        yield topology, level, 0
+    if level := wishes.get(KAI_SEGMENT_PREFERRED_PLACEMENT):
+        size = whole_number(wishes.get(KAI_SEGMENT_SIZE, ""))
+        if size:
+            yield topology, level, size
+
+
+def _missed_level(members: Sequence[AssignedMember], topology: Topology, level: str, size: int) -> Missed | None:
+    try:
+        labels = topology.node_labels[: topology.level(level) + 1]
+    except UserError:
+        return None
+    paths: dict[int, set[Path | None]] = {}
+    for member in members:
+        path = path_down_to(member, labels)
+        if path is not None or is_outside(member, topology.node_labels, labels):
+            paths.setdefault(member.rank // size if size and member.rank is not None else 0, set()).add(path)
+    missed = [domains for domains in paths.values() if len(domains) > 1 or None in domains]
+    if not missed:
+        return None
+    if size:
+        return Missed("", labels[-1], segments=len(missed), of=len(paths))
+    return Missed("", labels[-1], tuple(sorted(filter(None, missed[0]))), outside=None in missed[0])
+
+
+# A node label's value has at most 63 characters. Source: kubernetes apimachinery pkg/util/validation.
+_LONGEST_VALUE: Final = 63
+_MOST_NAMED_DOMAINS: Final = 3
+
+
+def placed_gang_text(members: Collection[AssignedMember], topologies: Mapping[str, Topology]) -> str:
+    """The text about a gang with these assigned members. It names the finest domain that holds all of them.
+
+    If they name several topologies, the one in each of them.
+    """
+    by_topology: dict[str, list[AssignedMember]] = {}
+    for member in members:
+        by_topology.setdefault(dict(member.wishes).get(KAI_TOPOLOGY, ""), []).append(member)
+    if len(by_topology) > 1:
+        domains = [
+            (name, common_domain(some)) for name, some in sorted(by_topology.items())[:_MOST_NAMED_DOMAINS] if name
+        ]
+        named = [f"{_shown(path[-1][1])} of topology {shortened(name)}" for name, path in domains if path]
+    else:
+        domain = common_domain(members)
+        named = [_shown(domain[-1][1])] if domain else []
+    where = f"placed in {', '.join(named)}" if named else "placed"
+    text = f"{where}: {counted(len(members), 'pod')} on {counted(len({one.node for one in members}), 'node')}"
+    missed = missed_text(missed_by_members(members, topologies))
+    return f"{text}; {missed}" if missed else text
+
+
+def _shown(value: str) -> str:
+    """A label's value. Pods that were bound while no webhook answered may record any text."""
+    return value if value and len(value) <= _LONGEST_VALUE and value.isprintable() else quoted(value)

@@ -45,9 +45,9 @@ from webhook.formats.koordinator.hint import NUMAHint
 from webhook.formats.kubernetes.avoided_node import rejections_text, used_again_text
 from webhook.formats.kubernetes.domain_label import labels_of_member
 from webhook.formats.kubernetes.membership import AssignedMember
-from webhook.model.counted import counted
 from webhook.model.names import DOMAIN, KAI_TOPOLOGY, RANK
 from webhook.model.options import GangStrategy
+from webhook.model.wording import counted
 from webhook.placing.gang.gang_search import GangSearch, GatedGang, named, search_gang, why_too_few
 from webhook.placing.gang.gang_text import gang_domains_text, missed_text, never_held, not_found_text, spoken_path
 from webhook.placing.gang.kept_domain import NOTHING, KeptDomains

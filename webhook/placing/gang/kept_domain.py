@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil
 
-from webhook.engine.freeing.holdings import HeldPod
+from webhook.engine.freeing import HeldPod
 from webhook.engine.gang.backfill_reservation import earliest_domain, usable_nodes
 from webhook.engine.gang.result import Path
 from webhook.engine.topology.tree import ROOT

@@ -8,9 +8,17 @@
    `webhook.formats.workload.common_fields`.
 3. A subgroup whose members name another topology than the gang is a part in that one.
 4. Each subgroup, and each of its segments, continues where its members run (see `gang_anchor`).
+
+The order of a gang's waiting members, and which of them stand for others.
+
+The pod set and segment of a gang's member: from its workload if the kind is known, else from the pod's annotations.
+
+1. Ranks continue from pod set to pod set of a workload. The segments of a pod set begin with its first rank.
+2. If the kind defines the segments itself (LeaderWorkerSet), a member's annotations define them only in part. There the
+   first segment may span several pod sets.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -18,10 +26,13 @@ from webhook.engine.gang.gang_spec import Constraint, Gang, Member, OtherTopolog
 from webhook.engine.gang.workload_gang import NO_TOPOLOGY, topology_named
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import Domain, TopologyTree
+from webhook.formats.kubernetes.exclusions import likeness
 from webhook.formats.kubernetes.membership import AssignedMember, Wishes
+from webhook.formats.kubernetes.pod import Pod
 from webhook.formats.topology import Topology
-from webhook.formats.workload.strategy import most_named
-from webhook.formats.workload.topology_request import topology_request
+from webhook.formats.workload.common_fields import most_named
+from webhook.formats.workload.record import WorkloadGang, WorkloadPodSet
+from webhook.formats.workload.topology_request import SegmentRequest, segment_request, topology_request
 from webhook.model.errors import UserError
 from webhook.model.names import (
     KAI_PREFERRED_PLACEMENT,
@@ -29,10 +40,98 @@ from webhook.model.names import (
     KAI_TOPOLOGY,
 )
 from webhook.placing.gang.gang_anchor import Anchors, Unknown
-from webhook.placing.gang.member_ranks import preferring, ranks_of, told_apart
 from webhook.placing.gang.other_topologies import NO_OTHERS, Others
-from webhook.placing.gang.segments import WorkloadPodSets
 from webhook.placing.pod.gated_pods import GatedPod
+
+
+class Row(NamedTuple):
+    """A pod set of a workload."""
+
+    ranks: range
+    """The ranks of its pods in the gang."""
+    pod_set: WorkloadPodSet
+    head: WorkloadGang | None
+    """The segment that it shares with other pod sets; None = it has segments of its own, or none."""
+    has_levels: bool = False
+    """Whether it requests levels of its own, besides those of the workload."""
+
+
+class WorkloadPodSets:
+    """The pod sets of a gang's workload; empty if no owner defines them."""
+
+    def __init__(self, rows: Collection[Row] = ()) -> None:
+        self._rows = tuple(rows)
+
+    @classmethod
+    def of(cls, gated: GatedPod) -> "WorkloadPodSets":
+        """The pod sets of a member's workload. Raises UserError."""
+        owner_chain = gated.owner_chain if gated.in_group_of_its_top else None
+        gang = None if owner_chain is None else owner_chain.gang(gated.pod.labels)
+        if gang is None:
+            return cls()
+        parts = {id(pod_set): part for part in gang.gangs for pod_set in part.all_pod_sets()}
+        return cls([_row(ranks, pod_set, parts.get(id(pod_set))) for ranks, pod_set in gang.by_rank()])
+
+    def at(self, rank: int | None) -> Row | None:
+        """The pod set of a rank; None if no pod set has it."""
+        return next((row for row in self._rows if rank is not None and rank in row.ranks), None)
+
+    def with_levels(self, ranks: Iterable[int]) -> Sequence[Row]:
+        """The pod sets of these ranks that request levels of their own; none if all ranks are in one pod set."""
+        if not any(row.has_levels for row in self._rows):
+            return ()
+        roles = {row.ranks: row for rank in ranks if (row := self.at(rank)) is not None}
+        return [row for row in roles.values() if row.has_levels] if len(roles) > 1 else ()
+
+    def ranks_of(self, head: WorkloadGang) -> set[int]:
+        """The ranks of a segment that spans several pod sets."""
+        return {rank for row in self._rows if row.head is head for rank in row.ranks}
+
+    def asked(self, gated: GatedPod, rank: int | None, path: str) -> SegmentRequest | None:
+        """The segments that a member requests; path: the path of its annotations in the object. Raises UserError."""
+        row = self.at(rank)
+        if row is not None and row.pod_set.cut:
+            return row.pod_set.segments
+        if row is None and any(row.pod_set.cut for row in self._rows):
+            return None
+        return segment_request((gated.pod.annotations, path))
+
+
+def _row(ranks: range, pod_set: WorkloadPodSet, part: WorkloadGang | None) -> Row:
+    segment = part is not None and part.segment
+    return Row(ranks, pod_set, part if segment else None, part is not None and not segment)
+
+
+def preferring(members: Sequence[GatedPod]) -> tuple[tuple[Pod, int], ...]:
+    """One member of each preference, and how many share it; () if the first stands for all."""
+    by_preference: dict[str, list[GatedPod]] = {}
+    for gated in members:
+        by_preference.setdefault(gated.preferred, []).append(gated)
+    return tuple((ones[0].pod, len(ones)) for ones in by_preference.values()) if len(by_preference) > 1 else ()
+
+
+def told_apart(members: Sequence[GatedPod]) -> Mapping[str, Hashable]:
+    """Key of a member -> equal for those that the gang's rules about pods on one node or in one domain treat alike."""
+    pods = [(gated.pod.labels, gated.pod.exclusions) for gated in members]
+    alike = likeness(pods)
+    return {gated.key: alike(*pod) for gated, pod in zip(members, pods, strict=True)}
+
+
+def ranks_of(members: Sequence[GatedPod], assigned_members: Sequence[AssignedMember]) -> dict[str, int]:
+    """Each member's position in the order of the gang: its own rank, or the next free one, by name.
+
+    A rank belongs to one member. Of two with the same rank, an assigned one keeps it, then the older one.
+    """
+    taken = {member.rank for member in assigned_members if member.rank is not None}
+    ranks: dict[str, int] = {}
+    for gated in sorted(members, key=lambda gated: (gated.pod.created, gated.key)):
+        rank = gated.membership.rank if gated.membership else None
+        if rank is not None and rank not in taken:
+            ranks[gated.key] = rank
+            taken.add(rank)
+    free = (rank for rank in range(len(members) + len(taken)) if rank not in taken)
+    return ranks | {key: next(free) for key in sorted({gated.key for gated in members} - ranks.keys())}
+
 
 _PATH: Final = "metadata.annotations"
 _LEVELS: Final = (KAI_TOPOLOGY, KAI_REQUIRED_PLACEMENT, KAI_PREFERRED_PLACEMENT)

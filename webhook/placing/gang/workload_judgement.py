@@ -30,7 +30,6 @@ from webhook.formats.workload.levels import coarser_levels
 from webhook.formats.workload.plain_pods import workloads_of_pods
 from webhook.formats.workload.readers import is_made_by_another, made_by
 from webhook.formats.workload.record import Workload, WorkloadGang
-from webhook.model.counted import counted
 from webhook.model.errors import UserError
 from webhook.model.fields import mapping
 from webhook.model.names import (
@@ -43,6 +42,7 @@ from webhook.model.names import (
     NUMA_DEFAULTS,
 )
 from webhook.model.options import GangStrategy
+from webhook.model.wording import counted
 from webhook.placing.gang.gang_text import missed_text, never_held
 from webhook.placing.pod.decision import Verdict
 from webhook.state.cluster_snapshot import ClusterSnapshot

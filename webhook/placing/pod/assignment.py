@@ -26,11 +26,10 @@ from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.node_sums import amounts_key
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.formats.koordinator.hint import NUMAHint
-from webhook.formats.patches.affinity_patch import Constraint
+from webhook.formats.patches.affinity_patch import Constraint, kept_by_a_merge, terms_are_fixed
 from webhook.formats.patches.json_patch import Operation
-from webhook.formats.patches.reapply import kept_by_a_merge, terms_are_fixed
-from webhook.model.counted import counted
 from webhook.model.names import NUMA_SIGNATURE
+from webhook.model.wording import counted
 from webhook.placing.pod import placement_text
 from webhook.placing.pod.controller_patches import assignment_patch, ungate_patch
 from webhook.placing.pod.decision import NOT_ALIGNABLE

@@ -29,22 +29,26 @@ from webhook.formats.koordinator.hint import (
 )
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.formats.patches.affinity_patch import (
+    NODE_SELECTOR_PATH,
     Constraint,
     NodeRef,
     check_only_appended,
     constrain,
+    kept_by_a_merge,
     one_of,
     required_terms,
+    select,
+    selects,
+    terms_are_fixed,
     within_bounds,
 )
 from webhook.formats.patches.json_patch import Operation, Patch
 from webhook.formats.patches.managed_fields import ManagedFields
-from webhook.formats.patches.reapply import NODE_SELECTOR_PATH, kept_by_a_merge, select, selects, terms_are_fixed
 from webhook.model.errors import UserError
 from webhook.model.names import MANAGED_FIELDS, NUMA_HINT, NUMA_SIGNATURE, PLACEMENT, POD_GROUP_NAME, RESOURCE_STATUS
 from webhook.placing.pod import placement_text
-from webhook.placing.pod.domain_affinity import within_domain
 from webhook.placing.pod.gate import set_gate
+from webhook.placing.pod.node_names import within_domain
 from webhook.placing.pod.placement_text import affinity_added, annotated
 
 

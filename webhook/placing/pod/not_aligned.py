@@ -17,15 +17,15 @@ import numpy as np
 from webhook.engine.arrays import Bools
 from webhook.engine.decide import Decision
 from webhook.engine.enforcement import obey_no_hint
-from webhook.engine.kubelet.device_alignment import aligned_devices, numa_assigned_by_kubelets, numa_assigned_by_us
-from webhook.engine.snapshot.devices_back import with_devices_back
+from webhook.engine.kubelet.alignable import aligned_devices, numa_assigned_by_kubelets, numa_assigned_by_us
+from webhook.engine.snapshot.empty_cluster import with_devices_back
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.formats.koordinator.intent import NUMAIntent
 from webhook.formats.kubernetes.alignment import Obstacle, in_words, obstacles
 from webhook.formats.kubernetes.pod import Pod, QoS
-from webhook.model.counted import counted
 from webhook.model.options import Options
 from webhook.model.resources import is_device
+from webhook.model.wording import counted
 from webhook.placing.pod.placement_text import subject
 from webhook.placing.pod.schedulability import look_ahead
 

@@ -26,9 +26,9 @@ from webhook.formats.kubernetes.avoided_node import AvoidedNode, rejections_text
 from webhook.formats.kubernetes.pod import Pod
 from webhook.formats.patches.affinity_patch import EXPRESSIONS, FIELDS, Constraint
 from webhook.formats.patches.managed_fields import ManagedFields
-from webhook.model.counted import counted
 from webhook.model.names import HOSTNAME_LABEL, MANAGED_FIELDS
 from webhook.model.resources import EPHEMERAL_STORAGE, STORAGE, format_list
+from webhook.model.wording import counted
 
 # The beginning of the text of a pod that no existing node could take.
 FOR_A_NODE = "waiting for a node:"

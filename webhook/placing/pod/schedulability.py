@@ -5,7 +5,7 @@
 3. Otherwise, unless only a node that is added could help, the pod waits for a node that would fit without its taints:
    those come and go, as with pressure on a disk, or a cordon. It also waits for one that some other state of its pods
    could let admit it: an empty node is not always the best one (webhook.engine.kubelet.some_state). And for one whose
-   devices are away: a device plugin that restarts takes them for some minutes (webhook.engine.snapshot.devices_back).
+   devices are away: a device plugin that restarts takes them for some minutes (webhook.engine.snapshot.empty_cluster).
 4. Otherwise, if a node with a compatible policy is large enough as a whole but could never align the pod, waiting is
    useless: the scheduler would bind the pod there one day, and the kubelet would reject it again and again.
 5. Otherwise, if the NUMA nodes or the policy of an eligible node are unknown, the pod waits: they may become known. So
@@ -25,24 +25,22 @@ import numpy as np
 from webhook.engine.arrays import Bools, Nodes
 from webhook.engine.cpu_cores import core_reasons
 from webhook.engine.decide import Decision, decide
-from webhook.engine.filter.node_fit import node_fit
-from webhook.engine.filter.taint_toleration import Tolerations
+from webhook.engine.filter.node_fit import Tolerations, node_fit
 from webhook.engine.koordinator import policy_fit
 from webhook.engine.kubelet.some_state import may_admit
 from webhook.engine.reason import Reason
 from webhook.engine.request import named_resources
-from webhook.engine.snapshot.devices_back import with_devices_back
-from webhook.engine.snapshot.empty_cluster import empty_cluster
+from webhook.engine.snapshot.empty_cluster import empty_cluster, with_devices_back
 from webhook.engine.snapshot.extra_rows import with_rows
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.formats.koordinator.intent import NUMAIntent
 from webhook.formats.kubernetes.avoided_node import AvoidedNode, rejections_text
 from webhook.formats.kubernetes.pod import Pod
-from webhook.model.counted import counted
 from webhook.model.options import Options
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import format_amount
+from webhook.model.wording import counted
 from webhook.placing.pod.placement_text import excluded, on_numa_nodes, subject, unknown_policy
 
 # Where Kubernetes itself taints nodes: pressure, cordons, nodes that are not ready or not initialized.

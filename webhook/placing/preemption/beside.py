@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from webhook.engine.freeing.smallest_set import fits_without_pods
+from webhook.engine.freeing import fits_without_pods
 from webhook.engine.gang.admission_replay import replay
 from webhook.engine.gang.pod_class import PodClass
 from webhook.engine.preemption.freed_cluster import FreedCluster

@@ -12,11 +12,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from webhook.engine.decide import decide
-from webhook.engine.preemption.candidates import Candidates
+from webhook.engine.preemption.candidates import Candidates, NoVictims, Victims
 from webhook.engine.preemption.freed_cluster import FreedCluster
 from webhook.engine.preemption.gang import gang_victims
 from webhook.engine.preemption.single_pod import pod_victims
-from webhook.engine.preemption.victims import NoVictims, Victims
 from webhook.engine.request import named_resources
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees

@@ -17,8 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from webhook.engine.freeing.holdings import HeldPod, NodeHoldings
-from webhook.engine.freeing.smallest_set import HoldingsOn
+from webhook.engine.freeing import HeldPod, HoldingsOn, NodeHoldings
 from webhook.engine.snapshot.node_sums import NumaAmounts, added
 from webhook.formats.kubernetes.bound_pod import BoundPod
 from webhook.formats.nrt import NodeTopology

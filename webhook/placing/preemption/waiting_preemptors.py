@@ -16,8 +16,7 @@ from itertools import count
 from typing import Final
 
 from webhook.placing.pod.gated_pods import GatedPod
-from webhook.placing.preemption.holds import MOST_OF_NAMESPACE, Hold, Holds
-from webhook.placing.preemption.holds_in_vain import HoldsInVain
+from webhook.placing.preemption.holds import MOST_OF_NAMESPACE, Hold, Holds, HoldsInVain
 from webhook.placing.preemption.takeover import UnreadNominations, held_before, held_by_evictions, nominated_places
 from webhook.placing.preemption.unshown_room import UnshownRoom
 from webhook.placing.retry_delays import RetryDelays

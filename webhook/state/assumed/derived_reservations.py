@@ -30,9 +30,8 @@ from webhook.engine.snapshot.ledger import Reservation
 from webhook.engine.snapshot.node_sums import NumaAmounts
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.formats.nrt import NodeTopology, Publisher
-from webhook.state.assumed.credible_hints import credible
 from webhook.state.assumed.free_bounds import Leeway
-from webhook.state.assumed.known_placements import Certainty
+from webhook.state.assumed.known_placements import Certainty, credible
 from webhook.state.assumed.node_state import NodeStates
 from webhook.state.assumed.placement_search import most_given_to
 from webhook.state.assumed.unhinted import UnhintedReplay

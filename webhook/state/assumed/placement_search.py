@@ -28,8 +28,7 @@ from math import prod
 from typing import Final
 
 from webhook.engine.snapshot.node_sums import NumaAmounts, added
-from webhook.formats.kubernetes.containers import ContainerKind
-from webhook.formats.kubernetes.pod_resources import QoS
+from webhook.formats.kubernetes.pod_resources import ContainerKind, QoS
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.formats.nrt import NodeTopology, Zone
 from webhook.model.policy import NUMAPolicy, Scope

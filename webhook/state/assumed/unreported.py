@@ -27,7 +27,7 @@ from types import MappingProxyType
 from typing import Final
 
 from webhook.engine.snapshot.node_sums import NumaAmounts, added
-from webhook.formats.kubernetes.containers import ContainerKind
+from webhook.formats.kubernetes.pod_resources import ContainerKind
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.formats.nrt import NodeTopology, Publisher
 from webhook.model.resources import CPU, is_device

@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from webhook.model.counted import counted
-from webhook.model.manage import Manage
 from webhook.model.names import KUBELET_OPTIONS
-from webhook.model.quoted import quoted
+from webhook.model.options import Manage
+from webhook.model.wording import counted, quoted
 from webhook.views.audit.node_findings import NodesView, RepeatedName
 from webhook.views.audit.rejections import RejectionView
 from webhook.views.audit.spanning_pods import SpanningPodView

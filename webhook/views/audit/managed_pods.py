@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from webhook.model.manage import Manage
+from webhook.model.options import Manage
 from webhook.state.cluster_snapshot import ClusterSnapshot
 from webhook.state.management import MARKS, Unmanaged, management_of
 from webhook.state.rules import Rules

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from webhook.engine.snapshot.node_policy import enforces_nothing, policy_of, unknown_policy
+from webhook.engine.snapshot.node_kind import enforces_nothing, policy_of, unknown_policy
 from webhook.formats.kubernetes.avoided_node import Avoided, learned_by_node
 from webhook.formats.kubernetes.node import Node
 from webhook.formats.kubernetes.resident import ResidentPod
@@ -12,7 +12,7 @@ from webhook.formats.nrt import NodeTopology
 from webhook.formats.topology import Topology
 from webhook.model.policy import NUMAPolicy
 from webhook.views.audit.spanning_pods import UnreportedNode
-from webhook.views.kubelet_options import KubeletOptionsView, OptionSource, kubelet_options_views
+from webhook.views.nodes import KubeletOptionsView, OptionSource, kubelet_options_views
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from webhook.formats.kubernetes.rejected_pod import RejectionReason, rejection_reason
-from webhook.model.manage import Manage
+from webhook.model.options import Manage
 from webhook.views.audit.managed_pods import ManagedPods
 
 _HASH: Final = "pod-template-hash"

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from webhook.formats.kubernetes.containers import Container, ContainerKind
-from webhook.formats.kubernetes.pod_resources import QoS
+from webhook.formats.kubernetes.pod_resources import Container, ContainerKind, QoS
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.formats.nrt import NodeTopology, Publisher
 from webhook.model.policy import Scope

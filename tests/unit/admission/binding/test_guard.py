@@ -17,8 +17,7 @@ from tests.builders.pods import GATES, bound, created, gated, pod
 from tests.builders.records import resident
 from tests.builders.reviews import binding_review, denied
 from tests.unit.admission.kubelet_admissions import kubelet_admission_at
-from webhook.admission.binding.guard import BindingGuard, LeaderState, WaitingReviews
-from webhook.admission.binding.pod_lookup import PodLookup
+from webhook.admission.binding.guard import BindingGuard, LeaderState, PodLookup, WaitingReviews
 from webhook.admission.binding.review_trust import Doubts
 from webhook.admission.handler import NotNowError
 from webhook.admission.response import Allowed, Denied, Patched, Response, Unreserved

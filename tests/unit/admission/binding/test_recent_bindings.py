@@ -10,8 +10,7 @@ import pytest
 from tests.builders.clusters import cluster_cache, put
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import pod
-from webhook.admission.binding.decision import Given, Refusal, guard, into_binding
-from webhook.admission.binding.recent_bindings import Recent, RecentBindings
+from webhook.admission.binding.decision import Given, Recent, RecentBindings, Refusal, guard, into_binding
 from webhook.engine.snapshot.ledger import Reservation
 from webhook.engine.snapshot.node_sums import NodeSums
 from webhook.formats.koordinator.hint import NUMAHint

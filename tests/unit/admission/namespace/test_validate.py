@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.builders.reviews import review, warnings
-from webhook.admission.namespace.validate import NamespaceValidator
+from webhook.admission.namespace import NamespaceValidator
 from webhook.model.names import MANAGE_LABEL, NUMA_TOPOLOGY_SPEC
 
 

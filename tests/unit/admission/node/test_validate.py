@@ -6,7 +6,7 @@ import pytest
 
 from tests.builders.nodes import node
 from tests.builders.reviews import denied, review, warnings
-from webhook.admission.node.validate import NodeValidator
+from webhook.admission.node import NodeValidator
 from webhook.admission.response import Allowed, Denied
 from webhook.model.names import KOORDINATOR_NODE_POLICY_LABEL, KUBELET_OPTIONS
 

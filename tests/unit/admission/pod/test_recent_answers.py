@@ -9,8 +9,7 @@ import pytest
 from tests.builders.clusters import cluster_cache, machine, put
 from tests.builders.pods import SINGLE, bound, pod
 from tests.builders.reviews import review
-from webhook.admission.pod.mutate import PodMutator
-from webhook.admission.pod.recent_answers import MOMENT_SECONDS, key_of
+from webhook.admission.pod.mutate import MOMENT_SECONDS, PodMutator, key_of
 from webhook.admission.response import Denied, Patched, Response
 from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.model.names import MANAGE_LABEL, MIN_MEMBER, NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT, POD_GROUP_NAME

@@ -11,8 +11,7 @@ from webhook.controllers.autoscaling.exporter_reports import MissingExporterRepo
 from webhook.controllers.autoscaling.marks import ScaleUpMarks
 from webhook.controllers.autoscaling.narrowing import Narrowing
 from webhook.controllers.autoscaling.provisioning import Provisioning
-from webhook.formats.autoscaling.node_group import Autoscaler
-from webhook.formats.autoscaling.scale_up_mark import is_marked, scheduled_condition
+from webhook.formats.autoscaling import Autoscaler, is_marked, scheduled_condition
 from webhook.formats.kubernetes.timestamps import utc
 from webhook.placing.autoscaling.answers import Asking, ScaleUpAnswers
 from webhook.state.rules import Rules

@@ -6,10 +6,10 @@ from typing import Any, Final
 from tests.unit.controllers.autoscaling.asking import EPOCH, AskingLeader
 from webhook.controllers.autoscaling.provisioning import Provisioning
 from webhook.controllers.autoscaling.provisioning_writer import ProvisioningWriter
-from webhook.formats.autoscaling.node_group import ProvisioningClass
+from webhook.formats.autoscaling import ProvisioningClass
 from webhook.formats.kubernetes.timestamps import utc
+from webhook.kube.pacing import RateLimiter
 from webhook.kube.provisioning_request_client import ProvisioningWrites
-from webhook.kube.rate_limiter import RateLimiter
 from webhook.kube.write import WRITTEN, Outcome, Write
 from webhook.model.raw import Raw
 

@@ -10,7 +10,7 @@ from tests.builders.pods import gated
 from tests.builders.topologies import topology
 from tests.unit.controllers.autoscaling.asking import NODEPOOL, AskingLeader, filler, full, pool_node
 from tests.unit.controllers.site import TERM
-from webhook.formats.autoscaling.scale_up_mark import scheduled_condition
+from webhook.formats.autoscaling import scheduled_condition
 from webhook.kube.write import Outcome
 from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, MIN_MEMBER
 from webhook.placing.autoscaling import answers

@@ -10,8 +10,8 @@ from tests.builders.pods import container, gated, guaranteed
 from tests.unit.controllers.autoscaling.asking import POOL, filler, full, pool_node
 from tests.unit.controllers.autoscaling.requesting import ATOMIC, RequestingLeader
 from webhook.controllers.autoscaling import provisioning
-from webhook.formats.autoscaling.provisioning_request import GANG
-from webhook.formats.koordinator.hint_key import SEAL, HintKey
+from webhook.formats.autoscaling import GANG
+from webhook.formats.koordinator.hint import SEAL, HintKey
 from webhook.kube.write import Outcome, Write
 from webhook.model.names import MIN_MEMBER
 from webhook.placing.autoscaling.provisioning_pod_sets import pod_sets_of

@@ -8,9 +8,9 @@ import pytest
 from tests.builders.pods import gated
 from tests.unit.controllers.autoscaling.asking import filler, full, pool_node
 from tests.unit.controllers.autoscaling.requesting import RequestingLeader
-from webhook.formats.autoscaling.provisioning_request import MAX_POD_SETS
-from webhook.formats.koordinator.hint_key import SEAL
-from webhook.kube.rate_limiter import RateLimiter
+from webhook.formats.autoscaling import MAX_POD_SETS
+from webhook.formats.koordinator.hint import SEAL
+from webhook.kube.pacing import RateLimiter
 from webhook.kube.write import WRITTEN, Write
 from webhook.model.names import MIN_MEMBER
 from webhook.model.raw import Raw

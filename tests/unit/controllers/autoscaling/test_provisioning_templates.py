@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.builders.pods import container, gated, guaranteed
-from webhook.controllers.autoscaling.provisioning_objects import constrained
+from webhook.controllers.autoscaling.provisioning_writer import constrained
 from webhook.formats.patches.affinity_patch import NodeRef
 from webhook.placing.autoscaling.lacking_room import NewNodes
 from webhook.placing.autoscaling.provisioning_pod_sets import selected_labels, template_of

@@ -6,8 +6,7 @@ from tests.builders.clusters import assuming
 from tests.builders.pods import gated
 from tests.unit.controllers.pod_api import Server
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
-from webhook.formats.koordinator.hint import NUMAHint
-from webhook.formats.koordinator.hint_key import HintKey
+from webhook.formats.koordinator.hint import HintKey, NUMAHint
 from webhook.formats.patches.json_patch import apply
 from webhook.kube.write import Outcome
 from webhook.model.names import NUMA_HINT

@@ -11,7 +11,7 @@ from tests.builders.clusters import machine
 from tests.builders.pods import gated
 from tests.unit.controllers.leader import Leader
 from webhook.controllers.placement import assignment_writer, controller, fence
-from webhook.kube.backoff import Backoff
+from webhook.kube.pacing import Backoff
 from webhook.kube.write import Outcome
 
 # n0 ── NUMA 0 [8]  NUMA 1 [8]      [free cpus]; a pod asks for 8

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from webhook.controllers.placement.work_clock import WorkClock, rest_after
+from webhook.controllers.sweep import WorkClock, rest_after
 
 
 async def test_waiting_does_not_count_as_work() -> None:

@@ -12,7 +12,7 @@ from tests.property.preemptors import Cluster, Placed
 from tests.unit.controllers.leader import Leader
 from tests.unit.controllers.preemption.leader import PreemptingLeader, high, one_node
 from tests.unit.controllers.site import TERM
-from webhook.controllers.placement.work_clock import WorkClock
+from webhook.controllers.sweep import WorkClock
 from webhook.placing.planner import Attempt, Cycle
 from webhook.placing.pod.gated_pods import GatedPod
 

@@ -7,7 +7,7 @@ import pytest
 from tests.builders.pods import created
 from tests.property.preemptors import Cluster, Placed
 from tests.unit.controllers.preemption.leader import PreemptingLeader, high, member, one_node
-from webhook.engine.preemption.victims import Victims
+from webhook.engine.preemption.candidates import Victims
 from webhook.model.names import MIN_MEMBER, POD_GROUP_NAME
 
 YEAR = 31_536_000

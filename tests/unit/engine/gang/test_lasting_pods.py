@@ -1,7 +1,7 @@
 """What remains of nodes beside pods that end only when they are deleted."""
 
 from tests.unit.engine.gang.reserved import snapshot
-from webhook.engine.freeing.holdings import HeldPod
+from webhook.engine.freeing import HeldPod
 from webhook.engine.gang.backfill_reservation import LastingCluster
 
 # n0 has two NUMA nodes of 8 CPUs, 8 and 2 of them free.

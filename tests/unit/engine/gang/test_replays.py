@@ -9,7 +9,7 @@ import pytest
 from tests.builders.gangs import podset, tree_of
 from tests.builders.pods import container
 from tests.builders.records import GI, node, pod, state, topology
-from webhook.engine.gang import replays
+from webhook.engine.gang import gang_assignment as replays
 from webhook.engine.gang.admission_replay import Admitted, replay, state_hashes
 from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.gang_spec import ANYWHERE, Gang

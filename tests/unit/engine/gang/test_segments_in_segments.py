@@ -11,8 +11,8 @@ import pytest
 
 from tests.builders.gangs import GPU, RACK, ZONE, gpus, group, podset, racks, whole_nodes
 from tests.unit.engine.gang.assignments import assigned
-from webhook.engine.gang.domains import domains_of
 from webhook.engine.gang.gang_spec import Constraint, Segments
+from webhook.engine.gang.unmet_levels import domains_of
 
 PLACES = racks(n0="a/1", n1="a/2", n2="a/5", n3="b/3", n4="b/4")
 FOURS_OF_PAIRS = Segments(4, Constraint(ZONE), 0, Segments(2, Constraint(RACK)))

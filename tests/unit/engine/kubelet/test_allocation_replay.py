@@ -8,8 +8,8 @@ import pytest
 from tests.builders.records import cpus, node, resident, state, topology
 from webhook.engine.snapshot.node_sums import NumaAmounts
 from webhook.engine.snapshot.single_node import node_alone
-from webhook.formats.kubernetes.containers import Container
 from webhook.formats.kubernetes.pod import ContainerKind
+from webhook.formats.kubernetes.pod_resources import Container
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.formats.nrt import NodeTopology, Publisher
 from webhook.model.policy import NUMAPolicy

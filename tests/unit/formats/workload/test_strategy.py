@@ -3,8 +3,8 @@
 import pytest
 
 from tests.builders.workloads import template, workload
+from webhook.formats.workload.common_fields import most_named, strategy_of, strategy_of_gang
 from webhook.formats.workload.readers import read_workload
-from webhook.formats.workload.strategy import most_named, strategy_of, strategy_of_gang
 from webhook.model.errors import UserError
 from webhook.model.names import STRATEGY
 from webhook.model.options import GangStrategy

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from tests.builders.records import cpus, resident, topology
-from webhook.formats.kubernetes.containers import Container, ContainerKind
+from webhook.formats.kubernetes.pod_resources import Container, ContainerKind
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.formats.nrt import NodeTopology, Publisher
 from webhook.model.policy import NUMAPolicy, Scope
-from webhook.state.assumed.credible_hints import credible
+from webhook.state.assumed.known_placements import credible
 
 # n ── NUMA 0 [8]  NUMA 1 [8]      [cpus]
 N = topology(node="n", free=cpus(8, 8))

@@ -7,11 +7,11 @@ import pytest
 
 from tests.builders.records import GI, cpus, resident, topology
 from tests.fingerprints import pod_fingerprint
-from webhook.formats.kubernetes.containers import Container, ContainerKind
 from webhook.formats.kubernetes.pod import QoS
+from webhook.formats.kubernetes.pod_resources import Container, ContainerKind
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.formats.nrt import FingerprintMethod, NodeTopology, Publisher
-from webhook.state.assumed.reported_pods import reported_pods
+from webhook.state.assumed.node_state import reported_pods
 from webhook.state.assumed.unreported import NOTHING, ReportingTimes, Unreported, unreported
 
 ALL = FingerprintMethod.ALL

@@ -11,8 +11,8 @@ from tests.builders.clusters import cluster_cache
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import bound, container, plain
 from tests.unit.views.audit.faults import HALL, RACK, cluster, event, of_web, rejected
-from webhook.model.manage import Manage
 from webhook.model.names import HOSTNAME_LABEL, NUMA_HINT
+from webhook.model.options import Manage
 from webhook.state.rules import Rules
 from webhook.views.audit.auditor import Auditor, AuditView
 from webhook.views.audit.managed_pods import ManageView
@@ -20,7 +20,7 @@ from webhook.views.audit.node_findings import DisagreeingNode, LevelView, Repeat
 from webhook.views.audit.rejections import RejectionView, Workload
 from webhook.views.audit.spanning_pods import ShownBy, SpanningPodView, UnreportedNode
 from webhook.views.audit.split_gangs import SplitGangView
-from webhook.views.kubelet_options import OptionSource
+from webhook.views.nodes import OptionSource
 
 
 def audited(*objects: Mapping[str, Any], rules: Rules | None = None) -> AuditView:

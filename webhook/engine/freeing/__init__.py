@@ -1,1 +1,0 @@
-"""Which pods would have to end so that another one fits."""

@@ -1,1 +1,0 @@
-"""How cluster autoscalers are asked for nodes."""

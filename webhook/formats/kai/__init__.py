@@ -1,1 +1,0 @@
-"""KAI-Scheduler's objects and annotations."""
