@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
+from collections import Counter
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -14,7 +16,7 @@ import pytest
 from tests.builders.nodes import node
 from tests.builders.pods import created
 from tests.builders.pods import guaranteed as container
-from tests.cluster.replay import differences, replay
+from tests.cluster.replay import answers, differences, replay
 from webhook.engine.decide import decide
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.snapshot import Snapshot
@@ -44,6 +46,9 @@ STATIC: Mapping[str, Any] = {
 TESTS = Path(__file__).parents[1]
 RECORDINGS = TESTS / "conformance" / "golden" / "kubelet_admission.jsonl.gz"
 MEMORY_GROUPS = TESTS / "conformance" / "odd" / "kubelet_memory_groups.jsonl.gz"
+NEXT_VERSION = TESTS / "conformance" / "golden" / "kubelet_admission_1_37.jsonl.gz"
+NEXT_VERSION_RESTARTS = TESTS / "conformance" / "kubelet_1_37" / "restarts.jsonl.gz"
+"""What the code of 1.37 answered; the simulated kubelet has that of 1.36."""
 REAL_RECORDINGS = TESTS / "conformance" / "recorded" / "real_kubelet.jsonl.gz"
 """Of kubelets themselves (1.36), on described machines. What devices a pod gets over several NUMA nodes is random."""
 
@@ -64,6 +69,39 @@ def test_every_admission_to_memory_groups_comes_out_again(programs: Mapping[str,
     found = replay(programs["kubelets"], MEMORY_GROUPS)
     assert found.differences == []
     assert (found.sequences, found.pods) == (400, 1519)
+
+
+# docs/compatibility.md: 1.37 takes the QoS class from the containers if `spec.resources` is there and names nothing.
+def test_kubelets_of_1_36_and_1_37_admit_alike_unless_pod_level_resources_are_empty(
+    programs: Mapping[str, Path], tmp_path: Path
+) -> None:
+    lines = gzip.decompress(NEXT_VERSION.read_bytes()).splitlines()
+    empty = [line for line in lines if any(pod["spec"].get("resources") == {} for pod in json.loads(line)["pods"])]
+    same, other = tmp_path / "same.jsonl", tmp_path / "other.jsonl"
+    same.write_bytes(b"".join(line + b"\n" for line in lines if line not in empty))
+    other.write_bytes(b"".join(line + b"\n" for line in empty))
+    found = replay(programs["kubelets"], same)
+    assert found.differences == []
+    assert (found.sequences, found.pods) == (71, 502)
+    differ = replay(programs["kubelets"], other).differences
+    assert any('qos: recorded "Guaranteed", replayed "BestEffort"' in difference for difference in differ)
+
+
+# Likewise: a kubelet of 1.36 with full-pcpus-only counts free cores for pods that have theirs when it starts again.
+def test_kubelets_of_1_36_and_1_37_start_again_alike_unless_cores_are_counted_twice(
+    programs: Mapping[str, Path],
+) -> None:
+    text = gzip.decompress(NEXT_VERSION_RESTARTS.read_bytes())
+    found: Counter[tuple[str | None, str | None]] = Counter()
+    for line, older in zip(text.splitlines(), answers(programs["kubelets"], text), strict=True):
+        case = json.loads(line)
+        lost = [{pod["pod"]: pod.get("lost") for pod in each["pods"]} for each in (older, case["expect"])]
+        changed = [(lost[0][pod], lost[1][pod]) for pod in lost[0] if lost[0][pod] != lost[1][pod]]
+        found.update(changed)
+        if not changed:
+            assert list(differences(case["id"], case["expect"], older)) == []
+    # With 1.37 one of these pods is rejected all the same: its init container got its memory again.
+    assert found == {("SMTAlignmentError", None): 14, ("SMTAlignmentError", "UnexpectedAdmissionError"): 1}
 
 
 @pytest.mark.parametrize(
@@ -155,12 +193,12 @@ def test_every_combination_of_managers_is_predicted_from_its_topology(
             )  # fmt: skip
             pods.append(raw)
         sequences.append({"publisher": publisher, "machine": machine, "pods": pods})
-    for sequence, answers in zip(sequences, _replayed(programs, sequences), strict=True):
+    for sequence, replayed in zip(sequences, _replayed(programs, sequences), strict=True):
         managers = (sequence["machine"]["cpuPolicy"], sequence["machine"]["memoryPolicy"])
         # Beside koordlet the service keeps Koordinator's rules: all CPUs and memory have a NUMA node.
         is_its_kubelet = publisher != "koordlet" or managers == ("static", "Static")
         running: list[dict[str, Any]] = []
-        for raw, answer in zip(sequence["pods"], answers, strict=True):
+        for raw, answer in zip(sequence["pods"], replayed, strict=True):
             fits = _fits(raw, answer["nrtBefore"], running, gpus=len(near))
             where = f"managers {managers}, {raw['metadata']['name']}: {answer}"
             assert fits or not answer["admit"] or not is_its_kubelet, where

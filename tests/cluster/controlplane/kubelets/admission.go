@@ -56,7 +56,7 @@ func (a *Admission) start() error {
 		return err
 	}
 	logger := klog.Background()
-	manager, err := topologymanager.NewManager(info.Topology, machine.Policy, machine.Scope, machine.Options)
+	manager, err := newTopologyManager(info.Topology, machine)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (a *Admission) start() error {
 	} else {
 		a.devices.restart(manager)
 	}
-	manager.AddHintProvider(logger, a.devices)
+	addManager(manager, a.devices)
 	if machine.CPUPolicy == string(cpumanager.PolicyStatic) {
 		reserved, err := machine.reserved()
 		if err != nil {
@@ -93,7 +93,7 @@ func (a *Admission) start() error {
 		if err := policy.Start(logger, state); err != nil {
 			return err
 		}
-		manager.AddHintProvider(logger, a.cpus)
+		addManager(manager, a.cpus)
 	}
 	if machine.MemoryPolicy == string(memorymanager.PolicyTypeStatic) {
 		reserved := map[int]map[corev1.ResourceName]uint64{0: {corev1.ResourceMemory: reservedMemoryBytes}}
@@ -109,7 +109,7 @@ func (a *Admission) start() error {
 		if err := policy.Start(logger, state); err != nil {
 			return err
 		}
-		manager.AddHintProvider(logger, a.memory)
+		addManager(manager, a.memory)
 	}
 	return nil
 }
@@ -142,17 +142,17 @@ func (a *Admission) Admit(pod *corev1.Pod) lifecycle.PodAdmitResult {
 // admit decides on the state as it is.
 func (a *Admission) admit(pod *corev1.Pod) lifecycle.PodAdmitResult {
 	attributes := &lifecycle.PodAdmitAttributes{Pod: pod, Operation: lifecycle.AddOperation}
-	result := a.topology.Admit(attributes)
+	result := admit(a.topology, attributes)
 	if result.Admit && a.nodeHasRoom != nil {
 		for _, other := range a.active {
 			attributes.OtherPods = append(attributes.OtherPods, other)
 		}
-		result = a.nodeHasRoom.Admit(attributes)
+		result = admit(a.nodeHasRoom, attributes)
 	}
 	if result.Admit {
 		a.active[pod.UID] = pod
 		for _, container := range containers(pod) {
-			a.topology.AddContainer(pod, container, containerID(pod, container))
+			track(a.topology, pod, container)
 		}
 	}
 	return result
@@ -177,7 +177,7 @@ func (a *Admission) Release(uid types.UID) bool {
 	}
 	delete(a.active, uid)
 	for _, container := range containers(pod) {
-		_ = a.topology.RemoveContainer(containerID(pod, container))
+		untrack(a.topology, pod, container)
 	}
 	return true
 }

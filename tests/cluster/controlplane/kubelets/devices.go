@@ -207,7 +207,7 @@ func (m *deviceManager) choose(resource string, request int, container string) (
 		return nil, fmt.Errorf("requested number of devices unavailable for %s. Requested: %d, Available: %d",
 			resource, needed, free.Len())
 	}
-	mask := m.affinity.GetAffinity(m.admitted, container).NUMANodeAffinity
+	mask := affinity(m.affinity, m.admitted, container).NUMANodeAffinity
 	rank := func(device string) int {
 		nodes := m.all[resource][device]
 		switch {

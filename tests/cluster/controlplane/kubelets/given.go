@@ -27,7 +27,7 @@ type Given struct {
 func (a *Admission) Given(pod *corev1.Pod) []Given {
 	var all []Given
 	for _, container := range containers(pod) {
-		hint := a.topology.GetAffinity(string(pod.UID), container.Name)
+		hint := affinity(a.topology, string(pod.UID), container.Name)
 		given := Given{Name: container.Name, Preferred: hint.Preferred}
 		if hint.NUMANodeAffinity != nil {
 			given.Affinity = hint.NUMANodeAffinity.GetBits()

@@ -3,7 +3,6 @@ package kubelets
 import (
 	"fmt"
 
-	cadvisor "github.com/google/cadvisor/info/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -77,12 +76,12 @@ func (m *Machine) startable() error {
 }
 
 // info is the machine as cAdvisor would report it to the kubelet.
-func (m *Machine) info() (*cadvisor.MachineInfo, error) {
-	info := &cadvisor.MachineInfo{}
+func (m *Machine) info() (*machineInfo, error) {
+	info := &machineInfo{}
 	sockets := map[int]bool{}
 	sizes := m.hugepages()
 	for id, numa := range m.NUMA {
-		node := cadvisor.Node{Id: id, Memory: uint64(numa.Memory.Value())}
+		node := machineNode{Id: id, Memory: uint64(numa.Memory.Value())}
 		if id < len(m.Distances) {
 			node.Distances = m.Distances[id]
 		}
@@ -97,7 +96,7 @@ func (m *Machine) info() (*cadvisor.MachineInfo, error) {
 			amount := numa.Hugepages[name]
 			// cAdvisor counts the huge pages as part of the NUMA node's memory.
 			node.Memory += uint64(amount.Value())
-			node.HugePages = append(node.HugePages, cadvisor.HugePagesInfo{
+			node.HugePages = append(node.HugePages, hugePagesInfo{
 				PageSize: uint64(size.Value()) / kibibyte,
 				NumPages: uint64(amount.Value() / size.Value()),
 			})
@@ -109,9 +108,9 @@ func (m *Machine) info() (*cadvisor.MachineInfo, error) {
 		sockets[socket] = true
 		threads := max(numa.ThreadsPerCore, 1)
 		for first := 0; first < numa.CPUs; first += threads {
-			core := cadvisor.Core{Id: info.NumCores / threads, SocketID: socket}
+			core := machineCore{Id: info.NumCores / threads, SocketID: socket}
 			if numa.L3CPUs > 0 { // else it is a cache of the NUMA node, and of no core
-				core.UncoreCaches = []cadvisor.Cache{{Id: info.NumCores / numa.L3CPUs, Level: 3}}
+				core.UncoreCaches = []machineCache{{Id: info.NumCores / numa.L3CPUs, Level: 3}}
 			}
 			for range min(threads, numa.CPUs-first) {
 				core.Threads = append(core.Threads, info.NumCores)

@@ -12,29 +12,23 @@ import (
 
 // The kubelet's CPU and memory managers are a policy, its state, and the upkeep of that state on disk and in cgroups.
 // Here policy and state are the kubelet's own; of the upkeep nothing is left but to release what ended (Admission).
+//
+// How the Topology Manager asks a manager, and a manager its policy, differs between versions: upstream_*.go.
 
 type hints = map[string][]topologymanager.TopologyHint
+
+// manager is what the Topology Manager asks when a pod is added, in the form of 1.36.
+type manager interface {
+	GetTopologyHints(pod *corev1.Pod, container *corev1.Container) hints
+	GetPodTopologyHints(pod *corev1.Pod) hints
+	AllocatePod(pod *corev1.Pod) error
+	Allocate(pod *corev1.Pod, container *corev1.Container) error
+}
 
 // cpuManager is the static CPU manager policy on state in memory, as a hint provider.
 type cpuManager struct {
 	policy cpumanager.Policy
 	state  cpustate.State
-}
-
-func (m *cpuManager) GetTopologyHints(pod *corev1.Pod, container *corev1.Container) hints {
-	return m.policy.GetTopologyHints(klog.Background(), m.state, pod, container)
-}
-
-func (m *cpuManager) GetPodTopologyHints(pod *corev1.Pod) hints {
-	return m.policy.GetPodTopologyHints(klog.Background(), m.state, pod)
-}
-
-func (m *cpuManager) AllocatePod(pod *corev1.Pod) error {
-	return m.policy.AllocatePod(klog.Background(), m.state, pod)
-}
-
-func (m *cpuManager) Allocate(pod *corev1.Pod, container *corev1.Container) error {
-	return m.policy.Allocate(klog.Background(), m.state, pod, container)
 }
 
 func (m *cpuManager) release(pod, container string) error {
@@ -45,22 +39,6 @@ func (m *cpuManager) release(pod, container string) error {
 type memoryManager struct {
 	policy memorymanager.Policy
 	state  memorystate.State
-}
-
-func (m *memoryManager) GetTopologyHints(pod *corev1.Pod, container *corev1.Container) hints {
-	return m.policy.GetTopologyHints(klog.Background(), m.state, pod, container)
-}
-
-func (m *memoryManager) GetPodTopologyHints(pod *corev1.Pod) hints {
-	return m.policy.GetPodTopologyHints(klog.Background(), m.state, pod)
-}
-
-func (m *memoryManager) AllocatePod(pod *corev1.Pod) error {
-	return m.policy.AllocatePod(klog.Background(), m.state, pod)
-}
-
-func (m *memoryManager) Allocate(pod *corev1.Pod, container *corev1.Container) error {
-	return m.policy.Allocate(klog.Background(), m.state, pod, container)
 }
 
 func (m *memoryManager) release(pod, container string) {

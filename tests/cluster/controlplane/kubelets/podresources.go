@@ -45,10 +45,7 @@ func (k *kubelet) servePodResources(ctx context.Context, folder string) error {
 	}
 	provider := &provider{k}
 	server := grpc.NewServer()
-	podresourcesapi.RegisterPodResourcesListerServer(server, podresources.NewV1PodResourcesServer(ctx,
-		podresources.PodResourcesProviders{
-			Pods: provider, Devices: provider, Cpus: provider, Memory: provider, DynamicResources: provider,
-		}))
+	podresourcesapi.RegisterPodResourcesListerServer(server, podresources.NewV1PodResourcesServer(ctx, providers(provider)))
 	go func() { _ = server.Serve(listener) }()
 	go k.reconcile()
 	return nil
@@ -129,7 +126,7 @@ func (a *Admission) memoryCheckpoint() *memorystate.MemoryManagerCheckpointV1 {
 	return content
 }
 
-// provider answers the API's server. A question waits for its turn in `work`: the managers are not safe otherwise.
+// provider answers the API's server, in the form of 1.36. A question waits for its turn in `work`: the managers are not safe otherwise.
 type provider struct{ kubelet *kubelet }
 
 func ask[T any](p *provider, read func(*Admission) T) T {

@@ -1,0 +1,1 @@
+../../cluster/kubernetes/1.37/go.mod
