@@ -52,6 +52,9 @@ _RUNTIMES = frozenset({"cri.sock", "images"})
 # A kubelet has 6 inotify instances and its exporter one or two; a user has 128 by Linux' default.
 _INSTANCES_PER_MACHINE = 8
 _INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
+_NAMESPACES_LIMIT = Path("/proc/sys/user/max_user_namespaces")
+# ENOSPC: what the kernel answers where that limit is reached, or 0.
+_NO_MORE = "No space left on device"
 
 
 class ImpossibleError(RuntimeError):
@@ -74,6 +77,8 @@ def namespaces() -> tuple[str, ...]:
         if done.returncode == 0:
             return command
         told = told or done.stderr.strip()
+    if _NO_MORE in told:
+        told += f" ({_NAMESPACES_LIMIT} is {_NAMESPACES_LIMIT.read_text().strip()})"
     raise ImpossibleError(f"real kubelets need user namespaces, or root: {told}")
 
 

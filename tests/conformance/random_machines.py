@@ -44,8 +44,8 @@ _POD_LEVEL_SINCE: Final[Version] = (1, 34)
 # Older ones also hint at NUMA nodes without devices, as the simulated kubelet does not: with best-effort, whose hints
 # need not be equal, they choose other NUMA nodes (docs/unknowns.md). Source: devicemanager, deviceNUMANodes.
 _HINTS_WHERE_DEVICES_ARE_SINCE: Final[Version] = (1, 36)
-# Older ones extend a hint over NUMA nodes of which others hold memory alone, as best-effort lets them (likewise).
-# Source: memorymanager, isAffinityViolatingNUMAAllocations.
+# Older ones give out memory of NUMA nodes that others hold memory of alone, if the Topology Manager's hint is for other
+# resources, and may then not start again (likewise). Source: memorymanager, isAffinityViolatingNUMAAllocations.
 _ONE_KIND_OF_ALLOCATION_SINCE: Final[Version] = (1, 33)
 # Newer ones leave alone what has its CPUs when they start again. Source: cpumanager, enforceSMTAlignment.
 _CORES_ARE_KEPT_SINCE: Final[Version] = (1, 37)
@@ -115,7 +115,7 @@ def _machine(random: Random, name: str, policy: str, version: Version) -> Simula
     with_gpus = any(gpus) and random.random() < 0.6 and not few_hints
     if policy == "best-effort" and version < _HINTS_WHERE_DEVICES_ARE_SINCE:
         with_gpus = False
-    memory_is_mixed = policy == "best-effort" and version < _ONE_KIND_OF_ALLOCATION_SINCE
+    memory_is_mixed = policy in {"best-effort", "restricted"} and version < _ONE_KIND_OF_ALLOCATION_SINCE
     return SimulatedMachine(
         name,
         numa_nodes=numa_nodes,

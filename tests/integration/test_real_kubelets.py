@@ -266,6 +266,27 @@ def test_where_no_namespace_can_be_had_the_reason_is_said(monkeypatch: pytest.Mo
         namespaces.cache_clear()
 
 
+# A user namespace in which there may be no other, and of whose rights the program has none.
+UNPRIVILEGED = """
+echo 0 > /proc/sys/user/max_user_namespaces
+exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs "$@"
+"""
+
+
+def test_without_user_namespaces_and_root_the_tests_are_skipped_with_the_reason() -> None:
+    test = f"{__file__}::{test_more_machines_than_the_host_can_have_are_refused_before_any_starts.__name__}"
+    alone = ["unshare", "--user", "--map-root-user", "sh", "-ec", UNPRIVILEGED, "sh"]
+    if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this test needs user namespaces, and the program setpriv")
+    pytest_alone = [*alone, sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", test]
+    done = subprocess.run(
+        pytest_alone, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert "real kubelets need user namespaces, or root: unshare" in done.stdout, done.stdout + done.stderr
+    assert "(/proc/sys/user/max_user_namespaces is 0)" in done.stdout
+    assert "1 skipped" in done.stdout
+
+
 @pytest.mark.usefixtures("possible")
 def test_more_machines_than_the_host_can_have_are_refused_before_any_starts() -> None:
     with pytest.raises(ImpossibleError, match="max_user_instances allows"):
