@@ -100,7 +100,8 @@ def test_all_that_is_missing_is_said_at_once() -> None:
 def test_resources_of_the_pod_as_a_whole_take_its_containers_their_own() -> None:
     raw = spec(container(name="app", limits=WHOLE), resources={"limits": WHOLE})
     assert told(raw) == (
-        "the pod has resources of its own; remove spec.resources and set requests and limits on the containers"
+        "the pod has resources of its own (kubelets' feature gate PodLevelResourceManagers is not read); "
+        "remove spec.resources and set requests and limits on the containers"
     )
 
 

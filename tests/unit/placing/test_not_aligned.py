@@ -189,6 +189,21 @@ def test_deny_refuses_it_in_the_same_words() -> None:
     assert mutation.operations == ()
 
 
+# A kubelet with the feature gate PodLevelResourceManagers aligns a Guaranteed one, and no Node shows the gate.
+@pytest.mark.parametrize(("requested", "verdict"), [("4", Verdict.ALLOW), ("3", Verdict.DENY)])
+def test_a_pod_with_pod_level_resources_is_denied_only_if_no_feature_gate_aligns_it(
+    requested: str, verdict: Verdict
+) -> None:
+    amounts = {"cpu": "4", "memory": "1Gi"}
+    raw = pod(numa='{"numaTopologyPolicy": "SingleNUMANode"}')
+    raw["spec"]["resources"] = {"limits": amounts, "requests": {**amounts, "cpu": requested}}
+    raw["spec"]["containers"][0]["resources"] = {}
+    mutation = mutate_pod(raw, KUBELETS, DENY)
+    assert mutation.verdict is verdict
+    told = "the pod has resources of its own (kubelets' feature gate PodLevelResourceManagers is not read)"
+    assert told in (mutation.message or mutation.warnings[0])
+
+
 def test_the_place_of_a_template_in_its_workload_stands_in_the_warning_and_the_denial() -> None:
     told = NO_LIMIT.replace("spec.containers", "spec.template.spec.containers")
     assert mutate_pod(burstable(), KUBELETS, Rules(), "spec.template.").warnings[0].endswith(told)

@@ -68,7 +68,7 @@ def in_words(found: Sequence[Obstacle], prefix: str = "") -> str:
 
 def _obstacles(pod: Pod) -> Iterator[Obstacle]:
     if pod.pod_level is not None:
-        yield Obstacle("the pod has resources of its own")
+        yield Obstacle("the pod has resources of its own (kubelets' feature gate PodLevelResourceManagers is not read)")
     # Containers are named by position, because names are written by the user and not validated yet.
     fractional = _largest_of_fractional(pod.containers)
     apps = [one.kind for one in pod.containers].count(ContainerKind.APP)

@@ -7,6 +7,7 @@
    aligned.
 4. Where the NUMA nodes are not known yet, or devices are away for a while, only an agent like koordlet could align the
    pod. That causes a warning, never a denial.
+5. Nor is a Guaranteed pod with pod-level resources denied: a kubelet with PodLevelResourceManagers may align it.
 """
 
 from dataclasses import dataclass
@@ -74,7 +75,8 @@ def not_aligned(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, options: Optio
     if not known and (loose.any() or any(map(is_device, pod.requests))):
         return None
     if unaligned == known:
-        everywhere = unaligned > 0 and not loose.any() and with_devices_back(node_arrays, pod.requests) is None
+        sure = unaligned > 0 and not (pod.pod_level and pod.qos is QoS.GUARANTEED)
+        everywhere = sure and not loose.any() and with_devices_back(node_arrays, pod.requests) is None
         return NotAligned(subject(intent), f"{_NO_KUBELET} {_of(pod)}", found, everywhere=everywhere)
     if unaligned:
         fact = f"the kubelets of {unaligned} of {counted(known, 'node')} do not align {_of(pod)}"
