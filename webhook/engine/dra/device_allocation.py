@@ -41,6 +41,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import Any, Final, NamedTuple, Self
+from weakref import WeakKeyDictionary
 
 from webhook.engine.dra.device_pools import (
     OUT_OF_BUDGET,
@@ -78,9 +79,13 @@ first decision with a selector of ten operations on 5,000 nodes with eight devic
 answers for the next ones.
 """
 MAX_KEPT: Final = 200_000
-"""Pools for which all shapes of claims together keep something, at some 160 bytes: 32 MiB."""
+"""What all shapes of claims together keep of pools and nodes, at some 300 bytes each: 60 MiB."""
+MAX_SHAPES: Final = 256
+"""Shapes of claims, of which a tenant can write as many as claims."""
 MAX_ANSWERS: Final = 4096
 """Different nodes for which a shape of claims keeps the answer. Nodes of one kind differ by which devices are taken."""
+MAX_NUMBERS: Final = 65_536
+"""Different devices and pools that a shape of claims numbers. More are those of pools that are long replaced."""
 MAX_CONSUMERS: Final = 256
 """Pods that an allocated claim can be reserved for."""
 _NANO: Final = 10**9
@@ -223,8 +228,11 @@ class DeviceAllocator:
         shape = self._shapes.pop(key, None)
         if shape is None:
             shape = _Shape(requested, classes, alike)
+        shape.tidy()
         self._shapes[key] = shape
-        while len(self._shapes) > 1 and sum(one.kept for one in self._shapes.values()) > MAX_KEPT:
+        while len(self._shapes) > MAX_SHAPES or (
+            len(self._shapes) > 1 and sum(one.kept for one in self._shapes.values()) > MAX_KEPT
+        ):
             del self._shapes[next(iter(self._shapes))]
         return shape
 
@@ -329,7 +337,7 @@ class _Shape:
         self.numbered: list[_Want] = []
         """All of them, by number."""
         self._numbers: dict[tuple[Any, ...], int] = {}
-        self._of_pool: dict[int, _PoolKind] = {}
+        self._of_pool: WeakKeyDictionary[PoolDevices, _PoolKind] = WeakKeyDictionary()
         self._known: dict[tuple[Any, ...], Fit | tuple[_Place, ...]] = {}
         self.anywhere = self._prepare(requested, classes)
         """The answer that no node changes; None if nodes decide."""
@@ -341,8 +349,15 @@ class _Shape:
 
     @property
     def kept(self) -> int:
-        """For how many pools something is kept."""
-        return len(self._of_pool)
+        """How much is kept of pools and nodes."""
+        return len(self._of_pool) + len(self._numbers) + len(self._known)
+
+    def tidy(self) -> None:
+        """Forget everything if most of it is of pools that are long replaced. Not during a search."""
+        if len(self._numbers) > MAX_NUMBERS:
+            self._numbers.clear()
+            self._of_pool.clear()
+            self._known.clear()
 
     def _prepare(
         self, requested: Sequence[tuple[str, ClaimSpec | None]], classes: Mapping[str, DeviceClass | None]
@@ -422,8 +437,8 @@ class _Shape:
 
     def kind_of(self, pool: PoolDevices, budget: Budget) -> "_PoolKind":
         """What makes the pool equal to others, for these claims."""
-        known = self._of_pool.get(id(pool))
-        if known is not None and known.pool is pool:
+        known = self._of_pool.get(pool)
+        if known is not None:
             return known
         verdicts = [pool.selected(want.selectors, budget) for want in self.numbered]
         signatures = tuple(
@@ -432,9 +447,9 @@ class _Shape:
         )
         matters = any(one is not False for row in verdicts for one in row)
         state = (pool.incomplete, bool(pool.invalid), pool.fault and (pool.driver, pool.fault))
-        found = _PoolKind(pool, signatures, self._number((state, signatures if matters else len(signatures))), matters)
+        found = _PoolKind(signatures, self._number((state, signatures if matters else len(signatures))), matters)
         if not any(OUT_OF_BUDGET in row for row in verdicts):
-            self._of_pool[id(pool)] = found
+            self._of_pool[pool] = found
         return found
 
     def _number(self, key: tuple[Any, ...]) -> int:
@@ -461,7 +476,6 @@ class _Shape:
 class _PoolKind(NamedTuple):
     """What makes a pool equal to others, for some claims."""
 
-    pool: PoolDevices
     signatures: tuple[int, ...]
     """For each device a number that is equal for devices that are equal for the claims."""
     number: int

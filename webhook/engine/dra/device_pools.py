@@ -58,6 +58,7 @@ class PoolDevices:
     """A pool as one node sees it."""
 
     __slots__ = (
+        "__weakref__",
         "_selections",
         "_used",
         "binds_late",

@@ -1,7 +1,9 @@
 """Which devices the claims of a pod get on a node."""
 
+import gc
 from collections.abc import Mapping, Sequence
 from typing import Any
+from weakref import ref
 
 import pytest
 
@@ -17,7 +19,16 @@ from tests.builders.devices import (
     resource_slice,
     result,
 )
-from webhook.engine.dra.device_allocation import MAX_STEPS, Cause, DeviceAllocator, DeviceCount, Fit, Verdict
+from webhook.engine.dra import device_allocation
+from webhook.engine.dra.device_allocation import (
+    MAX_SHAPES,
+    MAX_STEPS,
+    Cause,
+    DeviceAllocator,
+    DeviceCount,
+    Fit,
+    Verdict,
+)
 from webhook.engine.dra.device_pools import Budget, DeviceInventory
 from webhook.formats.dra import Claim, DeviceClass, DeviceId, Result, Slice
 from webhook.model.resources import MAX_AMOUNT
@@ -436,6 +447,22 @@ def test_equal_nodes_share_an_answer_with_their_own_devices() -> None:
     cluster.take("gpu-0", node="n2")
     assert taken(fitter.on(cluster.inventory.on("n2", {}))) == [["gpu-1", "gpu-2"]]
     assert fitter.on(cluster.inventory.on("n2", {})).devices[0][0].device.id.pool == "n2"
+
+
+def test_what_is_remembered_of_claims_and_pools_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(gpus())
+    replaced = ref(cluster.inventory.on("n1", {}).pools[0])
+    for number in range(MAX_SHAPES + 10):
+        cluster.fit(claim("a", [request(f"r{number}")]))
+    assert len(cluster.allocator._shapes) == MAX_SHAPES
+    cluster.inventory.put_slice(Slice.from_object(gpus(device("other"))))
+    gc.collect()
+    assert replaced() is None
+    monkeypatch.setattr(device_allocation, "MAX_NUMBERS", 0)
+    monkeypatch.setattr(device_allocation, "MAX_KEPT", 0)
+    assert taken(cluster.fit(claim("a", [request("r")]), claim("b", [request("s")], results=[]))) == [["other"], []]
+    assert len(cluster.allocator._shapes) == 1
+    assert taken(cluster.fit(claim("a", [request("r")]))) == [["other"]]
 
 
 def test_how_many_equal_pods_fit_on_a_node() -> None:
