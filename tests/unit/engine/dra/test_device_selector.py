@@ -95,6 +95,8 @@ C = 'device.capacity["gpu.example.com"]'
         ("true ? true : device.nothing", True),
         ("false ? device.nothing : true", True),
         ("device.allowMultipleAllocations", False),
+        (f"{A}.productName.matches('^NVIDIA (A100|H100)$')", True),
+        (f"{A}.productName.lowerAscii().matches('^.*a100.*$')", True),
         # Values of different types are different.
         (f"{A}.index == true", False),
         (f"{A}.index == '2'", False),
@@ -125,7 +127,9 @@ def test_an_expression_selects_a_device_as_cel_does(expression: str, expected: b
         ('quantity("x") == quantity("1")', "'x' is no quantity"),
         # What is not evaluated, though cel-go knows it.
         (f"{A}.index == 2.0", "the number '2.0' is not evaluated"),
-        (f"{A}.productName.matches('A.*')", ".matches() of string is not evaluated"),
+        (f"{A}.productName.matches('A{{2}}')", "the pattern 'A{2}' is not evaluated"),
+        (f"{A}.productName.matches({A}.productName)", ".matches() of string is not evaluated"),
+        (f"{A}.index.matches('2')", "matches takes no int"),
         (f"{A}.models.exists(m, m == 'a')", ".exists() is not evaluated"),
         ("device.name == 'a'", "device.name is not evaluated"),
         ("int('1') == 1", "int() of this is not evaluated"),
