@@ -1,17 +1,20 @@
 """The command: replay every golden file of a directory and report how far the engine agrees.
 
 `record` plays random machines on real kubelets instead, and compares what these answer with the simulated kubelet and
-with the engine's prediction.
+with the engine's prediction. `claims` asks kube-scheduler's own device allocator about random claims, and compares.
 
 Prints `FILE agree/total`, and below it the parts and the first disagreements. Exit status: 0 all floors held,
-1 something is below its floor, 2 a file cannot be used, or no real kubelet can run here.
+1 something is below its floor, 2 a file cannot be used, or no real kubelet or allocator can run
+here.
 """
 
 import argparse
 import gzip
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.cluster.assets import AssetError, find_assets, wanted_version
 from tests.cluster.build import BuildFailedError
@@ -21,23 +24,25 @@ from tests.cluster.real_kubelets import ImpossibleError, require_possible
 from tests.cluster.toolchain import parse_version
 from tests.cluster.up import leave_on_signals, tell
 from tests.cluster.versions import versions
-from tests.conformance import recordings
+from tests.conformance import allocations, recordings
 from tests.conformance.cases import UnusableError, files, tallies
+from tests.conformance.random_claims import draw_cases
 from tests.conformance.random_machines import plays
+from tests.conformance.random_selectors import draw_selectors
 from tests.conformance.recorder import record
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns the exit status."""
     options = _parser().parse_args(arguments)
-    if options.command == "record":
+    if options.command is not None:
         try:
-            return _record(options)
+            return _record(options) if options.command == "record" else _ask(options)
         except (AssetError, BuildFailedError, ImpossibleError, NotReadyError, OSError, ProcessEndedError) as error:
             _complain(error)
             return 2
     if options.cases is None:
-        _parser().error("the following arguments are required: --cases, or the command record")
+        _parser().error("the following arguments are required: --cases, or a command")
     return _replay(options.cases, options.show)
 
 
@@ -47,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--show", type=_count, default=10, metavar="N", help="disagreements to show per line (default 10)"
     )
-    commands = parser.add_subparsers(dest="command", metavar="record")
+    commands = parser.add_subparsers(dest="command", metavar="record|claims")
     recorder = commands.add_parser(
         "record",
         help="play random machines on real kubelets and compare",
@@ -59,22 +64,35 @@ def _parser() -> argparse.ArgumentParser:
     recorder.add_argument("--kubernetes", choices=versions(), metavar="VERSION", help=f"one of {', '.join(versions())}")
     recorder.add_argument("--into", type=Path, metavar="FILE", help="write the recording, as .jsonl.gz")
     recorder.add_argument("--show", type=_count, default=10, metavar="N", help="disagreements to show per line")
+    asker = commands.add_parser(
+        "claims",
+        help="ask kube-scheduler's device allocator about random claims and compare",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    asker.add_argument("--number", type=_positive, default=300, metavar="N", help="how many pods")
+    asker.add_argument("--selectors", action="store_true", help="not pods, but selectors, each with five devices")
+    asker.add_argument("--seed", type=_count, default=0, metavar="N", help="what devices and claims follow from")
+    asker.add_argument(
+        "--kubernetes",
+        choices=allocations.VERSIONS,
+        metavar="VERSION",
+        help=f"one of {', '.join(allocations.VERSIONS)}",
+    )
+    asker.add_argument("--into", type=Path, metavar="FILE", help="write the cases and answers, as .jsonl.gz")
+    asker.add_argument("--show", type=_count, default=10, metavar="N", help="disagreements to show per line")
     return parser
 
 
 def _record(options: argparse.Namespace) -> int:
     require_possible(options.machines)
-    if options.into is not None and not options.into.parent.is_dir():
-        raise AssetError(f"--into: there is no folder {options.into.parent}")
+    _require_folder(options.into)
     leave_on_signals()
     version = options.kubernetes or wanted_version()
     major, minor = parse_version(version)[:2]
     drawn = plays(options.seed, options.machines, options.pods, (major, minor))
     with ControlPlane.start(find_assets(tell, kubernetes=version)) as plane:
         cases = record(plane, drawn, f"seed-{options.seed}", tell)
-    if options.into is not None:
-        lines = "".join(json.dumps(case, separators=(",", ":")) + "\n" for case in cases)
-        options.into.write_bytes(gzip.compress(lines.encode(), mtime=0))
+    _write(options.into, cases)
     found = recordings.check(cases)
     for tally in found:
         _say(*tally.lines(options.show))
@@ -83,6 +101,34 @@ def _record(options: argparse.Namespace) -> int:
     differences = sum(tally.total - tally.agree for tally in found[1:])
     _say(f"Kubernetes {version}, seed {options.seed}: {pods} pods on {len(cases)} machines, {differences} differences")
     return 0 if held else 1
+
+
+def _ask(options: argparse.Namespace) -> int:
+    _require_folder(options.into)
+    asked = [options.kubernetes] if options.kubernetes else allocations.VERSIONS
+    programs = {version: allocations.find_allocator(version, tell) for version in asked}
+    draw, check = (
+        (draw_selectors, allocations.check_selectors) if options.selectors else (draw_cases, allocations.check)
+    )
+    cases = list(allocations.answered(draw(options.seed, options.number), programs))
+    _write(options.into, cases)
+    found = check(cases)
+    for tally in found:
+        _say(*tally.lines(options.show))
+    what = "selectors" if options.selectors else "pods with claims"
+    _say(f"Kubernetes {', '.join(asked)}, seed {options.seed}: {len(cases)} {what}")
+    return 0 if all(tally.passes for tally in found) else 1
+
+
+def _require_folder(into: Path | None) -> None:
+    if into is not None and not into.parent.is_dir():
+        raise AssetError(f"--into: there is no folder {into.parent}")
+
+
+def _write(into: Path | None, cases: Sequence[Mapping[str, Any]]) -> None:
+    if into is not None:
+        lines = "".join(json.dumps(case, separators=(",", ":")) + "\n" for case in cases)
+        into.write_bytes(gzip.compress(lines.encode(), mtime=0))
 
 
 def _count(text: str) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tests.conformance import kubelet, plugin, recordings, small, unit_tables
+from tests.conformance import allocations, kubelet, plugin, recordings, small, unit_tables
 from tests.conformance.tally import Tally
 
 Case = Mapping[str, Any]
@@ -29,6 +29,8 @@ FORMATS: Final[Mapping[str, tuple[frozenset[str], Check]]] = {
     "topology merge": (frozenset({"id", "policy", "numaNodes", "providers", "expect"}), small.check_merges),
     "pod fingerprint": (frozenset({"id", "pods", "expect"}), small.check_fingerprints),
     "quantities": (frozenset({"id", "in", "expect"}), small.check_quantities),
+    "claims": (frozenset({"id", "slices", "classes", "rules", "claims", "pod", "nodes", "expect"}), allocations.check),
+    "selectors": (frozenset({"id", "plain", "expression", "devices", "expect"}), allocations.check_selectors),
     "plugin unit tables": (frozenset({"test", "kind", "node", "nrt", "pod"}), unit_tables.check),
 }
 

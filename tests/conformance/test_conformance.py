@@ -58,12 +58,14 @@ def test_the_engine_agrees_with_upstream_on_odd_machines(capsys: pytest.CaptureF
 
 def test_every_golden_file_is_there() -> None:
     assert NAMES == [
+        "claims",
         "kubelet_admission",
         "kubelet_admission_1_37",
         "nrt_filter_score",
         "nrt_lists",
         "podfingerprint",
         "quantities",
+        "selectors",
         "topology_merge",
     ]
 

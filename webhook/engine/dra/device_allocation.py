@@ -588,7 +588,7 @@ class _Search:
         """The answer for the node."""
         self._select()
         try:
-            self._check_pools()
+            self._check()
             for group in self._shape.wants:
                 if (detail := self._too_few(group)) is not None:
                     return Fit(Verdict.DOES_NOT_FIT, cause=Cause.TOO_FEW_DEVICES, detail=detail)
@@ -643,11 +643,18 @@ class _Search:
         """Whether the pool could not be read, and may have devices for the request."""
         return bool(pool.fault) and not any(compiled(one).excludes(pool.driver) for one in want.selectors)
 
-    def _check_pools(self) -> None:
-        """Raise what ends the search before it begins."""
+    def _check(self) -> None:
+        """Raise what ends the search before it begins.
+
+        kube-scheduler looks up what a request for all devices selects even of alternatives that it does not need.
+        """
         for want in self._shape.numbered:
             if want.fault:
                 raise _UnknownError(Cause.UNREAD, f"{want.label}: {want.fault}")
+            if want.request.count is None and not self._optimistic:
+                for one in self._selected[want.number]:
+                    if isinstance(one, Unevaluable):
+                        raise _unknown(want, one)
             for pool in self._node.pools:
                 if want.request.count is None and (pool.incomplete or pool.invalid):
                     raise _NoWayError(Cause.POOL_CHANGES, f"{want.label}, pool {pool.name} of {pool.driver}")
@@ -717,14 +724,11 @@ class _Search:
     def _all(self, index: int, want: _Want) -> bool:
         """Whether all devices that match work out, and then the other requests."""
         selected = self._selected[want.number]
-        unknown = next((one for one in selected if isinstance(one, Unevaluable)), None)
-        if unknown is not None and not self._optimistic:
-            raise _unknown(want, unknown)
         wanted = [
             at for at, one in enumerate(selected) if one is True and self._capacity(want, at, static=True) is not None
         ]
         if not wanted:
-            return unknown is not None and self._group(index + 1)
+            return any(isinstance(one, Unevaluable) for one in selected) and self._group(index + 1)
         before = len(self._log)
         if (
             self._has_room(want, len(wanted))

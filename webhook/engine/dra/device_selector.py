@@ -687,8 +687,11 @@ def _unknown(what: str) -> Unevaluable:
 
 
 def _different(left: _Value, right: _Value) -> bool | Unevaluable:
+    """Not equal, which an error of the comparison is, too."""
     found = _equal(left, right)
-    return found if isinstance(found, Unevaluable) else not found
+    if isinstance(found, Unevaluable):
+        return True if type(left) in _SIMPLE and type(right) in _SIMPLE else found
+    return not found
 
 
 def _ordered(symbol: str, holds: Callable[[Any, Any], bool]) -> Callable[[_Value, _Value], _Value]:

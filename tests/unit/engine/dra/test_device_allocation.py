@@ -219,6 +219,17 @@ def test_the_first_alternative_that_can_be_met_counts() -> None:
     assert cluster.fit(claim("a", [both], constraints=[match("example.com/none", "any")])).verdict is NO
 
 
+def test_a_selector_that_fails_in_an_alternative_for_all_devices_leaves_the_claim_open_though_it_is_not_needed() -> (
+    None
+):
+    cluster = Cluster(gpus())
+    failing = f'device.attributes["{DRIVER}"].none == 1'
+    counted = first_available("any", request("one"), request("other", 1, failing))
+    assert cluster.fit(claim("a", [counted])).verdict is FITS
+    whole = first_available("any", request("one"), request("all", None, failing))
+    assert cluster.fit(claim("a", [whole])).verdict is UNKNOWN
+
+
 def test_an_allocated_claim_pins_the_pod() -> None:
     cluster = Cluster(gpus(), gpus(node="n2")).take("gpu-0")
     mine = claim("mine", [request()], results=[result("gpu-0", pool="n1")], node="n1")

@@ -88,6 +88,7 @@ C = 'device.capacity["gpu.example.com"]'
         (f'{A}.driverVersion.isGreaterThan(semver("550.54.15-rc.1"))', True),
         (f'{A}.driverVersion.isLessThan(semver("550.100.0"))', True),
         (f'{A}.driverVersion == semver("550.54.15+build")', True),
+        (f"{A}.driverVersion != '550.54.15' && quantity('1') != 1", True),
         (f"{A}.driverVersion.major() == 550 && {A}.driverVersion.minor() == 54", True),
         ('semver("1.0.0-1").isLessThan(semver("1.0.0-a")) && semver("1.0.0-a").isLessThan(semver("1.0.0-a.1"))', True),
         ('isSemver("1.0.0") && !isSemver("v1.0.0") && !isSemver("01.0.0")', True),
