@@ -432,7 +432,7 @@ class Planner:
         snapshot = self.state.snapshot()
         basis = group_basis(raw, snapshot)
         gated = GatedPod.from_object(raw, owner_chain, basis, reads_kueue=self.rules.kueue_annotations)
-        return gated.avoiding(snapshot.avoided)
+        return gated.avoiding(snapshot.avoided).claiming(snapshot.devices)
 
     def place(self, gated: GatedPod, nodes: Snapshot | None = None) -> Assignment | NoAssignment:
         """Where the pod would go by itself, or why it would wait.

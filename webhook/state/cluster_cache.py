@@ -32,6 +32,7 @@ from them. Only assumed pods, and where a pod may be instead of on its hint's NU
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from time import time
 from typing import Any
 
@@ -214,6 +215,7 @@ class ClusterCache:
         self._announce_hints()
         self.kai_groups.advance()
         self.avoided.advance()
+        self.devices.advance()
 
     def prepare(self, nodes: int) -> bool:
         """Apply the changes of at most so many nodes; whether few are left for the next read.
@@ -243,6 +245,7 @@ class ClusterCache:
             self.native_groups.served(),
             self.kai_groups.by_key(),
             self.avoided.by_key(),
+            self.devices,
         )
 
     def topologies_by_name(self) -> Mapping[str, Topology]:
@@ -432,7 +435,13 @@ class ClusterCache:
             self.changed.emit()
 
     def _read_pod(self, raw: Mapping[str, Any]) -> PodInfo:
-        return PodInfo.from_object(raw, self._rules, self._hint_key, self._is_missed, self._pods.bound.read)
+        pod = PodInfo.from_object(raw, self._rules, self._hint_key, self._is_missed, self._pods.bound.read)
+        record = pod.record
+        if not record.assigned_node or not raw["spec"].get("resourceClaims"):
+            return pod
+        # Until it is bound, its claims may hold nothing yet.
+        claimed = self.devices.claimed(raw, raw["metadata"].get("namespace", "")).amounts
+        return replace(pod, record=replace(record, requests={**record.requests, **claimed}))
 
     def _is_missed(self, raw: Mapping[str, Any], pod: ResidentPod) -> bool:
         return self._missed.is_missed(raw, pod, self._clock())

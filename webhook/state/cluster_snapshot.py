@@ -10,6 +10,7 @@ from webhook.formats.kubernetes.avoided_node import Avoided
 from webhook.formats.kubernetes.namespace import Namespace
 from webhook.formats.kubernetes.native_pod_group import NativePodGroup
 from webhook.formats.topology import Topology
+from webhook.state.devices import DeviceState
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +29,5 @@ class ClusterSnapshot:
     """The PodGroups that users wrote for KAI-Scheduler, by namespace/name."""
     avoided: Avoided = field(default_factory=lambda: MappingProxyType({}))
     """The nodes that pods avoid after a rejection, by key of their controller's pods or of their gang."""
+    devices: DeviceState | None = None
+    """What claims request, as of now; None: no claim is counted."""

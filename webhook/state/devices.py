@@ -1,45 +1,77 @@
-"""Devices of Dynamic Resource Allocation (DRA): what drivers offer on nodes, and what claims hold of it.
+"""Devices of Dynamic Resource Allocation (DRA): what drivers offer on nodes, what claims hold, and what pods request.
 
 1. Informers fill the feeds, where the API server serves `resource.k8s.io/v1` and the setting is on. A change marks the
    nodes that it concerns; nothing is computed yet.
-2. `settle` computes the marked nodes: what they have of each extended resource that a DeviceClass maps (KEP-5004).
+2. `settle` computes marked nodes: how much each has of
+   - each extended resource that a DeviceClass maps (KEP-5004), in devices;
+   - the devices that each request of a claim or template selects, in devices;
+   - each claim or template that more than a number of devices describes, in pods whose claims it can serve together.
+   To the engine these are resources of the node, so that nodes, gangs and reservations count them like any other.
+3. `claimed` says what a pod requests of them, and which of its claims are not counted, and why.
 
-Devices of one node mark that node. Devices that several nodes can reach count on each of them, and mark all of them.
-
-What is not known counts as there: a device that may match, or one that may be free. So these amounts never exclude a
-node that the scheduler could use, but they may include one that it cannot use.
+What is not known counts as there: a device that a selector may match, or a claim whose search takes too long. So these
+amounts never exclude a node that the scheduler could use, but they may include one that it cannot use.
 """
 
-import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
-from typing import Any, Final
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2s
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
+from webhook.engine.dra.device_allocation import DeviceAllocator, Verdict
+from webhook.engine.dra.device_pools import Budget, DeviceInventory, NodeDevices, TakenDevices
 from webhook.engine.snapshot.cluster_state import ClusterState, SliceAmount
 from webhook.formats.dra import (
     Claim,
+    ClaimSpec,
     ClaimTemplate,
-    Device,
     DeviceClass,
     DeviceId,
-    NodeScope,
+    Request,
     Slice,
     TaintRule,
-    mapped_resources,
+    pod_claims,
 )
+from webhook.formats.kubernetes.pod import Pod
+from webhook.model.resources import NO_RESOURCES
 from webhook.signal import Signal
-from webhook.state.store import Feed, Store
-
-Pool = tuple[str, str]
-"""Driver and name."""
+from webhook.state.store import Feed
 
 DEVICE_KINDS: Final = ("DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaimTemplate", "ResourceClaim")
 """The kinds that are read."""
 
-# Effects that keep a device from requests that do not tolerate them, as those of extended resources.
-_EXCLUDING: Final = frozenset({"NoSchedule", "NoExecute"})
-_DRIVER: Final = re.compile(r"""\s*device\.driver\s*==\s*(["'])(?P<driver>[^"'\\]+)\1\s*""")
+MOST_ROWS: Final = 64
+MOST_ROWS_OF_NAMESPACE: Final = 16
+"""Resources that claims and templates define, each of which costs every node some 0.1 ms when its devices change. A
+cluster has a few classes, with a selector or two; a tenant can write any number of templates.
+"""
+# More equal pods with devices than any node has. What is left over counts as any number.
+_MOST_PODS: Final = 64
+_ANY_NUMBER: Final = 1 << 20
+# Of one resource on one node, of which evaluations of selectors take most; see device_allocation.OPERATIONS.
+_OPERATIONS: Final = 20_000
+# A read computes at most so many nodes (some 50 ms); after a change that concerns all nodes, turns compute the others.
+_AT_ONCE: Final = 256
+
+
+class Claimed(NamedTuple):
+    """What a claim or a template requests of a node."""
+
+    amounts: Mapping[str, int] = NO_RESOURCES
+    """By name of a resource that `settle` computes."""
+    uncounted: str = ""
+    """Why its devices are not counted, or not all of them; empty: they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A resource that a claim or template defines."""
+
+    claim: Claim
+    shared: bool = False
+    """Whether any number of pods use the claim together."""
 
 
 class DeviceState:
@@ -48,197 +80,289 @@ class DeviceState:
     def __init__(self, nodes: ClusterState) -> None:
         self.changed = Signal[[]]()
         """Emitted after each change that may affect a waiting pod."""
-        self.classes = Store("DeviceClass", DeviceClass.from_object, lambda one: one.name)
-        self.taint_rules = Store("DeviceTaintRule", TaintRule.from_object, lambda one: one.name)
-        self.templates = Store("ResourceClaimTemplate", ClaimTemplate.from_object, lambda one: one.key)
-        self.slices = Feed("ResourceSlice", Slice.from_object, self._put_slice, self._drop_slice)
-        self.claims = Feed("ResourceClaim", Claim.from_object, self._put_claim, self._drop_claim)
-        self.feeds: Mapping[str, Feed[Any]] = {
-            "ResourceSlice": self.slices,
-            "ResourceClaim": self.claims,
-            "ResourceClaimTemplate": self.templates.feed,
-            "DeviceClass": self.classes.feed,
-            "DeviceTaintRule": self.taint_rules.feed,
-        }
-        """The feeds of all kinds."""
-        self.classes.changed.subscribe(self._mark_all)
-        self.taint_rules.changed.subscribe(self._mark_all)
-        self.templates.changed.subscribe(self.changed.emit)
+        self.inventory = DeviceInventory()
+        """The devices of each node."""
+        self._allocator = DeviceAllocator(self.inventory)
         self._nodes = nodes
         self._slices: dict[str, Slice] = {}
-        self._pools: defaultdict[Pool, dict[str, Slice]] = defaultdict(dict)
-        self._pools_of: defaultdict[str, set[Pool]] = defaultdict(set)  # by node
-        self._reached: set[Pool] = set()  # by several nodes
+        self._nodes_of: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)  # by driver and pool
         self._claims: dict[str, Claim] = {}
-        self._holders: defaultdict[DeviceId, set[str]] = defaultdict(set)
+        self._counted: dict[str, Claimed] = {}  # by `template` or `claim`, then namespace/name
+        self._rows: dict[str, _Row] = {}
+        self._users: defaultdict[str, set[str]] = defaultdict(set)
+        self._served: frozenset[str] | None = frozenset()
         self._marked: dict[str, None] = {}
-        self._mapped: tuple[int, Mapping[str, DeviceClass]] = 0, {}
+        self._has_changed = False
+        self.feeds: Mapping[str, Feed[Any]] = {
+            "DeviceClass": Feed("DeviceClass", DeviceClass.from_object, self._put_class, self._drop_class),
+            "DeviceTaintRule": Feed("DeviceTaintRule", TaintRule.from_object, self._put_rule, self._drop_rule),
+            "ResourceSlice": Feed("ResourceSlice", Slice.from_object, self._put_slice, self._drop_slice),
+            "ResourceClaimTemplate": Feed(
+                "ResourceClaimTemplate", ClaimTemplate.from_object, self._put_template, self._drop_template
+            ),
+            "ResourceClaim": Feed("ResourceClaim", Claim.from_object, self._put_claim, self._drop_claim),
+        }
+        """By kind."""
 
-    def claims_by_key(self) -> Mapping[str, Claim]:
+    @property
+    def resources(self) -> frozenset[str]:
+        """The resources that `settle` computes: a node that does not have one now may have it later."""
+        return frozenset((*self.inventory.mapped, *self._rows))
+
+    def claims(self) -> Mapping[str, Claim]:
         """The claims by namespace/name, live."""
         return self._claims
 
+    def on(self, node: str) -> NodeDevices:
+        """The devices that a node can use."""
+        known = self._nodes.nodes.get(node)
+        return self.inventory.on(node, {} if known is None else known.labels)
+
     def put_node(self, name: str) -> None:
-        """Note a node, which may be new and reach devices that several nodes can reach."""
-        if self._reached:
+        """Note a node that is new or changed: by its labels it may reach devices that are not its own."""
+        if self.inventory.has_shared:
             self._marked[name] = None
 
-    def settle(self, most: int | None = None) -> bool:
-        """Compute the marked nodes, or the first of them; whether none is left."""
-        if self._mapped[0] != self.classes.revision:
-            self._mapped = self.classes.revision, mapped_resources(self.classes.by_key().values())
-            self._nodes.put_served_resources(frozenset(self._mapped[1]))
+    def settle(self, most: int = _AT_ONCE) -> bool:
+        """Compute so many of the marked nodes; whether none is left."""
+        if self._served is None:
+            self._served = self.resources
+            self._nodes.put_served_resources(self._served)
         for node in tuple(self._marked)[:most]:
             del self._marked[node]
-            self._nodes.put_slice_amounts(node, dict(self._amounts(node)))
+            self._has_changed |= self._nodes.put_slice_amounts(node, dict(self._amounts(node)))
         return not self._marked
 
-    def devices_of(self, node: str) -> Iterator[Device]:
-        """The devices that the node can reach, of complete pools."""
-        for pool in sorted(self._pools_of.get(node, set()) | self._reached):
-            for one in _newest(self._pools[pool].values()):
-                yield from (each for each in one.devices if _may_reach(one.scope or each.scope, node))
+    def advance(self) -> None:
+        """Announce what `settle` has found since the last call."""
+        if self._has_changed:
+            self._has_changed = False
+            self.changed.emit()
 
-    def holders(self, device: DeviceId) -> Iterable[Claim]:
-        """The claims that have the device, by name; not those with admin access."""
-        return [self._claims[key] for key in sorted(self._holders.get(device, ()))]
+    def claimed(self, raw: Mapping[str, Any], namespace: str) -> Claimed:
+        """What a pod's claims request of its node."""
+        amounts: Counter[str] = Counter()
+        uncounted: dict[str, str] = {}
+        for one in pod_claims(raw):
+            claim, template = f"{namespace}/{one.claim}", f"{namespace}/{one.template}"
+            if one.skipped:
+                continue
+            if one.template and one.claim and (made := self._claims.get(claim)) is not None and made.allocation:
+                found = Claimed(uncounted="it is allocated already")
+            elif one.template:
+                found = self._counted.get(f"template {template}", Claimed(uncounted="its template is not known"))
+            else:
+                found = self._counted.get(f"claim {claim}", Claimed(uncounted="it is not known"))
+            amounts.update(found.amounts)
+            if found.uncounted:
+                uncounted.setdefault(one.name, found.uncounted)
+        return Claimed(amounts, "; ".join(f"claim {name}: {why}" for name, why in uncounted.items()))
 
     def _amounts(self, node: str) -> Iterator[tuple[str, SliceAmount]]:
-        devices = {one.id: one for one in self.devices_of(node)}
-        if not devices:
-            return
-        tainted = {key for key, one in devices.items() if self._is_tainted(one)}
-        held = {key: self._classes_of_requests(key) for key in devices if key in self._holders}
-        matching: dict[str, list[DeviceId]] = {}
-        for resource, found in self._mapped[1].items():
-            if found.name not in matching:
-                matching[found.name] = [key for key, one in devices.items() if _may_match(one, found)]
-            ids = matching[found.name]
-            if ids:
-                taken = sum(key in tainted or bool(held.get(key, set()) - {found.name}) for key in ids)
-                yield resource, SliceAmount(len(ids), taken)
+        offered = self.on(node)
+        if any(True for _ in offered.devices) or any(pool.fault for pool in offered.pools):
+            for resource, found in self.inventory.mapped.items():
+                amount = self._of_class(offered, resource, found.name)
+                if amount.devices:
+                    yield resource, amount
+        for name, row in self._rows.items():
+            amount = self._of_row(offered, row)
+            if amount.devices:
+                yield name, amount
 
-    def _classes_of_requests(self, device: DeviceId) -> set[str]:
-        """The classes of the extended resources for which the device is held; "" if it is held for anything else."""
-        found = set()
-        for claim in self.holders(device):
-            of = {request.name: request.device_class for request in claim.spec.requests}
-            for result in claim.allocation.results if claim.allocation else ():
-                if result.device == device and not result.admin:
-                    found.add(of.get(result.request, "") if claim.for_extended_resources else "")
-        return found
+    def _of_class(self, offered: NodeDevices, resource: str, class_name: str) -> SliceAmount:
+        count = self._allocator.count(resource, offered, budget=Budget(_OPERATIONS))
+        own = sum(self._is_held_for(one.id, class_name) for one in offered.devices)
+        devices = min(max(count.total, count.at_most + own), _ANY_NUMBER)
+        return SliceAmount(devices, devices - min(count.at_most + own, devices))
 
-    def _is_tainted(self, device: Device) -> bool:
-        rules = (one.taint for one in self.taint_rules.by_key().values() if one.selects(device.id) and not one.fault)
-        return any(taint.effect in _EXCLUDING for taint in (*device.taints, *rules))
+    def _is_held_for(self, device: DeviceId, class_name: str) -> bool:
+        """Whether a pod has the device for extended resources of the class: its request counts already."""
+        for key in self.inventory.taken.holders.get(device, ()):
+            claim = self._claims.get(key)
+            if claim is None or not claim.for_extended_resources or claim.allocation is None:
+                continue
+            classes = {request.name: request.device_class for request in claim.spec.requests}
+            if any(one.device == device and classes.get(one.request) == class_name for one in claim.allocation.results):
+                return True
+        return False
+
+    def _of_row(self, offered: NodeDevices, row: _Row) -> SliceAmount:
+        fitter = self._allocator.fitter([row.claim], budget=Budget(_OPERATIONS))
+        most = 1 if row.shared else _MOST_PODS
+        free, verdict = fitter.how_many(offered, most)
+        if verdict is Verdict.CANNOT_SAY or free == most:
+            free = _ANY_NUMBER
+        if row.claim.allocation is not None or free == _ANY_NUMBER:
+            return SliceAmount(free, 0)
+        total, verdict = fitter.how_many(replace(offered, taken=_NONE_TAKEN), most)
+        if verdict is Verdict.CANNOT_SAY or total == most:
+            total = _ANY_NUMBER
+        total = max(total, free)
+        return SliceAmount(total, total - free)
+
+    # Objects that arrive.
+
+    def _put_class(self, one: DeviceClass) -> None:
+        if self.inventory.classes.get(one.name) != one:
+            self.inventory.put_class(one)
+            self._mark_all()
+
+    def _drop_class(self, name: str) -> None:
+        if name in self.inventory.classes:
+            self.inventory.remove_class(name)
+            self._mark_all()
+
+    def _put_rule(self, one: TaintRule) -> None:
+        self.inventory.put_rule(one)
+        self._mark_all()
+
+    def _drop_rule(self, name: str) -> None:
+        self.inventory.remove_rule(name)
+        self._mark_all()
 
     def _put_slice(self, one: Slice) -> None:
-        if self._slices.get(one.name) == one:
-            return
-        self._take_out(one.name)
-        pool = one.driver, one.pool
-        self._slices[one.name] = self._pools[pool][one.name] = one
-        for node in _nodes_of(one):
-            self._pools_of[node].add(pool)
-        if _is_reached_by_several(one):
-            self._reached.add(pool)
-        self._mark_pool(pool)
+        self._forget_slice(one.name)
+        self.inventory.put_slice(one)
+        self._slices[one.name] = one
+        self._nodes_of[one.driver, one.pool][one.scope.node if one.scope else ""] += 1
+        self._mark_pool((one.driver, one.pool))
         self.changed.emit()
 
     def _drop_slice(self, name: str) -> None:
         if name in self._slices:
-            self._take_out(name)
+            self._forget_slice(name)
+            self.inventory.remove_slice(name)
             self.changed.emit()
 
-    def _take_out(self, name: str) -> None:
+    def _forget_slice(self, name: str) -> None:
         one = self._slices.pop(name, None)
         if one is None:
             return
         pool = one.driver, one.pool
         self._mark_pool(pool)
-        others = self._pools[pool]
-        del others[name]
-        for node in _nodes_of(one):
-            if not any(node in _nodes_of(other) for other in others.values()):
-                self._pools_of[node].discard(pool)
-        if not any(map(_is_reached_by_several, others.values())):
-            self._reached.discard(pool)
-        if not others:
-            del self._pools[pool]
+        self._nodes_of[pool][one.scope.node if one.scope else ""] -= 1
+        self._nodes_of[pool] += Counter()  # drops zeros
+        if not self._nodes_of[pool]:
+            del self._nodes_of[pool]
+
+    def _put_template(self, one: ClaimTemplate) -> None:
+        claim = Claim(one.namespace, "", "", one.spec)
+        self._count(f"template {one.key}", one.namespace, self._defined(claim, f"claims like {one.key}"))
+
+    def _drop_template(self, key: str) -> None:
+        self._count(f"template {key}", "", None)
 
     def _put_claim(self, claim: Claim) -> None:
         before = self._claims.get(claim.key)
         self._claims[claim.key] = claim
         if before is not None and replace(before, resource_version=claim.resource_version) == claim:
             return
-        if before is None or before.allocation != claim.allocation:
-            self._hold(before, held=False)
-            self._hold(claim, held=True)
+        if before is None or (before.allocation, before.fault) != (claim.allocation, claim.fault):
+            self._mark_devices(before)
+            self._mark_devices(claim)
+            self.inventory.put_claim(claim)
+        if not claim.owner_uid:
+            self._count(f"claim {claim.key}", claim.namespace, self._named(claim))
         self.changed.emit()
 
     def _drop_claim(self, key: str) -> None:
         claim = self._claims.pop(key, None)
-        if claim is not None:
-            self._hold(claim, held=False)
-            self.changed.emit()
-
-    def _hold(self, claim: Claim | None, *, held: bool) -> None:
-        """Note that the claim holds its devices, or no longer."""
-        if claim is None or claim.allocation is None:
+        if claim is None:
             return
-        for result in claim.allocation.results:
-            if result.admin:
+        self._mark_devices(claim)
+        self.inventory.remove_claim(key)
+        self._count(f"claim {key}", "", None)
+        self.changed.emit()
+
+    # What claims and templates request.
+
+    def _defined(self, claim: Claim, name: str) -> tuple[Claimed, Mapping[str, _Row]]:
+        """What one of such claims requests, and the rows for it. name: of the row for the claim as a whole."""
+        spec = claim.spec
+        if spec.fault:
+            return Claimed(uncounted=spec.fault), {}
+        rows: dict[str, _Row] = {}
+        amounts: Counter[str] = Counter()
+        for request in spec.requests:
+            if request.fault or request.admin or request.count is None or request.first_available:
                 continue
-            if held:
-                self._holders[result.device].add(claim.key)
-            else:
-                self._holders[result.device].discard(claim.key)
-                if not self._holders[result.device]:
-                    del self._holders[result.device]
+            row = _row_name(request)
+            rows[row] = _Row(Claim("", "", "", ClaimSpec((replace(request, name="devices", count=1),))))
+            amounts[row] += request.count
+        if len(spec.requests) != 1 or spec.constraints or not rows:
+            rows[name] = _Row(replace(claim, namespace="", name=""))
+            amounts[name] = 1
+        return Claimed(amounts), rows
+
+    def _named(self, claim: Claim) -> tuple[Claimed, Mapping[str, _Row]]:
+        """What pods request that name the claim: how many of them share it is not known."""
+        if claim.allocation is not None:
+            return Claimed(uncounted="it is allocated already"), {}
+        name = f"claim {claim.key}"
+        return Claimed({name: 1}), {name: _Row(claim, shared=True)}
+
+    def _count(self, user: str, namespace: str, defined: tuple[Claimed, Mapping[str, _Row]] | None) -> None:
+        """Set what a claim or template requests; None: it is gone."""
+        wanted, rows = (Claimed(), {}) if defined is None else defined
+        for name in [name for name, users in self._users.items() if user in users and name not in rows]:
+            self._users[name].discard(user)
+            if not self._users[name]:
+                del self._users[name], self._rows[name]
+        new = [name for name in rows if name not in self._rows]
+        if new and self._too_many(new, namespace):
+            wanted, rows = Claimed(uncounted=_TOO_MANY), {}
+        for name, row in rows.items():
+            self._users[name].add(user)
+            if self._rows.get(name) != row:
+                self._rows[name] = row
+                self._mark_all()
+        if defined is None:
+            self._counted.pop(user, None)
+        else:
+            self._counted[user] = wanted
+
+    def _too_many(self, new: Sequence[str], namespace: str) -> bool:
+        begin = f"{namespace}/"
+        own = sum(all(user.split(" ")[1].startswith(begin) for user in users) for users in self._users.values())
+        return len(self._rows) + len(new) > MOST_ROWS or own + len(new) > MOST_ROWS_OF_NAMESPACE
+
+    # The nodes that a change concerns.
+
+    def _mark_devices(self, claim: Claim | None) -> None:
+        for result in claim.allocation.results if claim is not None and claim.allocation is not None else ():
             self._mark_pool((result.device.driver, result.device.pool))
 
-    def _mark_pool(self, pool: Pool) -> None:
-        if pool in self._reached:
+    def _mark_pool(self, pool: tuple[str, str]) -> None:
+        nodes: Mapping[str, int] = self._nodes_of.get(pool, {})
+        if "" in nodes:
             self._mark_all()
         else:
-            self._marked.update((node, None) for one in self._pools.get(pool, {}).values() for node in _nodes_of(one))
+            self._marked.update(dict.fromkeys(nodes))
 
     def _mark_all(self) -> None:
-        """Mark all nodes that have devices; and if several nodes reach some, all nodes that there are."""
-        self._marked.update(dict.fromkeys(self._pools_of))
-        if self._reached:
-            self._marked.update(dict.fromkeys(self._nodes.nodes))
+        """Mark all nodes that have devices, and look at what the resources are."""
+        self._served = None
+        self._marked.update(dict.fromkeys(self._nodes.nodes if self.inventory.has_shared else self.inventory.nodes))
         self.changed.emit()
 
 
-def _may_match(device: Device, found: DeviceClass) -> bool:
-    """Whether the device may be of the class: an expression about anything but its driver is not evaluated."""
-    drivers = (_DRIVER.fullmatch(selector) for selector in found.selectors)
-    return all(match is None or match["driver"] == device.id.driver for match in drivers)
+_NONE_TAKEN: Final = TakenDevices()
+_TOO_MANY: Final = "there are too many different requests for devices"
 
 
-def _nodes_of(one: Slice) -> set[str]:
-    """The nodes that the slice names."""
-    scopes = [one.scope] if one.scope is not None else [device.scope for device in one.devices]
-    return {scope.node for scope in scopes if scope is not None and scope.node}
+def with_claims(pod: Pod, raw: Mapping[str, Any], devices: DeviceState | None, namespace: str = "") -> Pod:
+    """The pod of an object with what its claims request. namespace: where the object names none."""
+    if devices is None or not (raw.get("spec") or {}).get("resourceClaims"):
+        return pod
+    claimed = devices.claimed(raw, pod.namespace or namespace)
+    return replace(pod, requests=MappingProxyType({**pod.requests, **claimed.amounts}), uncounted=claimed.uncounted)
 
 
-def _may_reach(scope: NodeScope | None, node: str) -> bool:
-    """Whether the node can use the devices; of a node selector that is not known here."""
-    return scope is not None and (scope.node == node or scope.all_nodes or scope.terms is not None)
-
-
-def _is_reached_by_several(one: Slice) -> bool:
-    scopes = [one.scope] if one.scope is not None else [device.scope for device in one.devices]
-    return any(scope is not None and (scope.all_nodes or scope.terms is not None) for scope in scopes)
-
-
-def _newest(slices: Iterable[Slice]) -> list[Slice]:
-    """The slices of a pool's newest generation; none while it is not complete.
-
-    Source: k8s.io/dynamic-resource-allocation structured/internal (GatherPools).
-    """
-    found = list(slices)
-    generation = max(one.generation for one in found)
-    newest = [one for one in found if one.generation == generation]
-    return newest if all(len(newest) == one.slices for one in newest) else []
+def _row_name(request: Request) -> str:
+    """`devices of class gpu.example.com`; with a digest of what else selects them."""
+    more = request.selectors, request.tolerations, request.capacity
+    of_class = f"devices of class {request.device_class}"
+    if not any(more):
+        return of_class
+    return f"{of_class} ({blake2s(repr(more).encode(), digest_size=3).hexdigest()})"

@@ -78,7 +78,7 @@ def test_a_pod_whose_cpus_no_node_can_align_is_denied_all_the_same() -> None:
 
 def test_without_the_class_or_its_slices_all_is_as_before() -> None:
     cache = mixed(*SERVED)
-    cache.devices.classes.feed.delete("gpu.example.com")
+    cache.devices.feeds["DeviceClass"].delete("gpu.example.com")
     assert decided(cache, pod(devices={GPU: 2})).verdict is Verdict.DENY
 
 

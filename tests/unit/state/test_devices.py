@@ -6,8 +6,9 @@ import pytest
 
 from tests.builders.clusters import cluster_cache, put
 from tests.builders.nodes import node
-from tests.builders.slices import DRIVER, claim, device_class, resource_slice
+from tests.builders.slices import DRIVER, NUMA, claim, claim_template, device_class, request, resource_slice
 from webhook.state.cluster_cache import ClusterCache
+from webhook.state.devices import MOST_ROWS_OF_NAMESPACE
 
 GPU = "example.com/gpu"
 CLASS = device_class(extended=GPU)
@@ -37,7 +38,7 @@ def test_a_claim_that_goes_or_loses_its_allocation_frees_its_devices() -> None:
     assert amounts(cache) == (4, 4)
     put(cache, claim(node="n0", devices=["gpu-2"]))
     assert amounts(cache) == (4, 3)
-    cache.devices.claims.delete("default/gpu")
+    cache.devices.feeds["ResourceClaim"].delete("default/gpu")
     assert amounts(cache) == (4, 4)
 
 
@@ -67,7 +68,7 @@ def test_a_slice_that_moves_to_another_node_leaves_the_first() -> None:
     cache = cluster_cache(node(name="n0"), node(name="n1"), resource_slice(node="n0", name="s"), CLASS)
     put(cache, resource_slice(node="n1", name="s"))
     assert (amounts(cache), amounts(cache, "n1")) == ((-1, 0), (4, 4))
-    cache.devices.slices.delete("s")
+    cache.devices.feeds["ResourceSlice"].delete("s")
     assert amounts(cache, "n1") == (-1, 0)
 
 
@@ -83,7 +84,7 @@ def test_a_tainted_device_is_there_and_not_free() -> None:
     }
     cache = cluster_cache(node(name="n0"), resource_slice(node="n0"), CLASS, rule)
     assert amounts(cache) == (4, 3)
-    cache.devices.taint_rules.feed.delete("broken")
+    cache.devices.feeds["DeviceTaintRule"].delete("broken")
     assert amounts(cache) == (4, 4)
 
 
@@ -127,7 +128,7 @@ def test_waiting_pods_are_tried_again_after_each_change_of_devices_but_not_of_ve
     assert len(changes) == 1
     put(cache, {**first, "metadata": {**first["metadata"], "resourceVersion": "2"}})
     assert len(changes) == 1
-    cache.devices.slices.delete(f"n0-{DRIVER}")
+    cache.devices.feeds["ResourceSlice"].delete(f"n0-{DRIVER}")
     assert len(changes) == 2
 
 
@@ -135,5 +136,88 @@ def test_an_object_that_cannot_be_read_is_a_fault_of_its_own() -> None:
     odd = resource_slice(node="n0", name="odd")
     odd["spec"]["devices"] = "many"
     cache = cluster_cache(node(name="n0"), resource_slice(node="n0"), CLASS, odd)
-    assert list(cache.devices.slices.faults) == ["odd"]
-    assert amounts(cache)[0] in {-1, 4}
+    assert list(cache.devices.feeds["ResourceSlice"].faults) == ["odd"]
+    assert amounts(cache)[0] >= 4
+
+
+def requests(cache: ClusterCache, **spec: Any) -> tuple[dict[str, int], str]:
+    """What a pod requests by its claims, and what is not counted."""
+    found = cache.devices.claimed({"spec": spec}, "default")
+    return dict(found.amounts), found.uncounted
+
+
+def templated(*names: str) -> list[dict[str, str]]:
+    return [{"name": f"c{at}", "resourceClaimTemplateName": name} for at, name in enumerate(names)]
+
+
+def test_claims_of_templates_request_devices_by_class_and_selectors() -> None:
+    large = request(
+        selectors=[{"cel": {"expression": "device.capacity['gpu.example.com'].memory.isGreaterThan(quantity('1Gi'))"}}]
+    )
+    cache = cluster_cache(
+        node(name="n0"),
+        resource_slice(node="n0"),
+        CLASS,
+        claim_template(requests=[request(count=2)]),
+        claim_template(name="large", requests=[large]),
+    )
+    assert requests(cache, resourceClaims=templated("gpu")) == ({"devices of class gpu.example.com": 2}, "")
+    assert requests(cache, resourceClaims=templated("gpu", "gpu"))[0] == {"devices of class gpu.example.com": 4}
+    (name,) = requests(cache, resourceClaims=templated("large"))[0]
+    assert name.startswith("devices of class gpu.example.com (")
+    assert amounts(cache, resource="devices of class gpu.example.com") == (4, 4)
+    put(cache, claim(node="n0", devices=["gpu-0"], owner="p"))
+    assert amounts(cache, resource="devices of class gpu.example.com") == (4, 3)
+
+
+# NUMA 0: gpu-0, gpu-1    NUMA 1: gpu-2, gpu-3
+def test_of_devices_that_must_be_alike_whole_claims_count() -> None:
+    alike = [{"requests": ["gpu"], "matchAttribute": NUMA}]
+    cache = cluster_cache(
+        node(name="n0"), resource_slice(node="n0"), CLASS, claim_template(requests=[request(count=2)], constraints=alike)
+    )
+    found, uncounted = requests(cache, resourceClaims=templated("gpu"))
+    assert (found, uncounted) == ({"devices of class gpu.example.com": 2, "claims like default/gpu": 1}, "")
+    assert amounts(cache, resource="claims like default/gpu") == (2, 2)
+    put(cache, claim(name="other", node="n0", devices=["gpu-0", "gpu-2"], owner="p"))
+    assert amounts(cache, resource="devices of class gpu.example.com") == (4, 2)
+    assert amounts(cache, resource="claims like default/gpu") == (2, 0)
+
+
+def test_a_claim_that_a_pod_names_is_had_by_any_number_of_pods() -> None:
+    cache = cluster_cache(node(name="n0"), node(name="n1"), resource_slice(node="n0", numa=[0]), CLASS, claim())
+    found, uncounted = requests(cache, resourceClaims=[{"name": "c", "resourceClaimName": "gpu"}])
+    assert (found, uncounted) == ({"claim default/gpu": 1}, "")
+    assert amounts(cache, resource="claim default/gpu")[1] > 1000
+    assert amounts(cache, "n1", "claim default/gpu")[1] == 0
+    put(cache, claim(node="n0", devices=["gpu-0"]))
+    found, uncounted = requests(cache, resourceClaims=[{"name": "c", "resourceClaimName": "gpu"}])
+    assert (found, uncounted) == ({}, "claim c: it is allocated already")
+
+
+def test_what_is_not_known_is_not_counted_and_said() -> None:
+    cache = cluster_cache(node(name="n0"), resource_slice(node="n0"), CLASS)
+    assert requests(cache, resourceClaims=templated("none")) == ({}, "claim c0: its template is not known")
+
+
+def test_a_selector_that_is_not_evaluated_excludes_no_node() -> None:
+    odd = request(selectors=[{"cel": {"expression": "device.attributes['a.example.com'].map(x, x).size() > 0"}}])
+    cache = cluster_cache(node(name="n0"), resource_slice(node="n0"), CLASS, claim_template(requests=[odd]))
+    (name,) = requests(cache, resourceClaims=templated("gpu"))[0]
+    assert amounts(cache, resource=name)[1] >= 4
+
+
+def test_a_tenant_cannot_define_any_number_of_resources() -> None:
+    cache = cluster_cache(node(name="n0"), resource_slice(node="n0"), CLASS)
+    for number in range(MOST_ROWS_OF_NAMESPACE + 1):
+        only = [{"cel": {"expression": f"device.driver == '{number}'"}}]
+        put(cache, claim_template(name=f"t{number}", requests=[request(selectors=only)]))
+    assert requests(cache, resourceClaims=templated("t0"))[1] == ""
+    assert "too many" in requests(cache, resourceClaims=templated(f"t{MOST_ROWS_OF_NAMESPACE}"))[1]
+    put(cache, claim_template(namespace="other", requests=[request(count=2)]))
+    raw = {"spec": {"resourceClaims": templated("gpu")}}
+    assert cache.devices.claimed(raw, "other").uncounted == ""
+    for number in range(MOST_ROWS_OF_NAMESPACE + 1):
+        cache.devices.feeds["ResourceClaimTemplate"].delete(f"default/t{number}")
+    cache.devices.feeds["ResourceClaimTemplate"].delete("other/gpu")
+    assert cache.devices.resources == {GPU, "deviceclass.resource.kubernetes.io/gpu.example.com"}

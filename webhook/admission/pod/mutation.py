@@ -55,6 +55,7 @@ from webhook.placing.pod.decision import (
 from webhook.placing.pod.gate import set_gate
 from webhook.state.avoided_nodes import avoiding
 from webhook.state.cluster_snapshot import ClusterSnapshot
+from webhook.state.devices import with_claims
 from webhook.state.management import MARKS, Unmanaged, management_of
 from webhook.state.rules import Rules
 from webhook.state.unmanaged import NOT_ANNOTATED
@@ -137,6 +138,7 @@ def mutate_pod(
     check_annotations(users["metadata"].get("annotations") or {})
     marked = _marked(users, marks)
     pod = avoiding(Pod.from_object(marked), marked, cluster_snapshot.avoided, namespace)
+    pod = with_claims(pod, marked, cluster_snapshot.devices, namespace)
     of_koordinator = requests_of_pod(pod, intent.cpu_bind, path)
     warnings = (*warnings, *of_koordinator.warnings)
     if of_koordinator.faults:

@@ -178,6 +178,7 @@ async def _listed(settings: Settings, items: Sequence[Item], also: Also | None) 
                 for kind, wanted in (DEVICES.items() if settings.dynamic_resources else ())
             ),
         )
+        cluster.settle()
         await read_owners(cluster, client, items)
         if also is not None:
             await also(cluster, client)

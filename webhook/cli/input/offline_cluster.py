@@ -165,8 +165,14 @@ class Cluster:
         """How the request of an object that owns pods is read."""
         return lambda raw: asked_owner(raw, self.cache.topologies_by_name(), rules)
 
+    def settle(self) -> None:
+        """Compute the devices of all nodes: a read computes those of some."""
+        while not self.cache.devices.settle():
+            pass
+
     def cluster_snapshot(self) -> ClusterSnapshot:
         """The cluster snapshot for decisions."""
+        self.settle()
         snapshot = self.cache.snapshot()
         native = snapshot.native_groups
         return replace(
@@ -233,6 +239,7 @@ def cluster_of(items: Iterable[Item], rules: Rules | None = None, times: Reporti
         if (item.group, item.kind) == ("", "Pod"):  # a LeaderWorkerSet's leader owns its workers
             cluster.others.append(item.body)
         _add(cluster, item)
+    cluster.settle()
     cluster.warnings += [*_missing_groups(cluster), *_reservations(items)]
     return cluster
 

@@ -102,7 +102,7 @@ class ReadyPods:
         for pod in self._pods.in_order(self._pending.being_written):
             with contained(Where.POD, pod=pod.key):
                 if self._is_ready(pod, cycle):
-                    ready.append(pod.avoiding(avoided))
+                    ready.append(pod.avoiding(avoided).claiming(self._cache.devices))
         return ready
 
     def _is_ready(self, gated: GatedPod, cycle: Cycle) -> bool:

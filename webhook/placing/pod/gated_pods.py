@@ -39,6 +39,7 @@ from webhook.model.names import (
 from webhook.placing.retry_delays import RetryDelays
 from webhook.state.cluster_snapshot import ClusterSnapshot
 from webhook.state.delegated_pods import why_delegated
+from webhook.state.devices import DeviceState, with_claims
 from webhook.state.management import namespace_of
 from webhook.state.rules import Rules
 from webhook.state.unmanaged import why_unmanaged
@@ -188,6 +189,11 @@ class GatedPod:
             membership = ranked(membership, whole, owner_chain)
         intent, marked = parse_numa_intent(pod.annotations)[0], marked_group(raw)
         return cls(raw, pod, intent, membership, taken, owner_chain, reads_kueue, marked, basis, fault, left)
+
+    def claiming(self, devices: DeviceState | None) -> "GatedPod":
+        """The same with what its claims request."""
+        pod = with_claims(self.pod, self.raw, devices)
+        return self if pod is self.pod else replace(self, pod=pod)
 
     def avoiding(self, avoided: Avoided) -> "GatedPod":
         """The same with the nodes that it avoids after a rejection."""
