@@ -151,6 +151,10 @@ def node_values(cache: ClusterCache, name: str) -> Mapping[str, Any]:
         "holders": holders,
         "unknown": [pod for pod in details.pods if not pod.numa_nodes],
         "reservations": details.reservations,
+        "devices": {
+            key: [one for one in details.devices if one.numa_node == key]
+            for key in dict.fromkeys(one.numa_node for one in details.devices)
+        },
     }
 
 

@@ -53,7 +53,7 @@ _ANY_NUMBER: Final = 1 << 20
 # Of one resource on one node, of which evaluations of selectors take most; see device_allocation.OPERATIONS.
 _OPERATIONS: Final = 20_000
 # A read computes at most so many nodes (some 50 ms); after a change that concerns all nodes, turns compute the others.
-_AT_ONCE: Final = 256
+_AT_ONCE: Final = 64
 
 
 class Claimed(NamedTuple):

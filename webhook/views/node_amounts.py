@@ -6,6 +6,7 @@ import numpy as np
 
 from webhook.engine.arrays import UNLISTED, Amounts, Bools
 from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.formats.dra import CLASS_RESOURCE_PREFIX
 from webhook.model.resources import CPU, MEMORY, PODS, is_device
 
 # A table has place for these; --resource names others.
@@ -52,10 +53,14 @@ def offered_resources(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def usual_resources(snapshot: Snapshot) -> tuple[str, ...]:
-    """The resources to show if none are chosen: cpu, memory, and the devices that most nodes have."""
+    """The resources to show if none are chosen: cpu, memory, and the devices that most nodes have.
+
+    Those of a DeviceClass have a name of their own in any case, which is shown where no other names devices.
+    """
     offered = offered_resources(snapshot)
+    classes = [name for name in offered if name.startswith(CLASS_RESOURCE_PREFIX)]
     devices = sorted(
-        (name for name in offered if is_device(name)),
+        [name for name in offered if is_device(name)] or classes,
         key=lambda name: (-int(np.count_nonzero(amounts_of(snapshot, name).total)), name),
     )
     return tuple(name for name in (CPU, MEMORY, *devices) if name in offered)[:_MOST_SHOWN]

@@ -1,6 +1,7 @@
 """The nodes: what is free on each NUMA node, how the kubelet aligns pods, and how old that knowledge is.
 
-A node's details add the pods on it with their NUMA nodes, and what is reserved beyond what its exporter reports.
+A node's details add the pods on it with their NUMA nodes, what is reserved beyond what its exporter reports, and the
+devices in its ResourceSlices with the claims that hold them.
 
 The options of a node's kubelet that are known, and how: stated by an operator, published, or learned.
 
@@ -216,12 +217,31 @@ class ReservationView:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceView:
+    """A device that a ResourceSlice offers to the node."""
+
+    driver: str
+    pool: str
+    name: str
+    numa_node: int | None
+    """As its driver publishes it; None if it does not."""
+    taints: tuple[str, ...]
+    """key=value:effect; also those of DeviceTaintRules."""
+    claims: tuple[str, ...]
+    """The claims that hold it, as namespace/name; empty: it is free."""
+    pods: tuple[str, ...]
+    """The pods for which these claims are reserved, as namespace/name."""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeDetails:
     """A node with its pods, by name."""
 
     node: NodeView
     pods: tuple[PodOnNode, ...]
     reservations: tuple[ReservationView, ...]
+    devices: tuple[DeviceView, ...] = ()
+    """By driver, pool and name."""
 
 
 def node_views(cache: ClusterCache, resources: Iterable[str]) -> tuple[NodeView, ...]:
@@ -244,8 +264,31 @@ def node_details(cache: ClusterCache, name: str) -> NodeDetails | None:
     keys = {pod.key for pod in bound}
     reserved = sorted((each for each in snapshot.ledger or () if each.node == name), key=lambda each: each.pod)
     return NodeDetails(
-        view, tuple(map(_pod, bound)), tuple(_reservation(each, bound=each.pod in keys) for each in reserved)
+        view,
+        tuple(map(_pod, bound)),
+        tuple(_reservation(each, bound=each.pod in keys) for each in reserved),
+        tuple(_devices(cache, name)),
     )
+
+
+def _devices(cache: ClusterCache, node: str) -> Iterable[DeviceView]:
+    offered, claims = cache.devices.on(node), cache.devices.claims()
+    for device in sorted(offered.devices, key=lambda device: device.id):
+        keys = (*offered.taken.holders.get(device.id, ()), *offered.taken.shares.get(device.id, ()))
+        holders = [claims[key] for key in sorted(set(keys)) if key in claims]
+        pods = [
+            f"{claim.namespace}/{user.name}"
+            for claim in holders
+            for user in claim.reserved_for
+            if user.resource == "pods"
+        ]
+        yield DeviceView(
+            *device.id,
+            next(iter(device.numa_nodes), None),
+            tuple(f"{taint.key}={taint.value}:{taint.effect}" for taint in device.taints),
+            tuple(claim.key for claim in holders),
+            tuple(dict.fromkeys(pods)),
+        )
 
 
 class _Rows:

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from tests.builders.nodes import node
 from tests.builders.pods import bound
+from tests.builders.slices import claim, device_class, resource_slice
 from tests.unit.cli.cluster_files import fields_of, written
 from tests.unit.cli.conftest import Outcome, run_command
 from tests.unit.views.one_node import bound_at, details, hinted
@@ -61,6 +62,34 @@ def test_known_options_of_its_kubelet_are_shown_with_how_they_are_known(tmp_path
     assert set(view) == fields_of("KubeletOptionsView")
     shown = "options  full-pcpus-only=true, threads-per-core=2 (stated: annotation topology-webhook.dev/kubelet-options"
     assert shown in nodes(snapshot, "n0").stdout
+
+
+# NUMA 0: gpu-0, held, and gpu-1    NUMA 1: gpu-2, tainted    near none: gpu-3
+def devices(tmp_path: Path) -> Path:
+    held = claim(node="n0", devices=["gpu-0"], owner="p")
+    held["status"]["reservedFor"] = [{"resource": "pods", "name": "p", "uid": "p"}]
+    offered = resource_slice(node="n0", numa=[0, 0, 1, None])
+    offered["spec"]["devices"][2]["taints"] = [{"key": "example.com/broken", "effect": "NoSchedule"}]
+    return written(tmp_path, *machine("n0", (16, 16), (0, 0), {}), offered, device_class(), held)
+
+
+def test_devices_of_slices_are_shown_by_numa_node_with_the_claims_that_hold_them(tmp_path: Path) -> None:
+    snapshot = devices(tmp_path)
+    lines = [" ".join(line.split()) for line in nodes(snapshot, "n0").stdout.splitlines()]
+    assert lines[-5:] == [
+        "DEVICE NUMA STATE CLAIM POD",
+        "gpu.example.com/n0/gpu-0 0 held default/gpu default/p",
+        "gpu.example.com/n0/gpu-1 0 free - -",
+        "gpu.example.com/n0/gpu-2 1 tainted - -",
+        "gpu.example.com/n0/gpu-3 - free - -",
+    ]
+    found = nodes(snapshot, "n0", "-o", "json").json["devices"]
+    assert {frozenset(each) for each in found} == {frozenset(fields_of("DeviceView"))}
+    assert [(each["numaNode"], each["claims"]) for each in found[:2]] == [(0, ["default/gpu"]), (0, [])]
+
+
+def test_without_the_setting_no_device_of_a_snapshot_counts(tmp_path: Path) -> None:
+    assert "gpu-0" not in nodes(devices(tmp_path), "n0", "--dynamic-resources=false").stdout
 
 
 def test_the_json_has_the_documented_fields(snapshot: Path) -> None:

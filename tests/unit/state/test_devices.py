@@ -174,7 +174,10 @@ def test_claims_of_templates_request_devices_by_class_and_selectors() -> None:
 def test_of_devices_that_must_be_alike_whole_claims_count() -> None:
     alike = [{"requests": ["gpu"], "matchAttribute": NUMA}]
     cache = cluster_cache(
-        node(name="n0"), resource_slice(node="n0"), CLASS, claim_template(requests=[request(count=2)], constraints=alike)
+        node(name="n0"),
+        resource_slice(node="n0"),
+        CLASS,
+        claim_template(requests=[request(count=2)], constraints=alike),
     )
     found, uncounted = requests(cache, resourceClaims=templated("gpu"))
     assert (found, uncounted) == ({"devices of class gpu.example.com": 2, "claims like default/gpu": 1}, "")

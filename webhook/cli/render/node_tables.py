@@ -23,6 +23,7 @@ from webhook.cli.render.text_table import (
 )
 from webhook.model.wording import counted
 from webhook.views.nodes import (
+    DeviceView,
     NodeDetails,
     NodeView,
     NUMANodeAmount,
@@ -173,6 +174,8 @@ def print_details(details: NodeDetails, console: Console) -> None:
         _print_numa_nodes(details, console)
     _print_rows(("POD", "QOS", "POLICY", "NUMA", "REQUESTS"), map(_pod, details.pods), console)
     _print_rows(("RESERVED FOR", "STATE", "NUMA", "AMOUNTS"), map(_reservation, details.reservations), console)
+    devices = sorted(details.devices, key=lambda one: (one.numa_node is None, one.numa_node or 0))
+    _print_rows(("DEVICE", "NUMA", "STATE", "CLAIM", "POD"), map(_device, devices), console)
 
 
 def _report(node: NodeView) -> str:
@@ -224,6 +227,23 @@ def _reservation(reservation: ReservationView) -> list[Cell]:
     name = shortened(f"{reservation.namespace}/{reservation.name}", 2 * _NAME)
     state = "bound, not reported yet" if reservation.bound else "not bound yet"
     return [Cell(name), Cell(state), Cell(_ids(reservation.numa_nodes) or "-"), Cell(amounts_text(held))]
+
+
+def _device(device: DeviceView) -> list[Cell]:
+    state = "held" if device.claims else ("tainted" if device.taints else "free")
+    return [
+        Cell(shortened(f"{device.driver}/{device.pool}/{device.name}", 2 * _NAME)),
+        Cell("-" if device.numa_node is None else str(device.numa_node)),
+        Cell(state, "" if device.claims else ("yellow" if device.taints else "green")),
+        Cell(_some(device.claims)),
+        Cell(_some(device.pods)),
+    ]
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first name, and how many more there are."""
+    more = f" +{len(names) - 1} more" if len(names) > 1 else ""
+    return f"{shortened(names[0], 2 * _NAME)}{more}" if names else "-"
 
 
 def _ids(shares: Sequence[NUMAShare]) -> str:

@@ -1,0 +1,89 @@
+"""Devices of Dynamic Resource Allocation on the real control plane: its scheduler allocates the claims.
+
+rack a: plugin  [1 1] GPUs by a device plugin, near NUMA node 0 and 1
+rack b: dra-b0  dra-b1  with 2 GPUs each in ResourceSlices
+rack c: dra-c0  dra-c1  with 1 GPU each
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.builders.slices import DRIVER, claim_template, device_class, resource_slice
+from tests.cluster.gated import Pods, pod
+from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL, Machine
+from tests.cluster.racked import webhook
+from tests.integration.members import member
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.cluster.control_plane import ControlPlane
+
+__all__ = ["webhook"]  # a fixture
+
+GPU = "nvidia.com/gpu"
+API = "/apis/resource.k8s.io/v1"
+SLICES = {"dra-b0": 2, "dra-b1": 2, "dra-c0": 1, "dra-c1": 1}
+
+
+def machine(name: str, rack: str, **how: Any) -> Machine:
+    return Machine(name, free=(16, 16), labels={ZONE_LABEL: "z", RACK_LABEL: rack}, **how)
+
+
+@pytest.fixture
+def devices(control_plane: ControlPlane, known: Callable[..., None], pods: Pods) -> Iterator[None]:
+    api = control_plane.api
+    made = [
+        (f"{API}/deviceclasses", device_class(extended=GPU)),
+        *(
+            (f"{API}/resourceslices", resource_slice(node=name, numa=list(range(count))))
+            for name, count in SLICES.items()
+        ),
+    ]
+    for path, raw in made:
+        api.create(path, raw)
+    api.create(f"{API}/namespaces/{pods.namespace}/resourceclaimtemplates", claim_template(namespace=pods.namespace))
+    known(machine("plugin", "a", devices={GPU: (1, 1)}), *(machine(name, name.partition("-")[2][0]) for name in SLICES))
+    yield
+    for path, raw in reversed(made):
+        api.delete(f"{path}/{raw['metadata']['name']}")
+
+
+def with_gpus(name: str, count: int, **how: Any) -> dict[str, Any]:
+    """A pod that requests GPUs as an extended resource."""
+    raw = pod(name, cpu=2, **how)
+    resources = raw["spec"]["containers"][0]["resources"]
+    for amounts in (resources["requests"], resources["limits"]):
+        amounts[GPU] = str(count)
+    return raw
+
+
+def test_a_gang_and_pods_go_where_devices_are_and_nothing_is_denied_that_a_node_can_run(
+    control_plane: ControlPlane, devices: None, pods: Pods
+) -> None:
+    # Racks b and c have CPUs for the gang, a and b GPUs for two members, and only b for three.
+    gang = [member("g", number, 3, cpu=2) for number in range(3)]
+    for raw in gang:
+        raw["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
+        raw["spec"]["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
+    control_plane.api.in_parallel(partial(pods.create, raw) for raw in gang)
+    pods.wait_until_bound("g-0", "g-1", "g-2")
+    assert set(pods.bound().values()) == {"dra-b0", "dra-b1"}
+    claims = control_plane.api.get(f"{API}/namespaces/{pods.namespace}/resourceclaims")["items"]
+    found = [result for raw in claims for result in raw["status"]["allocation"]["devices"]["results"]]
+    assert {one["driver"] for one in found} == {DRIVER}
+    assert len({(one["pool"], one["device"]) for one in found}) == 3
+
+    # The device plugin's node has two GPUs, but not near one NUMA node; a node with slices has them once the gang ends.
+    pods.create(with_gpus("two", 2))
+    pods.wait_until_told("two", "WaitingForPlacement", "could take it once other pods leave")
+    assert pods.gated() == {"two"}
+    pods.create(with_gpus("one", 1))
+    pods.wait_until_bound("one")
+    pods.delete("g-0", "g-1", "g-2")
+    pods.wait_until_bound("two")
+    assert pods.bound()["two"] in {"dra-b0", "dra-b1"}
