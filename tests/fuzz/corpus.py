@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import yaml
 
+from tests.builders.slices import DRIVER, NUMA, claim, claim_template, device_class, request, resource_slice
 from webhook.formats.topology import TopologySource
 from webhook.model.names import MANAGE_LABEL, NUMA_TOPOLOGY_SPEC
 from webhook.model.raw import Draft
@@ -223,6 +224,27 @@ def workloads() -> list[Draft]:
     files = [EXAMPLES / name for name in ("workloads.yaml", "gang.yaml", "mistakes/pods.yaml")]
     objects = [one for file in files for one in yaml.safe_load_all(file.read_text()) if one]
     return [one for one in objects if one.get("kind") not in {"Pod", "Node", "NodeResourceTopology", "Topology"}]
+
+
+def devices() -> dict[str, Sequence[Draft]]:
+    """Objects of Dynamic Resource Allocation, by kind."""
+    node = nodes()[0]["metadata"]["name"]
+    alike = [{"requests": ["gpu"], "matchAttribute": NUMA}]
+    rule = {"deviceSelector": {"driver": DRIVER}, "taint": {"key": "a/b", "effect": "NoSchedule"}}
+    return {
+        "DeviceClass": [device_class(extended="example.com/gpu")],
+        "DeviceTaintRule": [{"metadata": {"name": "rule"}, "spec": rule}],
+        "ResourceSlice": [resource_slice(node=node), {"metadata": {"name": "all"}, "spec": _everywhere(node)}],
+        "ResourceClaimTemplate": [claim_template(namespace="team", requests=[request(count=2)], constraints=alike)],
+        "ResourceClaim": [claim(namespace="team", node=node, devices=["gpu-0"]), claim(namespace="team", name="free")],
+    }
+
+
+def _everywhere(node: str) -> Draft:
+    """The spec of a slice whose devices all nodes can use."""
+    spec = {**resource_slice(node=node)["spec"], "allNodes": True}
+    del spec["nodeName"]
+    return spec
 
 
 def populate(cache: ClusterCache) -> None:

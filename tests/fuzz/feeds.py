@@ -28,11 +28,14 @@ from webhook.metrics import PlacementMetrics
 from webhook.model.raw import Draft
 from webhook.placing.planner import Limits
 from webhook.state.cluster_cache import ClusterCache
+from webhook.state.devices import DEVICE_KINDS, NAMESPACED_DEVICE_KINDS
 from webhook.state.rules import Rules
+from webhook.state.store import Feed
 
 _SHAPES = {"namespaces": NAMESPACE, "nodes": NODE, "pods": POD}
 # Of all pods, or of those of a namespace.
 _OF_NODES = {"namespaces", "nodes", "node_topologies"}
+_NAMESPACED = {"pods", *NAMESPACED_DEVICE_KINDS}
 
 
 class Feeds:
@@ -49,12 +52,14 @@ class Feeds:
             "namespaces": corpus.namespaces(),
             TopologySource.KAI: [topologies[TopologySource.KAI]],
             TopologySource.KUEUE: [topologies[TopologySource.KUEUE]],
+            **corpus.devices(),
         }
         self._parts = [one for seeds in self._seeds.values() for one in seeds]
 
     def draw(self, random: Random) -> list[tuple[str, Draft]]:
         """Some objects, each with its feed."""
-        feeds = random.choices(list(self._seeds), (2, 4, 6, 2, 1, 1), k=random.choice((1, 1, 2, 4)))
+        weights = (2, 4, 6, 2, 1, 1, *(1 for _ in DEVICE_KINDS))
+        feeds = random.choices(list(self._seeds), weights, k=random.choice((1, 1, 2, 4)))
         return [(feed, mutated(random, random.choice(self._seeds[feed]), self._parts)) for feed in feeds]
 
     async def check(self, drawn: list[tuple[str, Draft]]) -> None:
@@ -68,9 +73,8 @@ class Feeds:
             key = _key(feed, raw)
             if key is None or any(fault for fault in faults(raw, _SHAPES.get(feed, {}))):
                 continue  # the API server stores no such object
-            handler = cache.topologies[feed] if isinstance(feed, TopologySource) else getattr(cache, feed)
             with within_bounds(f"{feed} {key[:60]}"):
-                handler.upsert(key, raw)
+                _handler(cache, feed).upsert(key, raw)
                 after = _decided(cache)
             if not _is_about_nodes(feed, raw) and after != before:
                 raise BrokenError(f"{feed} {key[:60]}: an honest pod is answered otherwise than before")
@@ -81,7 +85,7 @@ class Feeds:
         for feed, raw in drawn:
             key = _key(feed, raw)
             if key is not None:
-                (cache.topologies[feed] if isinstance(feed, TopologySource) else getattr(cache, feed)).delete(key)
+                _handler(cache, feed).delete(key)
         _decided(cache)
 
     def may_fail(self, drawn: Any) -> bool:
@@ -101,17 +105,24 @@ class Feeds:
         """Nothing to close."""
 
 
+def _handler(cache: ClusterCache, feed: str) -> Feed[Any]:
+    if feed in DEVICE_KINDS:
+        return cache.devices.feeds[feed]
+    handler: Feed[Any] = cache.topologies[feed] if isinstance(feed, TopologySource) else getattr(cache, feed)
+    return handler
+
+
 def _key(feed: str, raw: Any) -> str | None:
     """The informer's key. None for an object without the fields that the API server adds to all."""
     try:
         metadata = raw["metadata"]
-        name, namespace = metadata["name"], metadata["namespace"] if feed == "pods" else ""
+        name, namespace = metadata["name"], metadata["namespace"] if feed in _NAMESPACED else ""
         given = name, namespace or "-", *((metadata["uid"], metadata["resourceVersion"]) if feed == "pods" else ())
     except (KeyError, TypeError):
         return None
     if not all(isinstance(text, str) and text for text in given):
         return None
-    return f"{namespace}/{name}" if feed == "pods" else name
+    return f"{namespace}/{name}" if feed in _NAMESPACED else name
 
 
 def _is_about_nodes(feed: str, raw: Draft) -> bool:

@@ -54,6 +54,7 @@ CLUSTER_SETTINGS: Final = (
     "manage_missed",
     "excluded_namespaces",
     "scheduler_names",
+    "dynamic_resources",
     "nrt_settle_seconds",
     "nrt_age_seconds",
 )

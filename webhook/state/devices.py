@@ -41,6 +41,7 @@ from webhook.state.store import Feed
 
 DEVICE_KINDS: Final = ("DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaimTemplate", "ResourceClaim")
 """The kinds that are read."""
+NAMESPACED_DEVICE_KINDS: Final = frozenset({"ResourceClaimTemplate", "ResourceClaim"})
 
 MOST_ROWS: Final = 64
 MOST_ROWS_OF_NAMESPACE: Final = 16
@@ -50,6 +51,7 @@ cluster has a few classes, with a selector or two; a tenant can write any number
 # More equal pods with devices than any node has. What is left over counts as any number.
 _MOST_PODS: Final = 64
 _ANY_NUMBER: Final = 1 << 20
+_DEFAULT_NAMESPACE: Final = "default"  # of manifests that name none
 # Of one resource on one node, of which evaluations of selectors take most; see device_allocation.OPERATIONS.
 _OPERATIONS: Final = 20_000
 # A read computes at most so many nodes (some 50 ms); after a change that concerns all nodes, turns compute the others.
@@ -61,7 +63,7 @@ class Claimed(NamedTuple):
 
     amounts: Mapping[str, int] = NO_RESOURCES
     """By name of a resource that `settle` computes."""
-    uncounted: str = ""
+    unchecked: str = ""
     """Why its devices are not counted, or not all of them; empty: they are."""
 
 
@@ -142,21 +144,21 @@ class DeviceState:
     def claimed(self, raw: Mapping[str, Any], namespace: str) -> Claimed:
         """What a pod's claims request of its node."""
         amounts: Counter[str] = Counter()
-        uncounted: dict[str, str] = {}
+        unchecked: dict[str, str] = {}
         for one in pod_claims(raw):
             claim, template = f"{namespace}/{one.claim}", f"{namespace}/{one.template}"
             if one.skipped:
                 continue
             if one.template and one.claim and (made := self._claims.get(claim)) is not None and made.allocation:
-                found = Claimed(uncounted="it is allocated already")
+                found = Claimed(unchecked="it is allocated already")
             elif one.template:
-                found = self._counted.get(f"template {template}", Claimed(uncounted="its template is not known"))
+                found = self._counted.get(f"template {template}", Claimed(unchecked="its template is not known"))
             else:
-                found = self._counted.get(f"claim {claim}", Claimed(uncounted="it is not known"))
+                found = self._counted.get(f"claim {claim}", Claimed(unchecked="it is not known"))
             amounts.update(found.amounts)
-            if found.uncounted:
-                uncounted.setdefault(one.name, found.uncounted)
-        return Claimed(amounts, "; ".join(f"claim {name}: {why}" for name, why in uncounted.items()))
+            if found.unchecked:
+                unchecked.setdefault(one.name, found.unchecked)
+        return Claimed(amounts, "; ".join(f"claim {name}: {why}" for name, why in unchecked.items()))
 
     def _amounts(self, node: str) -> Iterator[tuple[str, SliceAmount]]:
         offered = self.on(node)
@@ -281,7 +283,7 @@ class DeviceState:
         """What one of such claims requests, and the rows for it. name: of the row for the claim as a whole."""
         spec = claim.spec
         if spec.fault:
-            return Claimed(uncounted=spec.fault), {}
+            return Claimed(unchecked=spec.fault), {}
         rows: dict[str, _Row] = {}
         amounts: Counter[str] = Counter()
         for request in spec.requests:
@@ -298,7 +300,7 @@ class DeviceState:
     def _named(self, claim: Claim) -> tuple[Claimed, Mapping[str, _Row]]:
         """What pods request that name the claim: how many of them share it is not known."""
         if claim.allocation is not None:
-            return Claimed(uncounted="it is allocated already"), {}
+            return Claimed(unchecked="it is allocated already"), {}
         name = f"claim {claim.key}"
         return Claimed({name: 1}), {name: _Row(claim, shared=True)}
 
@@ -311,7 +313,7 @@ class DeviceState:
                 del self._users[name], self._rows[name]
         new = [name for name in rows if name not in self._rows]
         if new and self._too_many(new, namespace):
-            wanted, rows = Claimed(uncounted=_TOO_MANY), {}
+            wanted, rows = Claimed(unchecked=_TOO_MANY), {}
         for name, row in rows.items():
             self._users[name].add(user)
             if self._rows.get(name) != row:
@@ -355,8 +357,8 @@ def with_claims(pod: Pod, raw: Mapping[str, Any], devices: DeviceState | None, n
     """The pod of an object with what its claims request. namespace: where the object names none."""
     if devices is None or not (raw.get("spec") or {}).get("resourceClaims"):
         return pod
-    claimed = devices.claimed(raw, pod.namespace or namespace)
-    return replace(pod, requests=MappingProxyType({**pod.requests, **claimed.amounts}), uncounted=claimed.uncounted)
+    claimed = devices.claimed(raw, pod.namespace or namespace or _DEFAULT_NAMESPACE)
+    return replace(pod, requests=MappingProxyType({**pod.requests, **claimed.amounts}), unchecked=claimed.unchecked)
 
 
 def _row_name(request: Request) -> str:

@@ -267,11 +267,12 @@ def node_details(cache: ClusterCache, name: str) -> NodeDetails | None:
         view,
         tuple(map(_pod, bound)),
         tuple(_reservation(each, bound=each.pod in keys) for each in reserved),
-        tuple(_devices(cache, name)),
+        tuple(devices_on(cache, name)),
     )
 
 
-def _devices(cache: ClusterCache, node: str) -> Iterable[DeviceView]:
+def devices_on(cache: ClusterCache, node: str) -> Iterable[DeviceView]:
+    """The devices that a node can use, by driver, pool and name."""
     offered, claims = cache.devices.on(node), cache.devices.claims()
     for device in sorted(offered.devices, key=lambda device: device.id):
         keys = (*offered.taken.holders.get(device.id, ()), *offered.taken.shares.get(device.id, ()))

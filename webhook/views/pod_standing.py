@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from webhook.engine.snapshot.ledger import Reservation
 from webhook.engine.snapshot.node_sums import NumaAmounts
+from webhook.formats.dra import pod_claims
 from webhook.formats.koordinator.hint import NUMANodeAmounts
 from webhook.formats.koordinator.intent import NUMAIntent
 from webhook.formats.kubernetes.gates import is_gated, waits_for_us_alone
@@ -28,7 +29,7 @@ from webhook.state.cluster_cache import ClusterCache
 from webhook.state.delegated_pods import last_failure
 from webhook.state.rules import Rules
 from webhook.state.unmanaged import why_unmanaged
-from webhook.views.nodes import ManagerView, NUMAShare, manager_views
+from webhook.views.nodes import DeviceView, ManagerView, NUMAShare, devices_on, manager_views
 
 
 class HintVerdict(StrEnum):
@@ -168,6 +169,8 @@ class PodStanding:
     """Its hint, or what is reserved for it until it is bound; None without one."""
     hint: HintCheck | None
     """Its hint beside the NRT; None if it is not bound."""
+    devices: tuple[DeviceView, ...]
+    """The devices in ResourceSlices that its claims hold on its node."""
     managers: tuple[ManagerView, ...]
     """The resource managers of its node's kubelet; empty while it has no node, or the node no NRT."""
     placement: str
@@ -203,6 +206,10 @@ def pod_standing(
     state, reservation = standing(raw, cache), _reservation(cache, key)
     annotations: Mapping[str, str] = metadata.get("annotations") or {}
     node = node_of(raw, cache)
+    namespace = metadata.get("namespace", "")
+    held = {f"{namespace}/{one.claim}" for one in pod_claims(raw) if one.claim}
+    if extended := ((raw.get("status") or {}).get("extendedResourceClaimStatus") or {}).get("resourceClaimName"):
+        held.add(f"{namespace}/{extended}")
     return PodStanding(
         metadata.get("namespace", ""),
         metadata["name"],
@@ -215,6 +222,7 @@ def pod_standing(
         domain_of(node),
         _numa_nodes(cache, key, reservation),
         hint_check(cache, key),
+        tuple(one for one in devices_on(cache, node) if not held.isdisjoint(one.claims)) if held and node else (),
         () if (topology := cache.state.topologies.get(node)) is None else manager_views(topology),
         annotations.get(PLACEMENT, ""),
         _placed(raw),

@@ -12,6 +12,7 @@ import yaml
 
 from tests.builders.clusters import machine as fleet_machine
 from tests.builders.pods import bound, created, gated
+from tests.builders.slices import claim, claim_template, device_class, resource_slice
 from tests.builders.workloads import workload
 from tests.unit.cli.cluster_files import fields_of, written
 from tests.unit.cli.conftest import Outcome, run_command
@@ -326,3 +327,21 @@ def test_what_tenants_wrote_is_escaped(tmp_path: Path) -> None:
         text = printed.stdout + printed.stderr
         assert all(character.isprintable() or character == "\n" for character in text)
         assert max(map(len, text.splitlines())) < 1_500
+
+
+def test_a_pod_names_the_devices_that_its_claims_hold_and_one_that_waits_what_is_missing(tmp_path: Path) -> None:
+    template = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]}
+    made = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "runs-gpu"}]}
+    snapshot = written(
+        tmp_path,
+        *machine("n0", (16, 16), (0, 0), {}),
+        resource_slice(node="n0", numa=[1]),
+        device_class(),
+        claim_template(),
+        claim(name="runs-gpu", node="n0", devices=["gpu-0"], owner="runs"),
+        bound(name="runs", node="n0", cpu=1, status=made, **template),
+        gated(name="waits", cpu=1, **template),
+    )
+    assert "device gpu.example.com/n0/gpu-0, NUMA 1 (claim default/runs-gpu)" in lines(explain(snapshot, "pod/runs"))
+    printed = explain(snapshot, "pod/waits").stdout
+    assert "devices of class gpu.example.com: 1 requested, 0 free" in printed

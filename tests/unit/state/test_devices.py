@@ -143,7 +143,7 @@ def test_an_object_that_cannot_be_read_is_a_fault_of_its_own() -> None:
 def requests(cache: ClusterCache, **spec: Any) -> tuple[dict[str, int], str]:
     """What a pod requests by its claims, and what is not counted."""
     found = cache.devices.claimed({"spec": spec}, "default")
-    return dict(found.amounts), found.uncounted
+    return dict(found.amounts), found.unchecked
 
 
 def templated(*names: str) -> list[dict[str, str]]:
@@ -179,8 +179,8 @@ def test_of_devices_that_must_be_alike_whole_claims_count() -> None:
         CLASS,
         claim_template(requests=[request(count=2)], constraints=alike),
     )
-    found, uncounted = requests(cache, resourceClaims=templated("gpu"))
-    assert (found, uncounted) == ({"devices of class gpu.example.com": 2, "claims like default/gpu": 1}, "")
+    found, unchecked = requests(cache, resourceClaims=templated("gpu"))
+    assert (found, unchecked) == ({"devices of class gpu.example.com": 2, "claims like default/gpu": 1}, "")
     assert amounts(cache, resource="claims like default/gpu") == (2, 2)
     put(cache, claim(name="other", node="n0", devices=["gpu-0", "gpu-2"], owner="p"))
     assert amounts(cache, resource="devices of class gpu.example.com") == (4, 2)
@@ -189,13 +189,13 @@ def test_of_devices_that_must_be_alike_whole_claims_count() -> None:
 
 def test_a_claim_that_a_pod_names_is_had_by_any_number_of_pods() -> None:
     cache = cluster_cache(node(name="n0"), node(name="n1"), resource_slice(node="n0", numa=[0]), CLASS, claim())
-    found, uncounted = requests(cache, resourceClaims=[{"name": "c", "resourceClaimName": "gpu"}])
-    assert (found, uncounted) == ({"claim default/gpu": 1}, "")
+    found, unchecked = requests(cache, resourceClaims=[{"name": "c", "resourceClaimName": "gpu"}])
+    assert (found, unchecked) == ({"claim default/gpu": 1}, "")
     assert amounts(cache, resource="claim default/gpu")[1] > 1000
     assert amounts(cache, "n1", "claim default/gpu")[1] == 0
     put(cache, claim(node="n0", devices=["gpu-0"]))
-    found, uncounted = requests(cache, resourceClaims=[{"name": "c", "resourceClaimName": "gpu"}])
-    assert (found, uncounted) == ({}, "claim c: it is allocated already")
+    found, unchecked = requests(cache, resourceClaims=[{"name": "c", "resourceClaimName": "gpu"}])
+    assert (found, unchecked) == ({}, "claim c: it is allocated already")
 
 
 def test_what_is_not_known_is_not_counted_and_said() -> None:
@@ -219,7 +219,7 @@ def test_a_tenant_cannot_define_any_number_of_resources() -> None:
     assert "too many" in requests(cache, resourceClaims=templated(f"t{MOST_ROWS_OF_NAMESPACE}"))[1]
     put(cache, claim_template(namespace="other", requests=[request(count=2)]))
     raw = {"spec": {"resourceClaims": templated("gpu")}}
-    assert cache.devices.claimed(raw, "other").uncounted == ""
+    assert cache.devices.claimed(raw, "other").unchecked == ""
     for number in range(MOST_ROWS_OF_NAMESPACE + 1):
         cache.devices.feeds["ResourceClaimTemplate"].delete(f"default/t{number}")
     cache.devices.feeds["ResourceClaimTemplate"].delete("other/gpu")

@@ -142,6 +142,9 @@ def _facts(pod: PodStanding) -> Iterator[tuple[str, str]]:
         yield "kubelet", f"{each.manager} manager: {each.text}"
     if pod.numa_nodes:
         yield "NUMA", "; ".join(f"{share.id}: {amounts_text(share.amounts)}" for share in pod.numa_nodes)
+    for device in pod.devices:
+        near = "" if device.numa_node is None else f", NUMA {device.numa_node}"
+        yield "device", f"{device.driver}/{device.pool}/{device.name}{near} (claim {', '.join(device.claims)})"
     if pod.hint is not None and pod.hint.verdict is not HintVerdict.NO_HINT:
         reported = pod.hint.reported
         where = "" if reported is None else f" (NUMA {'+'.join(map(str, reported))})"

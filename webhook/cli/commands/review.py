@@ -47,6 +47,7 @@ DECISION_SETTINGS: Final = (
     "default_exclusive",
     "excluded_namespaces",
     "kueue_annotations",
+    "dynamic_resources",
     "no_compatible_node",
     "not_alignable",
     "unenforced",

@@ -17,6 +17,7 @@ from webhook.kube.resource import Resource, items_of
 from webhook.model.raw import Raw
 
 TLS_MODE_VARIABLE: Final = environment_variable("tls_mode")
+DYNAMIC_RESOURCES_VARIABLE: Final = environment_variable("dynamic_resources")
 PROVISIONING_CLASS_VARIABLE: Final = environment_variable("provisioning_class")
 MODE_VARIABLE: Final = environment_variable("mode")
 CONFIGURATIONS: Final = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")

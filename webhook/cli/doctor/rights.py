@@ -6,10 +6,16 @@ from datetime import UTC, datetime
 from typing import Final
 
 from webhook.cli.doctor.finding import Finding, fail, ok, some, warn
-from webhook.cli.doctor.release import PROVISIONING_CLASS_VARIABLE, TLS_MODE_VARIABLE, Release
+from webhook.cli.doctor.release import (
+    DYNAMIC_RESOURCES_VARIABLE,
+    PROVISIONING_CLASS_VARIABLE,
+    TLS_MODE_VARIABLE,
+    Release,
+)
 from webhook.formats.autoscaling import GROUP, PLURAL
 from webhook.formats.kubernetes.timestamps import epoch_seconds
 from webhook.kube.api_errors import mapping_or_empty
+from webhook.kube.discovery import DEVICES
 from webhook.kube.resource import Resource
 from webhook.model.raw import Raw
 
@@ -58,6 +64,12 @@ PROVISIONING_RIGHTS: Final = (
 """What it needs besides for ProvisioningRequests."""
 
 
+DEVICE_RIGHTS: Final = tuple(
+    Right(verb, wanted.group, wanted.plural) for wanted in DEVICES.values() for verb in ("list", "watch")
+)
+"""What it needs besides for devices of Dynamic Resource Allocation."""
+
+
 async def account_rights(release: Release) -> list[Finding]:
     """Ask for each right of the Deployment's service account."""
     deployment = await release.deployment()
@@ -68,6 +80,8 @@ async def account_rights(release: Release) -> list[Finding]:
     wanted = rights(release.name, self_managed=mode == "SelfManaged")
     if await release.setting(PROVISIONING_CLASS_VARIABLE, ""):
         wanted += PROVISIONING_RIGHTS
+    if (await release.setting(DYNAMIC_RESOURCES_VARIABLE, "true")).lower() == "true":
+        wanted += DEVICE_RIGHTS
     allowed = await asyncio.gather(*(_is_allowed(release, account, right) for right in wanted))
     missing = [str(right) for right, granted in zip(wanted, allowed, strict=True) if not granted]
     if missing:

@@ -45,7 +45,7 @@ from webhook.placing.pod.gated_pods import marked_group
 from webhook.state.assumed.unreported import ReportingTimes
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.cluster_snapshot import ClusterSnapshot
-from webhook.state.devices import DEVICE_KINDS
+from webhook.state.devices import DEVICE_KINDS, NAMESPACED_DEVICE_KINDS
 from webhook.state.management import DEFAULT_NAMESPACE
 from webhook.state.rules import Rules
 
@@ -138,6 +138,8 @@ class Cluster:
         """Add an object of a kind in `DEVICE_KINDS`, if the setting lets it count."""
         if not self._counts_devices:
             return ()
+        if kind in NAMESPACED_DEVICE_KINDS and not raw["metadata"].get("namespace"):
+            raw = {**raw, "metadata": {**raw["metadata"], "namespace": DEFAULT_NAMESPACE}}
         fault = getattr(self.cache.devices.feeds[kind].add(raw), "fault", "")
         return (fault,) if fault else ()
 

@@ -88,8 +88,8 @@ class Pod:
     """Preferred node affinity."""
     avoided: tuple[AvoidedNode, ...] = ()
     """Nodes that it avoids for a while. Not a part of its object."""
-    uncounted: str = ""
-    """Which of its resource claims are not counted in `requests`, and why. Not a part of its object."""
+    unchecked: str = ""
+    """Which of its resource claims `requests` does not have, and why. Not a part of its object."""
     exclusions: PodExclusions | None = None
     """What it keeps off its node or domain; None = nothing."""
     learned: tuple[AvoidedNode, ...] = ()

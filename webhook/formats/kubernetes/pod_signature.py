@@ -37,7 +37,7 @@ def pod_signature(pod: Pod, intent: NUMAIntent) -> Hashable:
         repr(pod.tolerations),
         pod.avoided,
         pod.learned,
-        pod.uncounted,
+        pod.unchecked,
     )
 
 

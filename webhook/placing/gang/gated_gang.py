@@ -257,8 +257,8 @@ class GangAssigner:
             text = f"{assigned_node(hint, node_arrays)}; {named(gang)}: {counted(len(pods), 'pod')} in {where}{missed}"
             if gated.pod.avoided:
                 text += f"; avoided after a rejection: {rejections_text(gated.pod.avoided)}"
-            if gated.pod.uncounted:
-                text += f"; {placement_text.uncounted(gated.pod)}"
+            if gated.pod.unchecked:
+                text += f"; {placement_text.unchecked(gated.pod)}"
             if unaligned is not None:
                 text += f"; {unaligned.clause}"
             if gated.intent.policy is not None:

@@ -52,7 +52,7 @@ def fitting(pod: Pod, intent: NUMAIntent, decision: Decision, best: Sequence[Can
     """How many nodes fit, the best ones, and why the others do not. note: one more clause about the pod."""
     named = ", ".join(map(_candidate, best))
     fit = "fits" if decision.fit_count == 1 else "fit"
-    notes = f"{_noted(_cores(decision))}{_noted(uncounted(pod))}{_noted(note)}"
+    notes = f"{_noted(_cores(decision))}{_noted(unchecked(pod))}{_noted(note)}"
     count = f"{decision.fit_count} of {counted(len(decision.fits), 'node')} {fit}{notes}"
     text = f"{subject(intent)}: {count}; best {named}{_noted(enforcement(decision, best[0].node))}"
     return shortened(text + excluded(pod, decision, "; excluded: "))
@@ -63,14 +63,14 @@ def nowhere(pod: Pod, intent: NUMAIntent, decision: Decision, unschedulable: str
     if avoided := _avoided(decision):
         would = counted(len(avoided), "node would fit but is", "nodes would fit but are")
         unschedulable = f"{would} avoided for now: {used_again_text(avoided)}"
-    notes = f"{_noted(_cores(decision))}{_noted(uncounted(pod))}{_noted(note)}"
+    notes = f"{_noted(_cores(decision))}{_noted(unchecked(pod))}{_noted(note)}"
     text = f"{subject(intent)}: none of {counted(len(decision.fits), 'node')} fits now; {unschedulable}{notes}"
     return shortened(text + excluded(pod, decision, "; excluded: "))
 
 
-def uncounted(pod: Pod) -> str:
+def unchecked(pod: Pod) -> str:
     """Which devices of its claims are left to the scheduler, and why; empty: none."""
-    return f"devices left to the scheduler ({pod.uncounted})" if pod.uncounted else ""
+    return f"devices left to the scheduler ({pod.unchecked})" if pod.unchecked else ""
 
 
 def waiting(text: str) -> str:
