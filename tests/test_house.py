@@ -20,7 +20,7 @@ WEBHOOK = HERE.parent / "webhook"
 BUILT = ("unit", "property")
 SPELLED_OUT = {"containers", "zones", "allocatable", "nodeLabel"}
 """Fields that mark a Pod, an NRT, a Node and a Topology."""
-EVERY_FORM = {"unit/formats/test_nrt.py", "unit/kube/test_large_field.py"}
+EVERY_FORM = {"unit/formats/test_nrt.py", "unit/kube/test_informer.py"}
 """Read NRTs in all forms in which exporters publish them, and in the order of fields in which the API server does."""
 
 HOOKS = {"sni_callback", "refresh_api_key_hook"}

@@ -21,7 +21,7 @@ NOW = datetime.now(UTC)
 NAMES = ServerNames.of(["127.0.0.1", "webhook.ns.svc"])
 
 
-class Kept:
+class FakeSecret:
     """A Secret in memory, in place of the API server's."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Clock:
         return self.now
 
 
-def secret_source(secret: Kept) -> SecretSource:
+def secret_source(secret: FakeSecret) -> SecretSource:
     return SecretSource(secret, "webhook", NAMES)  # type: ignore[arg-type] # the same one method
 
 
@@ -86,7 +86,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def test_a_leaf_is_renewed_after_two_thirds_of_its_life_and_shown_at_the_next_handshake() -> None:
     clock, published = Clock(), list[str]()
     clock.now = NOW - timedelta(hours=17)  # OpenSSL's clock cannot be set: the renewal is now
-    secret = Kept()
+    secret = FakeSecret()
     source = secret_source(secret)
     certificate = ServingCertificate(source, published.append, clock)
     certificate.refresh(await source.current(clock.now))
@@ -107,7 +107,7 @@ async def test_a_leaf_is_renewed_after_two_thirds_of_its_life_and_shown_at_the_n
 
 
 async def test_the_ca_is_published_before_a_leaf_of_it_is_shown() -> None:
-    secret, order = Kept(), list[str]()
+    secret, order = FakeSecret(), list[str]()
     source = secret_source(secret)
     certificate = ServingCertificate(source, lambda _: order.append(f"published, shown: {certificate.end}"))
     certificate.refresh(await source.current(NOW))
@@ -116,7 +116,7 @@ async def test_the_ca_is_published_before_a_leaf_of_it_is_shown() -> None:
 
 async def test_a_source_that_fails_leaves_the_certificate_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SecretSource, "poll_seconds", 0.01)
-    secret = Kept()
+    secret = FakeSecret()
     certificate = ServingCertificate(secret_source(secret), lambda _: None)
     running = asyncio.create_task(certificate.run())
     async with asyncio.timeout(60):
@@ -131,7 +131,7 @@ async def test_a_source_that_fails_leaves_the_certificate_and_is_told(monkeypatc
 
 @pytest.mark.parametrize("entry", ["no base64!", "é", "A", None, 7], ids=repr)
 async def test_a_secret_whose_entries_are_no_base64_is_filled_again(entry: Any) -> None:
-    secret = Kept()
+    secret = FakeSecret()
     secret.data = {"ca.crt": entry, "ca.key": entry}
     source = secret_source(secret)
     with pytest.raises(CertificateError, match=r"is not base64 .* unless another replica restores the old one"):
@@ -143,7 +143,7 @@ async def test_a_secret_whose_entries_are_no_base64_is_filled_again(entry: Any) 
 
 
 async def test_who_waits_for_others_waits_again_when_the_secret_says_something_else() -> None:
-    secret = Kept()
+    secret = FakeSecret()
     source = secret_source(secret)
     for moment, text in ((NOW, "x"), (NOW + OTHERS_FIRST, "y")):
         secret.data = {"ca.crt": text}
@@ -152,7 +152,7 @@ async def test_who_waits_for_others_waits_again_when_the_secret_says_something_e
 
 
 async def test_the_ca_bundle_follows_a_ca_that_was_made_again_for_one_that_cannot_be_used() -> None:
-    secret, clock, published = Kept(), Clock(), list[str]()
+    secret, clock, published = FakeSecret(), Clock(), list[str]()
     source = secret_source(secret)
     certificate = ServingCertificate(source, published.append, clock)
     certificate.refresh(await source.current(clock()))
@@ -169,7 +169,7 @@ async def test_the_ca_bundle_follows_a_ca_that_was_made_again_for_one_that_canno
 
 
 async def test_an_expired_certificate_is_not_valid() -> None:
-    clock, secret = Clock(), Kept()
+    clock, secret = Clock(), FakeSecret()
     source = secret_source(secret)
     certificate = ServingCertificate(source, lambda _: None, clock)
     valid = [certificate.valid]
@@ -216,7 +216,7 @@ async def test_the_client_ca_is_read_again_and_a_broken_file_changes_nothing(
 ) -> None:
     monkeypatch.setattr(ClientCAFile, "poll_seconds", 0.01)
     first, second = (Authority.create(name, NOW) for name in ("first", "second"))
-    file, secret = tmp_path / "ca.crt", Kept()
+    file, secret = tmp_path / "ca.crt", FakeSecret()
     certificate = ServingCertificate(secret_source(secret), lambda _: None, clients=ClientCAFile(file))
     running = asyncio.create_task(certificate.run())
     # Without the file nobody is let in: the port does not open.

@@ -13,7 +13,7 @@ from webhook.model.names import NUMA_HINT
 from webhook.state.cluster_cache import ClusterCache
 
 
-class ClusterSnapshot(ClusterCache):
+class OneNode(ClusterCache):
     """n0 ── NUMA 0 [16]  NUMA 1 [16]      [free cpus, by an NRT of second 0 that has seen no pod]"""
 
     def __init__(self, *, watched: bool = True) -> None:
@@ -47,13 +47,11 @@ def bound_at(name: str, second: int, cpu: int, started: bool, annotations: dict[
 
 
 @pytest.fixture
-def cache() -> ClusterSnapshot:
-    return ClusterSnapshot()
+def cache() -> OneNode:
+    return OneNode()
 
 
-def test_its_place_is_known_when_its_kubelet_has_started_it_and_its_hint_due_a_while_after(
-    cache: ClusterSnapshot,
-) -> None:
+def test_its_place_is_known_when_its_kubelet_has_started_it_and_its_hint_due_a_while_after(cache: OneNode) -> None:
     cache.bind("a", 1)
     assert cache.free() == [7, 7]
     cache.bind("a", 1, started=True)
@@ -66,20 +64,20 @@ def test_its_place_is_known_when_its_kubelet_has_started_it_and_its_hint_due_a_w
     assert cache.hints() == {}
 
 
-def test_where_no_kubelet_answers_there_is_no_hint(cache: ClusterSnapshot) -> None:
+def test_where_no_kubelet_answers_there_is_no_hint(cache: OneNode) -> None:
     cache.bind("a", 1)
     cache.now = 11
     assert cache.hints() == {"ns/a": None}
 
 
-def test_a_pod_that_its_nrt_has_counted_needs_none(cache: ClusterSnapshot) -> None:
+def test_a_pod_that_its_nrt_has_counted_needs_none(cache: OneNode) -> None:
     cache.scan(20, "pfp0v001" + "0" * 16)  # of pods that nobody knows
     cache.bind("a", 5, started=True)
     assert cache.free() == [16, 16]
     assert cache.hints() == {}
 
 
-def test_what_an_unmanaged_pod_was_given_is_kept_and_it_gets_no_hint(cache: ClusterSnapshot) -> None:
+def test_what_an_unmanaged_pod_was_given_is_kept_and_it_gets_no_hint(cache: OneNode) -> None:
     raw = bound_at("a", 1, 9, started=True, annotations={})
     raw["spec"]["schedulerName"] = "other"
     cache.pods.upsert("ns/a", raw)
@@ -87,7 +85,7 @@ def test_what_an_unmanaged_pod_was_given_is_kept_and_it_gets_no_hint(cache: Clus
     assert cache.hints() == {}
 
 
-def test_of_an_unmanaged_pod_with_many_containers_nothing_is_predicted(cache: ClusterSnapshot) -> None:
+def test_of_an_unmanaged_pod_with_many_containers_nothing_is_predicted(cache: OneNode) -> None:
     raw = bound_at("a", 1, 1, started=True, annotations={})
     raw["spec"]["schedulerName"] = "other"
     raw["spec"]["containers"] = [{**raw["spec"]["containers"][0], "name": f"c{n}"} for n in range(5)]
@@ -99,7 +97,7 @@ def test_of_an_unmanaged_pod_with_many_containers_nothing_is_predicted(cache: Cl
     assert kubelet_admission.leeway.maybe_taken == [{0: five, 1: five}]  # so others have no hint until it is counted
 
 
-def test_a_place_that_the_hint_of_another_pod_names_is_kept_and_not_written(cache: ClusterSnapshot) -> None:
+def test_a_place_that_the_hint_of_another_pod_names_is_kept_and_not_written(cache: OneNode) -> None:
     cache.bind("a", 1, started=True)
     cache.bind("b", 2, started=True, hint=HINT)
     cache.now = 12
@@ -107,10 +105,10 @@ def test_a_place_that_the_hint_of_another_pod_names_is_kept_and_not_written(cach
     assert min(cache.free()) <= 0  # b may be on either
 
 
-def test_those_that_were_in_a_list_have_none_for_nobody_saw_what_happened(cache: ClusterSnapshot) -> None:
+def test_those_that_were_in_a_list_have_none_for_nobody_saw_what_happened(cache: OneNode) -> None:
     for name in ("a", "b"):
         cache.bind(name, 1, started=True)
-    listed = ClusterSnapshot(watched=False)
+    listed = OneNode(watched=False)
     for name in ("a", "b"):
         listed.bind(name, 1, started=True)
     cache.now = listed.now = 11
@@ -120,7 +118,7 @@ def test_those_that_were_in_a_list_have_none_for_nobody_saw_what_happened(cache:
     assert cache.free() == [7, 7]
 
 
-def test_of_one_that_was_bound_before_a_gap_in_the_watch_nothing_is_known(cache: ClusterSnapshot) -> None:
+def test_of_one_that_was_bound_before_a_gap_in_the_watch_nothing_is_known(cache: OneNode) -> None:
     cache.bind("a", 1, started=True)
     cache.watched = False
     cache.bind("a", 1, started=True)  # the list after the gap
@@ -130,7 +128,7 @@ def test_of_one_that_was_bound_before_a_gap_in_the_watch_nothing_is_known(cache:
     assert cache.hints() == {"ns/a": None, "ns/b": None}
 
 
-def test_what_may_be_anywhere_is_kept_until_the_nrt_has_counted_it(cache: ClusterSnapshot) -> None:
+def test_what_may_be_anywhere_is_kept_until_the_nrt_has_counted_it(cache: OneNode) -> None:
     cache.watched = False
     cache.bind("a", 1, cpu=9)
     cache.bind("b", 1, cpu=5)
@@ -142,7 +140,7 @@ def test_what_may_be_anywhere_is_kept_until_the_nrt_has_counted_it(cache: Cluste
     assert cache.hints() == {}
 
 
-def test_one_that_ended_meanwhile_was_in_the_way_of_the_next(cache: ClusterSnapshot) -> None:
+def test_one_that_ended_meanwhile_was_in_the_way_of_the_next(cache: OneNode) -> None:
     cache.bind("a", 1, started=True)
     cache.bind("b", 2)
     cache.pods.delete("ns/a")
@@ -152,7 +150,7 @@ def test_one_that_ended_meanwhile_was_in_the_way_of_the_next(cache: ClusterSnaps
     assert cache.hints() == {"ns/b": None}
 
 
-def test_one_that_ended_before_those_that_are_counted_was_in_nobodys_way(cache: ClusterSnapshot) -> None:
+def test_one_that_ended_before_those_that_are_counted_was_in_nobodys_way(cache: OneNode) -> None:
     for second, name in enumerate("ab"):
         cache.bind(name, second, cpu=4, started=True)
     cache.pods.delete("ns/a")
@@ -162,7 +160,7 @@ def test_one_that_ended_before_those_that_are_counted_was_in_nobodys_way(cache: 
     assert cache.hints() == {"ns/c": HINT}
 
 
-def test_one_that_ended_long_before_the_nrt_was_written_was_in_nobodys_way(cache: ClusterSnapshot) -> None:
+def test_one_that_ended_long_before_the_nrt_was_written_was_in_nobodys_way(cache: OneNode) -> None:
     cache.bind("a", 1, started=True)
     cache.now = 5
     cache.pods.delete("ns/a")
@@ -175,7 +173,7 @@ def test_one_that_ended_long_before_the_nrt_was_written_was_in_nobodys_way(cache
         cache.pods.delete(f"ns/b{second}")
 
 
-def test_one_on_its_way_may_find_the_room_of_one_that_was_elsewhere_than_its_hint_said(cache: ClusterSnapshot) -> None:
+def test_one_on_its_way_may_find_the_room_of_one_that_was_elsewhere_than_its_hint_said(cache: OneNode) -> None:
     on_the_other = HINT.replace('"node":0', '"node":1')
     cache.bind("a", 1, started=True, hint=on_the_other)
     cache.scan(2, pod_fingerprint([("ns", "a")]))

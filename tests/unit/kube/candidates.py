@@ -43,9 +43,7 @@ class Server:
         """The Lease after `claim`; None for 409."""
         if (claim.replaces and claim.replaces.version) != (self.lease and self.lease.version):
             return None
-        return self.put(
-            LeaseRecord("", claim.holder, claim.transitions, claim.duration, renewed, claim.release),
-        )
+        return self.put(LeaseRecord("", claim.holder, claim.transitions, claim.duration, renewed, claim.release))
 
 
 @dataclass

@@ -89,10 +89,7 @@ async def test_cookies_are_not_kept() -> None:
 
 
 async def test_a_proxy_gets_the_whole_address() -> None:
-    async with (
-        asked() as (client, seen),
-        asked(host="http://api.example.com:6443", proxy=client.host) as (proxied, _),
-    ):
+    async with asked() as (client, seen), asked(host="http://api.example.com:6443", proxy=client.host) as (proxied, _):
         await proxied.get("/a")
     ((request, _),) = seen
     assert request.raw_path == "http://api.example.com:6443/a"

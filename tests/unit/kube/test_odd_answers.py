@@ -10,8 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from kubernetes.aio.client import Configuration
 
-from tests.unit.kube.informing import informing, until
-from tests.unit.kube.listwatch import HOLD, ListWatch, Refusal, event
+from tests.unit.kube.listwatch import HOLD, ListWatch, Refusal, event, informing, until
 from webhook.kube.api_errors import LONGEST_RETRY_AFTER, APIError, MalformedAnswerError
 from webhook.kube.ca_bundle import bundle_patch
 from webhook.kube.client import Client

@@ -28,7 +28,7 @@ HOSTILE = [
 ]
 
 
-class Server:
+class FakeServer:
     def __init__(self, answer: dict[str, Any] | Exception) -> None:
         self.asked: list[str] = []
         self._answer = answer
@@ -41,7 +41,7 @@ class Server:
 
 
 async def read(answer: dict[str, Any] | Exception, owner: Owner = JOB) -> tuple[Any, list[str]]:
-    server: Any = Server(answer)
+    server: Any = FakeServer(answer)
     return await read_owner(server, "ns", owner), server.asked
 
 
@@ -77,7 +77,7 @@ async def test_a_reference_that_can_name_no_object_is_never_read(field: str, tex
     fields = {"api_version": "batch/v1", "kind": "Job", "name": "w", field: text}
     with pytest.raises(UserError, match="names no object that can own pods"):
         check_owner(Owner(uid="uid", controller=True, **fields))
-    server: Any = Server(FOUND)
+    server: Any = FakeServer(FOUND)
     with pytest.raises(UserError):
         await read_owner(server, "ns", Owner(uid="uid", controller=True, **fields))
     assert server.asked == []

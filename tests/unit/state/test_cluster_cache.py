@@ -1,4 +1,4 @@
-"""The cluster cache: objects of the API become the snapshot that decisions read."""
+"""The cluster cache: API objects become what decisions read. Some pods only the scheduler places."""
 
 from typing import Any
 
@@ -7,13 +7,14 @@ from structlog.testing import capture_logs
 
 from tests.builders.clusters import cluster_cache, put
 from tests.builders.nodes import node, nrt
-from tests.builders.pods import SINGLE, bound, container, created, guaranteed, plain
+from tests.builders.pods import SINGLE, bound, container, created, guaranteed, plain, pod
 from tests.builders.topologies import topology as levels
 from webhook.formats.topology import TopologySource
 from webhook.model.names import NUMA_HINT, NUMA_SIGNATURE, NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME
 from webhook.model.policy import NUMAPolicy
 from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.cluster_cache import ClusterCache
+from webhook.state.delegated_pods import why_delegated
 from webhook.state.pod_info import PodInfo
 from webhook.state.rules import Rules
 
@@ -45,10 +46,7 @@ def requested_cpu(cache: ClusterCache, name: str) -> int:
 
 
 def test_nodes_their_topologies_and_bound_pods_make_the_view_in_any_order() -> None:
-    cache = ClusterCache()
-    put(cache, running())
-    put(cache, listed("n0"))
-    put(cache, small("n0"))
+    cache = cluster_cache(running(), listed("n0"), small("n0"))
     node_arrays = cache.snapshot().nodes.node_arrays
     assert list(node_arrays.names) == ["n0"]
     assert node_arrays.has_topology.tolist() == [True]
@@ -56,19 +54,14 @@ def test_nodes_their_topologies_and_bound_pods_make_the_view_in_any_order() -> N
 
 
 def test_pods_without_a_node_and_pods_that_ended_hold_nothing() -> None:
-    cache = ClusterCache()
-    put(cache, small("n0"))
-    put(cache, burstable("pending"))
-    put(cache, running("ended", "Succeeded"))
-    put(cache, running("bound"))
+    cache = cluster_cache(small("n0"), burstable("pending"), running("ended", "Succeeded"), running("bound"))
     assert requested_cpu(cache, "n0") == 3000
     cache.pods.delete("ns/bound")
     assert requested_cpu(cache, "n0") == 0
 
 
 def test_a_view_stays_as_it_was_while_the_cluster_goes_on() -> None:
-    cache = ClusterCache()
-    put(cache, small("n0"))
+    cache = cluster_cache(small("n0"))
     before = cache.snapshot()
     put(cache, small("n1"))
     assert list(before.nodes.node_arrays.names) == ["n0"]
@@ -96,8 +89,7 @@ def test_a_read_calls_no_observer_and_what_time_alone_frees_is_announced_once() 
 
 
 def test_an_unreadable_object_is_left_out_counted_and_told_once() -> None:
-    cache = ClusterCache()
-    put(cache, small("n0"))
+    cache = cluster_cache(small("n0"))
     broken = running()
     broken["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "three"
     put(cache, running())
@@ -198,10 +190,7 @@ def left(name: str, reason: str = "", **status: Any) -> dict[str, Any]:
 
 
 def cache_of_one_node() -> ClusterCache:
-    cache = ClusterCache()
-    put(cache, small("n0"))
-    put(cache, listed("n0"))
-    return cache
+    return cluster_cache(small("n0"), listed("n0"))
 
 
 def free_cpu(cache: ClusterCache) -> int:
@@ -340,8 +329,7 @@ def test_an_nrt_that_was_only_written_again_changes_no_decision_but_its_time_is_
 
 
 def test_a_heartbeat_of_a_node_changes_no_decision() -> None:
-    cache = ClusterCache()
-    put(cache, small("n0"))
+    cache = cluster_cache(small("n0"))
     beats = small("n0")
     beats["status"]["conditions"][0]["lastHeartbeatTime"] = "2030-01-01T00:00:00Z"
     assert changes_of(cache, beats) == 0
@@ -364,3 +352,33 @@ def test_an_nrt_without_its_zones_is_not_enough_if_the_last_one_is_unknown_or_ha
     cache = ClusterCache()
     put(cache, *known)
     assert not cache.node_topologies.upsert_rest("n0", {"metadata": {"name": "n0"}})
+
+
+TERM = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "a"}}}
+REQUIRED = {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}
+PREFERRED = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": TERM}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"affinity": {"podAntiAffinity": REQUIRED}}, "pod anti-affinity"),
+        ({"affinity": {"podAffinity": PREFERRED}}, "pod affinity"),
+        ({"topologySpreadConstraints": [{"maxSkew": 1}]}, "topology spread constraints"),
+        ({"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "d"}}]}, "volumes"),
+        ({"volumes": [{"name": "d", "ephemeral": {"volumeClaimTemplate": {}}}]}, "volumes"),
+        ({"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]}, "resource claims"),
+    ],
+)
+def test_what_is_not_simulated_is_left_to_the_scheduler(spec: dict[str, Any], why: str) -> None:
+    assert why_delegated(pod(**spec)) == why
+
+
+def test_host_ports_are_left_to_the_scheduler_and_all_else_is_not() -> None:
+    volumes = [{"name": "a", "emptyDir": {}}, {"name": "b", "configMap": {"name": "b"}}]
+    affinity: dict[str, Any] = {"podAffinity": {}, "podAntiAffinity": None, "nodeAffinity": {}}
+    for port, why in (({"hostPort": 80}, "host ports"), ({}, None)):
+        containers = [guaranteed(ports=[{"containerPort": 80, **port}])]
+        raw = pod(containers=containers, volumes=volumes, affinity=affinity, topologySpreadConstraints=[])
+        assert why_delegated(raw) == why
+    assert why_delegated({}) is None

@@ -12,12 +12,7 @@ from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.debugger import SHOWN, Comparison, Difference, How, Kind, confirmed, dump
 
-KINDS = {
-    "Namespace": Kind.NAMESPACES,
-    "Node": Kind.NODES,
-    "NodeResourceTopology": Kind.TOPOLOGIES,
-    "Pod": Kind.PODS,
-}
+KINDS = {"Namespace": Kind.NAMESPACES, "Node": Kind.NODES, "NodeResourceTopology": Kind.TOPOLOGIES, "Pod": Kind.PODS}
 NODE, NRT = machine(name="n0", free=[8], labels={"rack": "r0"})
 POD = bound(name="p", node="n0", cpu=2)
 OBJECTS = ({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}, NODE, NRT, POD, gated(name="g"))
@@ -79,14 +74,7 @@ def test_a_dump_counts_everything_and_names_the_assumed_pods() -> None:
     shown = dump(cache)
     assert (shown["nodes"], shown["pods"], shown["bound"], shown["gated"], shown["assumed"]) == (1, 2, 1, 1, 1)
     assert shown["assumed_pods"] == [
-        {
-            "pod": "default/a",
-            "node": "n0",
-            "numa_nodes": [0],
-            "by": "patch",
-            "sure": True,
-            "tentative": False,
-        }
+        {"pod": "default/a", "node": "n0", "numa_nodes": [0], "by": "patch", "sure": True, "tentative": False}
     ]
 
 

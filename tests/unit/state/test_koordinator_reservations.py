@@ -30,26 +30,6 @@ def free(cache: ClusterCache) -> tuple[int, list[int]]:
     return int(snapshot.node_free(row)[0]) // 1000, [amount // 1000 for amount in zones]
 
 
-def test_without_a_record_of_numa_nodes_a_reservation_is_kept_on_each_of_them() -> None:
-    cache = cluster()
-    sees(cache, reservation(held={"cpu": "6", "memory": "8Gi"}))
-    assert free(cache) == (10, [2, 2])
-
-
-def test_with_a_record_it_is_kept_there_alone() -> None:
-    cache = cluster()
-    sees(cache, reservation(held={"cpu": "6"}, numa={1: {"cpu": "6"}}))
-    assert free(cache) == (10, [8, 2])
-
-
-def test_what_its_owners_have_taken_counts_with_their_pods() -> None:
-    cache = cluster()
-    sees(cache, reservation(held={"cpu": "6"}, allocated={"cpu": "4"}, numa={0: {"cpu": "3"}, 1: {"cpu": "3"}}))
-    assert free(cache) == (14, [6, 6])
-    put(cache, bound(name="owner", node="n0", cpu=4, numa=None))
-    assert free(cache)[0] == 10
-
-
 @pytest.mark.parametrize(
     "changed",
     [
@@ -69,14 +49,44 @@ def test_one_that_holds_nothing_any_more_takes_nothing(changed: dict[str, Any]) 
     assert free(cache) == (16, [8, 8])
 
 
+@pytest.mark.parametrize(
+    ("how", "left"),
+    [
+        ({"held": {"cpu": "6", "memory": "8Gi"}}, (10, [2, 2])),
+        ({"numa": {1: {"cpu": "6"}}}, (10, [8, 2])),
+        ({"allocated": {"cpu": "4"}, "numa": {0: {"cpu": "3"}, 1: {"cpu": "3"}}}, (14, [6, 6])),
+    ],
+    ids=["kept on each NUMA node without a record", "kept where its record says", "less what its owners have taken"],
+)
+def test_what_a_reservation_holds_is_kept_and_what_its_owners_have_taken_counts_with_their_pods(
+    how: dict[str, Any], left: tuple[int, list[int]]
+) -> None:
+    cache = cluster()
+    sees(cache, reservation(**{"held": {"cpu": "6"}, **how}))
+    assert free(cache) == left
+    put(cache, bound(name="owner", node="n0", cpu=4, numa=None))
+    assert free(cache)[0] == left[0] - 4
+
+
 def test_it_moves_with_its_node_and_ends_with_its_object() -> None:
     cache = cluster()
     put(cache, node(name="n1", cpus=4, memory="8Gi"))
     sees(cache, reservation(held={"cpu": "6"}, node="n1"))
     assert free(cache) == (16, [8, 8])
-    sees(cache, reservation(held={"cpu": "6"}))
+    changes: list[int] = []
+    cache.changed.subscribe(lambda: changes.append(1))
+    for _ in range(3):
+        sees(cache, reservation(held={"cpu": "6"}))
+    assert len(changes) == 1, "pods are told of a change once"
     assert free(cache) == (10, [2, 2])
     cache.koordinator_reservations.delete("r")
+    assert free(cache) == (16, [8, 8])
+
+
+@pytest.mark.parametrize("status", [None, 3, {"phase": "Available", "nodeName": 3}, {"phase": ["Available"]}])
+def test_an_odd_object_holds_nothing_and_harms_nobody(status: object) -> None:
+    cache = cluster()
+    sees(cache, {**reservation(held={"cpu": "6"}), "status": status})
     assert free(cache) == (16, [8, 8])
 
 
@@ -97,18 +107,3 @@ def test_an_unreadable_record_leaves_the_numa_nodes_unknown(text: str) -> None:
     sees(cache, raw)
     assert free(cache) == (10, [2, 2])
     assert cache.koordinator_reservations.faults
-
-
-@pytest.mark.parametrize("status", [None, 3, {"phase": "Available", "nodeName": 3}, {"phase": ["Available"]}])
-def test_an_odd_object_holds_nothing_and_harms_nobody(status: object) -> None:
-    cache = cluster()
-    sees(cache, {**reservation(held={"cpu": "6"}), "status": status})
-    assert free(cache) == (16, [8, 8])
-
-
-def test_pods_are_told_of_a_change_once() -> None:
-    cache, changes = cluster(), []
-    cache.changed.subscribe(lambda: changes.append(1))
-    for _ in range(3):
-        sees(cache, reservation(held={"cpu": "6"}))
-    assert len(changes) == 1

@@ -12,7 +12,7 @@ from tests.builders.pods import SINGLE, pod
 from tests.unit.admission.kubelet_admissions import kubelet_admission_at
 from webhook.admission.binding.decision import Given, guard, into_binding
 from webhook.engine.snapshot.ledger import Ledger, Reservation
-from webhook.engine.snapshot.node_sums import NumaAmounts
+from webhook.engine.snapshot.node_sums import NodeSums, NumaAmounts
 from webhook.formats.koordinator.hint import NUMAHint
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.formats.patches.json_patch import apply
@@ -60,10 +60,6 @@ def assigned(numa_id: int) -> dict[str, Any]:
             }
         }
     )
-
-
-def test_where_nothing_is_unknown_it_is_certain() -> None:
-    assert given(pod(), (4, 8)).hint_certainty == CERTAIN
 
 
 @pytest.mark.parametrize(
@@ -118,6 +114,7 @@ def test_the_plugins_rules_replay_nothing_where_a_kubelet_does_otherwise() -> No
 
 
 def test_a_pod_that_is_not_certain_is_bound_without_a_hint() -> None:
+    assert given(pod(), (4, 8)).hint_certainty == CERTAIN
     found = given(pod(), (4, 8), Leeway(maybe_free=[on(0, 4)]))
     assert found.numa_nodes == ((1, {"cpu": 8000, "memory": GI}),)
     assert found.annotations == {}
@@ -155,3 +152,24 @@ def test_a_blank_hint_is_read_back() -> None:
     blank = NUMAHint.without_numa_nodes("n1")
     assert blank.to_json() == '{"node":"n1","certain":false}'
     assert NUMAHint.parse(blank.to_json()) == blank
+
+
+ONE, OTHER = {0: {"cpu": 3000}}, {1: {"cpu": 5000}}
+
+
+def reserved() -> NodeSums:
+    sums = NodeSums()
+    for place in (ONE, OTHER):
+        sums.add(place, {"cpu": 8000}, None, 1)
+    sums.ended = {0: {"cpu": 1000}}
+    return sums
+
+
+def test_what_may_be_free_is_free_at_most_and_what_may_be_taken_is_taken_at_least() -> None:
+    assert not NO_LEEWAY
+    assert all(Leeway(**{name: [ONE]}) for name in ("kept", "maybe_free", "maybe_taken"))
+    leeway = Leeway(kept=[OTHER], maybe_free=[ONE], maybe_taken=[ONE])
+    most, least = leeway.at_most(reserved()), leeway.at_least(reserved())
+    assert (most.numa, most.ended) == (ONE, {0: {"cpu": 4000}})
+    assert most.requests == reserved().requests
+    assert (least.numa, least.ended) == ({0: {"cpu": 6000}, **OTHER}, {0: {"cpu": 1000}})

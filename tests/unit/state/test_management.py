@@ -11,11 +11,11 @@ import pytest
 from tests.builders.clusters import cluster_snapshot
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import pod
+from tests.builders.reviews import review, warnings
 from tests.handlers import mutated as answered
 from webhook.admission.pod.mutation import mutate_pod
-from webhook.admission.response import Allowed, Denied, Patched
+from webhook.admission.response import Denied, Patched
 from webhook.formats.koordinator.intent import NO_SPEC, NUMASpec, parse_numa_intent
-from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.formats.kubernetes.namespace import Namespace
 from webhook.model.names import (
     INHERIT,
@@ -33,11 +33,17 @@ from webhook.state.rules import Rules
 
 # a [7 7]  b [2 9]  single-numa-node              [free cpus per NUMA node]
 CLUSTER = cluster_snapshot(node(name="a"), node(name="b"), nrt(node="a", free=[7, 7]), nrt(node="b", free=[2, 9]))
+
+
 WITHOUT_POLICY = cluster_snapshot(node(name="a"), nrt(node="a", free=[7, 7], policy="none"))
+
+
 OF_EACH_POLICY = cluster_snapshot(
     *(node(name=policy.name) for policy in NUMAPolicy),
     *(nrt(node=policy.name, free=[8, 8], policy=policy.kubelet) for policy in NUMAPolicy),
 )
+
+
 # Policies by their first letter.
 POLICIES = {
     "": NUMAPolicy.NONE,
@@ -86,6 +92,8 @@ PODS: dict[str, tuple[dict[str, Any], Manage]] = {
     "aligned": (plain(), Manage.ALIGNED),
     "burstable": (burstable(), Manage.ALL),
 }
+
+
 ORDER = list(Manage)
 
 
@@ -238,14 +246,9 @@ def test_a_default_policy_is_no_request_that_a_kubelet_could_fail_to_fulfil() ->
     assert mutation_of(asking, rules).reason == "NotAlignable"
 
 
-def test_defaults_do_not_make_a_pod_managed() -> None:
-    annotations = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
-    assert not is_managed(
-        mutation_of(plain(), Rules(defaults=NUMASpec(NUMAPolicy.RESTRICTED)), annotations=annotations)
-    )
-
-
-def test_a_pod_that_leaves_nothing_open_carries_no_defaults() -> None:
+def test_defaults_do_not_make_a_pod_managed_and_one_that_leaves_nothing_open_carries_none() -> None:
+    single = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
+    assert not is_managed(mutation_of(plain(), Rules(defaults=NUMASpec(NUMAPolicy.RESTRICTED)), annotations=single))
     both = NUMASpec(NUMAPolicy.SINGLE_NUMA_NODE, Exclusive.REQUIRED).to_json()
     rules = Rules(defaults=NUMASpec(NUMAPolicy.RESTRICTED, Exclusive.PREFERRED))
     assert NUMA_DEFAULTS not in annotations_of(mutation_of(pod(numa=both), rules))
@@ -305,20 +308,11 @@ def test_a_namespaces_fault_stays_that_namespaces() -> None:
     assert mutate_pod(plain(metadata={"name": "p", "namespace": "team-a"}), cluster, rules).verdict is Verdict.DENY
 
 
-def request(raw: Mapping[str, Any]) -> AdmissionRequest:
-    body = {"uid": "1", "kind": {"kind": "Pod"}, "operation": "CREATE", "object": raw, "userInfo": {"username": "u"}}
-    return AdmissionRequest.from_object(
-        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": body}
-    )
-
-
 def test_the_webhook_answers_with_the_warnings_also_where_it_leaves_a_pod_alone() -> None:
     labelled = Namespace.from_object({"metadata": {"name": "default", "labels": {MANAGE_LABEL: "x"}}})
     cluster = replace(CLUSTER, namespaces={"default": labelled})
-    answer = answered(request(plain()), cluster, Rules())
-    assert isinstance(answer, Allowed)
-    assert answer.warnings == labelled.warnings
-    answer = answered(request(plain()), cluster, Rules(manage=Manage.ALL))
+    assert warnings(answered(review(plain()), cluster, Rules())) == labelled.warnings
+    answer = answered(review(plain()), cluster, Rules(manage=Manage.ALL))
     assert isinstance(answer, Patched)
     assert set(labelled.warnings) <= set(answer.warnings)
 
@@ -327,10 +321,10 @@ def test_the_webhook_answers_with_the_warnings_also_where_it_leaves_a_pod_alone(
 def test_the_marks_may_come_with_a_manifest_and_are_written_again(name: str) -> None:
     raw = pod()
     raw["metadata"]["annotations"][name] = "x" * 1000
-    answer = answered(request(raw), CLUSTER, Rules())
+    answer = answered(review(raw), CLUSTER, Rules())
     assert isinstance(answer, Patched)
     left = jsonpatch.apply_patch(raw, list(answer.patch))["metadata"]["annotations"]
     assert name not in left
     # Nothing would overwrite them in a pod that the service does not mutate.
     raw["spec"]["schedulerName"] = "other"
-    assert isinstance(answered(request(raw), CLUSTER, Rules()), Denied)
+    assert isinstance(answered(review(raw), CLUSTER, Rules()), Denied)

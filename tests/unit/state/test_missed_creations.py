@@ -17,10 +17,12 @@ from webhook.state.unmanaged import why_unmanaged
 
 # The defaults: twice what an exporter takes to count a pod.
 RECENT = int(2 * (ReportingTimes().age + ReportingTimes().settle))
+
+
 ALIGNED = Rules(manage=Manage.ALIGNED, excluded_namespaces=frozenset({"kube-system"}))
 
 
-class ClusterSnapshot(ClusterCache):
+class FakeCache(ClusterCache):
     """n0 ── NUMA 0 [16]  NUMA 1 [16]      [free cpus, by an NRT of second 0 that has seen no pod]"""
 
     def __init__(self, rules: Rules = ALIGNED) -> None:
@@ -68,7 +70,7 @@ def bound(name: str = "p", second: int = 1, **more: Any) -> dict[str, Any]:
 
 
 def test_a_pod_without_marks_is_managed_at_its_binding_if_its_mode_covers_it() -> None:
-    cache = ClusterSnapshot()
+    cache = FakeCache()
     assert cache.is_managed(waits())
     assert not cache.is_managed(waits("burstable", limits=False))
     assert not cache.is_managed(waits("other", schedulerName="other"))
@@ -77,12 +79,12 @@ def test_a_pod_without_marks_is_managed_at_its_binding_if_its_mode_covers_it() -
     assert not cache.is_managed(waits("annotated"))
     cache.label("all")
     assert cache.is_managed(waits("all", limits=False))
-    assert not ClusterSnapshot(Rules(manage=Manage.ALL, manage_missed=False)).is_managed(waits())
-    assert not ClusterSnapshot(Rules()).is_managed(waits())
+    assert not FakeCache(Rules(manage=Manage.ALL, manage_missed=False)).is_managed(waits())
+    assert not FakeCache(Rules()).is_managed(waits())
 
 
 def test_it_carries_the_defaults_of_its_namespace_then() -> None:
-    cache = ClusterSnapshot()
+    cache = FakeCache()
     spec = NUMASpec(NUMAPolicy.SINGLE_NUMA_NODE).to_json()
     cache.namespaces.upsert("ns", {"metadata": {"name": "ns", "annotations": {NUMA_TOPOLOGY_SPEC: spec}}})
     assert cache.is_managed(waits())
@@ -96,14 +98,14 @@ def test_it_carries_the_defaults_of_its_namespace_then() -> None:
 
 
 def test_it_is_not_looked_after_as_a_pod_that_was_placed() -> None:
-    cache = ClusterSnapshot()
+    cache = FakeCache()
     cache.see(waits())
     assert cache.ungated_pods() == {}
     assert cache.gated_pods() == {}
 
 
 def test_a_label_that_comes_later_is_for_pods_that_come_later() -> None:
-    cache = ClusterSnapshot(Rules())
+    cache = FakeCache(Rules())
     cache.see(waits("before"))
     cache.label("all")
     found = cache.waiting_pod("ns/before", "before")
@@ -113,7 +115,7 @@ def test_a_label_that_comes_later_is_for_pods_that_come_later() -> None:
 
 
 def test_bound_without_a_hint_it_keeps_its_place_and_gets_its_hint() -> None:
-    cache = ClusterSnapshot()
+    cache = FakeCache()
     cache.see(bound())
     snapshot = cache.snapshot().nodes
     assert (snapshot.free(snapshot.node_arrays.resources.find("cpu"))[:, 0] // 1000).tolist() == [7, 16]
@@ -126,19 +128,19 @@ def test_bound_without_a_hint_it_keeps_its_place_and_gets_its_hint() -> None:
 
 
 def test_pods_that_others_place_and_those_that_are_not_covered_get_none() -> None:
-    cache = ClusterSnapshot(Rules(manage=Manage.ALL, excluded_namespaces=frozenset({"kube-system"})))
+    cache = FakeCache(Rules(manage=Manage.ALL, excluded_namespaces=frozenset({"kube-system"})))
     cache.see(bound(namespace="kube-system"))
     of_a_daemon_set = bound("d", second=2)
     of_a_daemon_set["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "d", "controller": True}]
     cache.see(of_a_daemon_set)
     assert cache.hints() == {}
-    cache = ClusterSnapshot(Rules())
+    cache = FakeCache(Rules())
     cache.see(bound())
     assert cache.hints() == {}
 
 
 def test_what_was_bound_long_ago_was_there_before_and_what_was_noted_stays_noted() -> None:
-    cache = ClusterSnapshot()
+    cache = FakeCache()
     cache.now = RECENT + 2
     cache.see(bound("old", second=1))
     assert cache.hints() == {}

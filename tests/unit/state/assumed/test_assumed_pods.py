@@ -1,6 +1,11 @@
-"""The ledger follows the cluster: when a pod is assumed, and when its reservation ends."""
+"""The ledger follows the cluster: when a pod is assumed, when its reservation ends, and when its time comes."""
 
 from dataclasses import replace
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.builders.records import cpus, resident, topology
 from tests.fingerprints import pod_fingerprint
@@ -11,6 +16,7 @@ from webhook.formats.nrt import NodeTopology, Publisher
 from webhook.model.policy import NUMAPolicy
 from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.assumed.assumed_pods import AssumedPods
+from webhook.state.assumed.derived_reservations import DueTimes
 
 NUMA = {0: {"cpu": 2000}}
 ALL_OF_IT = {"cpu": 2000, "pods": 1}
@@ -40,9 +46,12 @@ def assumed_pod(pod: ResidentPod, node: str = "n", expires: float = 70) -> Assum
 
 
 class Keeping:
-    def __init__(self) -> None:
+    """The assumed pods of a cluster that has told of these."""
+
+    def __init__(self, *told: ResidentPod | NodeTopology) -> None:
         self.ledger = Ledger()
         self.keeper = AssumedPods(self.ledger)
+        self.tell(*told)
 
     def tell(self, *items: ResidentPod | NodeTopology) -> None:
         for item in items:
@@ -95,16 +104,14 @@ def test_many_nodes_can_be_settled_in_parts() -> None:
 
 
 def test_a_placed_pod_is_assumed_all_it_asks_for() -> None:
-    keeping = Keeping()
-    keeping.tell(waiting(), scanned())
+    keeping = Keeping(waiting(), scanned())
     assert keeping.reserved() == ({}, {})
     keeping.tell(assigned())
     assert keeping.reserved() == (NUMA, ALL_OF_IT)
 
 
 def test_a_bound_pod_is_assumed_its_numa_nodes_until_its_nrt_counts_it() -> None:
-    keeping = Keeping()
-    keeping.tell(assigned(), scanned(), bound())
+    keeping = Keeping(assigned(), scanned(), bound())
     assert keeping.reserved() == (NUMA, {})
     keeping.tell(scanned(bound(), written=101))
     assert keeping.reserved() == ({}, {})
@@ -114,28 +121,32 @@ def test_a_bound_pod_is_assumed_its_numa_nodes_until_its_nrt_counts_it() -> None
 
 
 def test_where_totals_are_published_only_the_state_counts_bound_pods() -> None:
-    keeping = Keeping()
-    keeping.tell(replace(scanned(), publisher=Publisher.TOTAL), assigned())
+    keeping = Keeping(replace(scanned(), publisher=Publisher.TOTAL), assigned())
     assert keeping.reserved() == (NUMA, ALL_OF_IT)
     keeping.tell(bound())
     assert keeping.reserved() == ({}, {})
 
 
-def test_a_pod_that_ends_or_goes_gives_back_what_it_was_assumed() -> None:
-    for end in (replace(bound(), terminal=True), None):
-        keeping = Keeping()
-        keeping.tell(scanned(), bound())
-        keeping.keeper.settle(1000)
-        if end is None:
-            keeping.keeper.drop_pod("default/p")
-        else:
-            keeping.tell(end)
-        assert keeping.reserved() == ({}, {})
+@pytest.mark.parametrize("end", [replace(bound(), terminal=True), None], ids=["ends", "goes"])
+def test_a_pod_that_ends_or_goes_gives_back_what_it_was_assumed(end: ResidentPod | None) -> None:
+    keeping = Keeping(scanned(), bound())
+    keeping.keeper.settle(1000)
+    if end is None:
+        keeping.keeper.drop_pod("default/p")
+    else:
+        keeping.tell(end)
+    assert keeping.reserved() == ({}, {})
+
+
+def test_a_name_that_comes_again_is_another_pod() -> None:
+    keeping = Keeping(scanned(bound()), bound())
+    assert keeping.reserved() == ({}, {})
+    keeping.tell(replace(bound(), uid="the next", bound_at=101))
+    assert keeping.reserved() == (NUMA, {})
 
 
 def test_an_assumed_pod_holds_until_its_pod_is_seen_bound() -> None:
-    keeping = Keeping()
-    keeping.tell(scanned(), waiting())
+    keeping = Keeping(scanned(), waiting())
     keeping.keeper.assume(assumed_pod(waiting()))
     assert keeping.reserved() == (NUMA, ALL_OF_IT)
     keeping.tell(waiting())
@@ -145,37 +156,40 @@ def test_an_assumed_pod_holds_until_its_pod_is_seen_bound() -> None:
     assert keeping.keeper.expired(1e9) == ()
 
 
-def test_an_assumed_pod_whose_pod_came_to_another_node_is_released() -> None:
-    keeping = Keeping()
+@pytest.mark.parametrize("gone", [None, replace(waiting(), uid="the next")], ids=["its pod", "that incarnation of it"])
+def test_an_assumed_pod_is_released_with_its_pod_and_with_that_incarnation_of_it(gone: ResidentPod | None) -> None:
+    keeping = Keeping(waiting())
     keeping.keeper.assume(assumed_pod(waiting()))
-    keeping.tell(bound(node="m"))
-    assert keeping.reserved("n") == ({}, {})
-    assert keeping.reserved("m") == (NUMA, {})
+    if gone is None:
+        keeping.keeper.drop_pod("default/p")
+    else:
+        keeping.tell(gone)
+    assert keeping.reserved() == ({}, {})
 
 
-def test_an_assumed_pod_is_released_with_its_pod_and_with_that_incarnation_of_it() -> None:
-    for gone in (None, replace(waiting(), uid="the next")):
-        keeping = Keeping()
-        keeping.tell(waiting())
-        keeping.keeper.assume(assumed_pod(waiting()))
-        if gone is None:
-            keeping.keeper.drop_pod("default/p")
-        else:
-            keeping.tell(gone)
-        assert keeping.reserved() == ({}, {})
-
-
-def test_a_second_assumed_pod_takes_the_place_of_the_first() -> None:
+def test_an_assumed_pod_leaves_its_node_for_another_one_that_its_pod_came_to_or_was_assumed_on() -> None:
     keeping = Keeping()
     keeping.keeper.assume(assumed_pod(waiting()))
     keeping.keeper.assume(assumed_pod(waiting(), node="m"))
-    assert keeping.reserved("n") == ({}, {})
-    assert keeping.reserved("m") == (NUMA, ALL_OF_IT)
+    assert (keeping.reserved("n"), keeping.reserved("m")) == (({}, {}), (NUMA, ALL_OF_IT))
+    keeping.tell(bound(node="o"))
+    assert (keeping.reserved("m"), keeping.reserved("o")) == (({}, {}), (NUMA, {}))
+
+
+def test_a_pod_that_shows_what_it_was_granted_needs_no_assumed_pod_and_is_what_is_left_of_a_later_one() -> None:
+    keeping = Keeping(waiting())
+    keeping.keeper.assume(assumed_pod(waiting()))
+    keeping.tell(assigned())
+    assert keeping.keeper.assumed_by("default/p") is None
+    assert keeping.reserved() == (NUMA, ALL_OF_IT)
+    keeping.keeper.assume(replace(assumed_pod(waiting()), numa=ON_1))
+    assert keeping.reserved() == (ON_1, ALL_OF_IT)
+    keeping.keeper.forget("default/p")
+    assert keeping.reserved() == (NUMA, ALL_OF_IT)
 
 
 def test_an_assumed_pod_is_expired_after_its_time_and_given_back_on_request() -> None:
-    keeping = Keeping()
-    keeping.tell(waiting())
+    keeping = Keeping(waiting())
     keeping.keeper.assume(assumed_pod(waiting(), expires=70))
     assert keeping.keeper.expired(69.9) == ()
     (expired,) = keeping.keeper.expired(70)
@@ -184,35 +198,8 @@ def test_an_assumed_pod_is_expired_after_its_time_and_given_back_on_request() ->
     assert keeping.reserved() == ({}, {})
 
 
-def test_an_assumed_pod_that_is_forgotten_leaves_the_placement_before_it() -> None:
-    keeping = Keeping()
-    keeping.tell(assigned())
-    keeping.keeper.assume(replace(assumed_pod(waiting()), numa={1: {"cpu": 2000}}))
-    assert keeping.reserved() == ({1: {"cpu": 2000}}, ALL_OF_IT)
-    keeping.keeper.forget("default/p")
-    assert keeping.reserved() == (NUMA, ALL_OF_IT)
-
-
-def test_a_pod_that_shows_what_it_was_granted_needs_no_assumed_pod_any_more() -> None:
-    keeping = Keeping()
-    keeping.tell(waiting())
-    keeping.keeper.assume(assumed_pod(waiting()))
-    keeping.tell(assigned())
-    assert keeping.keeper.assumed_by("default/p") is None
-    assert keeping.reserved() == (NUMA, ALL_OF_IT)
-
-
-def test_a_name_that_comes_again_is_another_pod() -> None:
-    keeping = Keeping()
-    keeping.tell(scanned(bound()), bound())
-    assert keeping.reserved() == ({}, {})
-    keeping.tell(replace(bound(), uid="the next", bound_at=101))
-    assert keeping.reserved() == (NUMA, {})
-
-
 def test_time_alone_settles_what_has_no_fingerprint() -> None:
-    keeping = Keeping()
-    keeping.tell(replace(scanned(bound(), written=55), fingerprint=None), bound())
+    keeping = Keeping(replace(scanned(bound(), written=55), fingerprint=None), bound())
     keeping.keeper.settle(100)
     assert keeping.ledger.sums("n").numa == NUMA
     keeping.keeper.settle(169)
@@ -222,8 +209,7 @@ def test_time_alone_settles_what_has_no_fingerprint() -> None:
 
 
 def test_nothing_is_reserved_again_while_nothing_changes() -> None:
-    keeping = Keeping()
-    keeping.tell(scanned(), bound())
+    keeping = Keeping(scanned(), bound())
     keeping.keeper.settle(1000)
     before = keeping.ledger.get("default/p")
     keeping.tell(scanned(written=101))
@@ -235,22 +221,6 @@ def ended(name: str = "p", at: int = 99) -> ResidentPod:
     return replace(bound(name), terminal=True, ended_at=at)
 
 
-def test_what_a_pod_held_that_ended_is_free_before_its_nrt_says_so() -> None:
-    keeping = Keeping()
-    keeping.tell(bound(), bound("q"), scanned(bound(), bound("q")))
-    assert keeping.given_back() == {}
-    keeping.tell(ended())
-    assert keeping.given_back() == NUMA
-    keeping.tell(scanned(bound("q"), written=101))
-    assert keeping.given_back() == {}
-
-
-def test_a_replica_that_starts_learns_of_it_from_the_ended_pod() -> None:
-    keeping = Keeping()
-    keeping.tell(scanned(bound(), bound("q")), ended(), bound("q"))
-    assert keeping.given_back() == NUMA
-
-
 # n ── NUMA 0 [2]  NUMA 1 [8]      [cpus]: p, of 2, is on NUMA 0; q, of 2, comes and is given NUMA 1.
 ON_1 = {1: {"cpu": 2000}}
 
@@ -259,14 +229,33 @@ def on_the_way(name: str = "q") -> ResidentPod:
     return replace(resident(name=name, node="n", requests={"cpu": 2000}, numa=ON_1), bound_at=990, started=False)
 
 
+def test_what_a_pod_held_that_ended_is_free_before_its_nrt_says_so() -> None:
+    keeping = Keeping(bound(), bound("q"), scanned(bound(), bound("q")))
+    assert keeping.given_back() == {}
+    keeping.tell(ended())
+    assert keeping.given_back() == NUMA
+    keeping.tell(scanned(bound("q"), written=101))
+    assert keeping.given_back() == {}
+    # A replica that starts learns of it from the ended pod.
+    assert Keeping(scanned(bound(), bound("q")), ended(), bound("q")).given_back() == NUMA
+
+
 def test_a_pod_on_its_way_to_a_node_where_another_one_ends_may_be_on_either_numa_node() -> None:
-    keeping = Keeping()
-    keeping.tell(scanned(bound()), bound(), on_the_way())
+    keeping = Keeping(scanned(bound()), bound(), on_the_way())
     assert keeping.reserved()[0] == ON_1
     keeping.tell(ended())
     assert keeping.reserved()[0] == {**NUMA, **ON_1}
     keeping.tell(scanned(on_the_way(), written=991))
     assert keeping.reserved()[0] == {}
+    # One that has started is where its hint says.
+    started = replace(on_the_way(), started=True)
+    assert Keeping(scanned(bound()), bound(), started, ended()).reserved()[0] == ON_1
+    # And so may one whose binding is under way.
+    keeping = Keeping(scanned(bound()), bound(), waiting("q"))
+    keeping.keeper.assume(replace(assumed_pod(waiting("q")), numa=ON_1, is_binding=True))
+    for news in (ended(), on_the_way()):
+        keeping.tell(news)
+        assert keeping.reserved()[0] == {**NUMA, **ON_1}
 
 
 def test_what_nobody_answers_in_time_is_no_doubt_any_more() -> None:
@@ -278,25 +267,8 @@ def test_what_nobody_answers_in_time_is_no_doubt_any_more() -> None:
         assert keeping.reserved(now=end)[0] == ON_1
 
 
-def test_so_may_one_whose_binding_is_under_way() -> None:
-    keeping = Keeping()
-    keeping.tell(scanned(bound()), bound(), waiting("q"))
-    keeping.keeper.assume(replace(assumed_pod(waiting("q")), numa=ON_1, is_binding=True))
-    keeping.tell(ended())
-    assert keeping.reserved()[0] == {**NUMA, **ON_1}
-    keeping.tell(on_the_way())
-    assert keeping.reserved()[0] == {**NUMA, **ON_1}
-
-
-def test_one_that_has_started_is_where_its_hint_says() -> None:
-    keeping = Keeping()
-    keeping.tell(scanned(bound()), bound(), replace(on_the_way(), started=True), ended())
-    assert keeping.reserved()[0] == ON_1
-
-
 def test_a_pod_for_which_its_kubelet_may_choose_otherwise_is_kept_all_of_it_everywhere() -> None:
-    keeping = Keeping()
-    keeping.tell(scanned(), waiting())
+    keeping = Keeping(scanned(), waiting())
     unsure = replace(assumed_pod(waiting()), numa=ON_1, is_binding=True, sure=False, alternatives=frozenset({0}))
     keeping.keeper.assume(unsure)
     assert keeping.held("p") == {**NUMA, **ON_1}
@@ -318,8 +290,7 @@ def test_a_hint_that_no_kubelet_obeys_is_not_written_once_the_pod_is_bound() -> 
 
 
 def test_bindings_under_way_and_placed_pods_are_told_apart() -> None:
-    keeping = Keeping()
-    keeping.tell(assigned(), waiting("q"), waiting("r"))
+    keeping = Keeping(assigned(), waiting("q"), waiting("r"))
     keeping.keeper.assume(assumed_pod(waiting("q")))
     keeping.keeper.assume(replace(assumed_pod(waiting("r")), is_binding=True))
     keeping.keeper.settle(1000)
@@ -338,3 +309,41 @@ def test_the_room_of_a_nominated_pod_is_kept_by_the_sums_until_it_is_bound_or_no
     cluster.tell(nominated)
     cluster.keeper.drop_pod(nominated.key)
     assert cluster.reserved() == ({}, {})
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["put", "put_earlier", "remove", "take"]), st.sampled_from("abcd"), st.integers(0, 9)),
+    max_size=200,
+)
+
+
+@given(STEPS)
+def test_it_does_what_a_plain_mapping_does(steps: list[tuple[str, str, int]]) -> None:
+    times, plain = DueTimes(), dict[str, float]()
+    for what, node, at in steps:
+        match what:
+            case "put":
+                times.put(node, at)
+                plain[node] = at
+            case "put_earlier":
+                times.put_earlier(node, at)
+                plain[node] = min(at, plain.get(node, inf))
+            case "remove":
+                times.remove(node)
+                plain.pop(node, None)
+            case _:
+                come = {name for name, time in plain.items() if time <= at}
+                taken = times.take(at)
+                assert set(taken) == come
+                in_order = [plain.pop(name) for name in taken]
+                assert in_order == sorted(in_order)
+        assert times.first == min(plain.values(), default=inf)
+        assert {name for name in "abcd" if name in times} == plain.keys()
+
+
+def test_a_time_that_is_replaced_all_the_time_does_not_fill_the_memory() -> None:
+    times = DueTimes()
+    for at in range(10_000):
+        times.put("n0", at)
+    assert len(times._heap) < 100
+    assert times.first == 9_999

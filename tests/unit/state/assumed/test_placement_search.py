@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,46 +36,44 @@ def places(topology: NodeTopology, *pods: Candidate) -> Mapping[str, Sequence[in
     return None if found is None else {name: sorted(max(place) for place in kept) for name, kept in found.items()}
 
 
-def test_a_pod_is_where_what_it_holds_is_taken() -> None:
-    assert places(node(0, 5), pod("a", 5, 0, 1)) == {"a": [1]}
-
-
-def test_pods_of_different_sizes_are_told_apart() -> None:
-    found = places(node(9, 12), pod("a", 3, 0, 1), pod("b", 5, 0, 1), pod("c", 6, 0, 1), pod("d", 7, 1))
-    assert found == {"a": [0], "b": [1], "c": [0], "d": [1]}
-
-
-def test_of_equal_pods_on_different_numa_nodes_nothing_is_known() -> None:
-    assert places(node(5, 5), pod("a", 5, 0, 1), pod("b", 5, 0, 1)) == {"a": [0, 1], "b": [0, 1]}
-    assert places(node(10, 0), pod("a", 5, 0, 1), pod("b", 5, 0, 1)) == {"a": [0], "b": [0]}
-
-
-def test_one_that_is_known_tells_of_its_equal() -> None:
-    assert places(node(5, 5), pod("a", 5, 0), pod("b", 5, 0, 1)) == {"a": [0], "b": [1]}
-
-
-def test_no_place_remains_where_the_nrt_contradicts() -> None:
-    assert places(node(5, 5), pod("a", 5, 0), pod("b", 5, 0)) == {"a": [], "b": []}
-
-
-def test_nothing_is_proven_if_something_else_is_taken_or_not_all() -> None:
-    assert places(node(5, 1), pod("a", 5, 0, 1)) is None
-    assert places(node(4, 0), pod("a", 5, 0, 1)) is None
-
-
-def test_what_no_manager_gives_away_does_not_count() -> None:
-    free = [{"cpu": 11_000, "memory": 64}, {"cpu": 16_000, "memory": 64}]
-    machine = topology(node="n", free=free, capacity={"cpu": 16_000, "memory": 64})
-    holds = {"cpu": 5000, "memory": 8}
-    both = [{numa_id: holds} for numa_id in (0, 1)]
-    assert locate(machine, [Candidate("a", holds, both)]) == {"a": [{0: holds}]}
+@pytest.mark.parametrize(
+    ("taken", "pods", "found"),
+    [
+        ((0, 5), [pod("a", 5, 0, 1)], {"a": [1]}),
+        (
+            (9, 12),
+            [pod("a", 3, 0, 1), pod("b", 5, 0, 1), pod("c", 6, 0, 1), pod("d", 7, 1)],
+            {"a": [0], "b": [1], "c": [0], "d": [1]},
+        ),
+        ((5, 5), [pod("a", 5, 0, 1), pod("b", 5, 0, 1)], {"a": [0, 1], "b": [0, 1]}),
+        ((10, 0), [pod("a", 5, 0, 1), pod("b", 5, 0, 1)], {"a": [0], "b": [0]}),
+        ((5, 5), [pod("a", 5, 0), pod("b", 5, 0, 1)], {"a": [0], "b": [1]}),
+        ((5, 5), [pod("a", 5, 0), pod("b", 5, 0)], {"a": [], "b": []}),
+        ((5, 1), [pod("a", 5, 0, 1)], None),
+        ((4, 0), [pod("a", 5, 0, 1)], None),
+        ((12, 9), [anywhere("a", 15), anywhere("b", 6)], None),
+    ],
+    ids=[
+        "where what it holds is taken",
+        "different sizes are told apart",
+        "of equal ones on different NUMA nodes nothing is known",
+        "but on one",
+        "one that is known tells of its equal",
+        "no place where the NRT contradicts",
+        "something else is taken",
+        "not all is taken",
+        "two that may have any shares",
+    ],
+)
+def test_the_numa_nodes_that_remain_possible_are_those_that_explain_what_is_taken(
+    taken: tuple[int, ...], pods: list[Candidate], found: dict[str, list[int]] | None
+) -> None:
+    assert places(node(*taken), *pods) == found
 
 
 def test_of_a_pod_that_holds_nothing_of_what_counts_nothing_is_said() -> None:
     assert places(node(0, 0), pod("a", 5, 0)) == {}
-    assert locate(node(5, 0), [pod("a", 5, 0, 1), Candidate("b", {"gpu": 1}, [{0: {"gpu": 1}}])]) == {
-        "a": [on(0, 5)],
-    }
+    assert locate(node(5, 0), [pod("a", 5, 0, 1), Candidate("b", {"gpu": 1}, [{0: {"gpu": 1}}])]) == {"a": [on(0, 5)]}
 
 
 def test_one_pod_may_have_any_shares_of_what_the_others_leave() -> None:
@@ -83,10 +82,6 @@ def test_one_pod_may_have_any_shares_of_what_the_others_leave() -> None:
     found = locate(node(12, 9), [anywhere("wide", 15), pod("a", 6, 0, 1)])
     assert found is not None
     assert [len(kept) for kept in found.values()] == [2, 2]
-
-
-def test_two_that_may_have_any_shares_cannot_be_told_apart() -> None:
-    assert locate(node(12, 9), [anywhere("a", 15), anywhere("b", 6)]) is None
 
 
 def test_more_combinations_than_can_be_looked_at_prove_nothing() -> None:

@@ -1,15 +1,29 @@
-"""The informer in every state of the list/watch protocol."""
+"""The informer in every state of the list/watch protocol, and which events of a watch are not decoded whole."""
 
 import asyncio
 import gc
 import json
+from typing import Any
 
 import pytest
 
-from tests.unit.kube.informing import NODES, Copy, informing, until
-from tests.unit.kube.listwatch import BREAK, HOLD, ListWatch, Refusal, bookmark, event, serving, status
+from tests.unit.kube.listwatch import (
+    BREAK,
+    HOLD,
+    NODES,
+    Copy,
+    ListWatch,
+    Refusal,
+    bookmark,
+    event,
+    informing,
+    serving,
+    status,
+    until,
+)
 from webhook.kube.api_errors import APIError
 from webhook.kube.informer import Informer, Phase, ResourceGoneError
+from webhook.kube.large_field import LargeField
 from webhook.kube.pacing import Backoff
 from webhook.model.raw import Raw
 
@@ -24,14 +38,6 @@ async def test_a_list_is_read_page_by_page_and_then_watched_from_its_version() -
         assert sorted(copy.objects) == [f"n{number}" for number in range(7)]
         assert [query.get("continue") for query in script.lists] == [None, "3", "6"]
         assert script.watch_versions == [str(script.version)]
-
-
-async def test_managed_fields_are_dropped_before_the_handler_sees_an_object() -> None:
-    script = ListWatch()
-    script.put("n0")
-    async with informing(script) as (informer, copy):
-        await informer.synced.wait()
-        assert "managedFields" not in copy.objects["n0"]["metadata"]
 
 
 async def test_events_change_the_copy_and_a_watch_goes_on_where_the_last_one_ended() -> None:
@@ -92,6 +98,27 @@ async def test_a_watch_that_is_open_again_counts_though_nothing_comes_but_it_may
         assert not informer.status.caught_up
 
 
+TOO_LARGE = status(504, "Timeout", "Too large resource version", ["ResourceVersionTooLarge"])
+
+
+@pytest.mark.parametrize(
+    "watch",
+    [[event("ERROR", status(410, "Gone"))], [event("ERROR", TOO_LARGE)], [bookmark(150), HOLD]],
+    ids=["410 in its middle", "a storage older than the version seen", "it falls silent"],
+)
+async def test_a_watch_that_cannot_go_on_leads_to_a_new_list(
+    watch: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if HOLD in watch:
+        monkeypatch.setattr("webhook.kube.informer._SILENCE_SECONDS", 0.1)
+    script = ListWatch()
+    script.put("n0")
+    script.watches.append(watch)
+    async with informing(script) as (informer, copy):
+        await until(lambda: informer.status.lists == 2)
+        assert sorted(copy.objects) == ["n0"]
+
+
 async def test_a_watch_refused_with_410_leads_to_a_new_list_that_finds_deletions() -> None:
     script = ListWatch()
     script.put("stays")
@@ -99,6 +126,7 @@ async def test_a_watch_refused_with_410_leads_to_a_new_list_that_finds_deletions
     script.watches.append([bookmark(150), BREAK])
     async with informing(script) as (informer, copy):
         await informer.synced.wait()
+        assert "managedFields" not in copy.objects["goes"]["metadata"]
         del script.objects["goes"]
         script.put("comes")
         script.refusals.append(Refusal("watch", 410, status(410, "Expired")))
@@ -106,31 +134,6 @@ async def test_a_watch_refused_with_410_leads_to_a_new_list_that_finds_deletions
         await until(lambda: informer.status.lists == 2)
         assert sorted(copy.objects) == ["comes", "stays"]
         assert copy.log[-1] == "-goes"  # after everything else: the copy never holds too little
-
-
-async def test_a_410_in_the_middle_of_a_watch_leads_to_a_new_list() -> None:
-    script = ListWatch()
-    script.put("n0")
-    script.watches.append([event("ERROR", status(410, "Gone"))])
-    async with informing(script) as (informer, copy):
-        await until(lambda: informer.status.lists == 2)
-        assert sorted(copy.objects) == ["n0"]
-
-
-async def test_a_storage_older_than_the_version_seen_leads_to_a_new_list() -> None:
-    script = ListWatch()
-    error = status(504, "Timeout", "Too large resource version", ["ResourceVersionTooLarge"])
-    script.watches.append([event("ERROR", error)])
-    async with informing(script) as (informer, _):
-        await until(lambda: informer.status.lists == 2)
-
-
-async def test_a_watch_that_falls_silent_leads_to_a_new_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("webhook.kube.informer._SILENCE_SECONDS", 0.1)
-    script = ListWatch()
-    script.watches.append([bookmark(150), HOLD])
-    async with informing(script) as (informer, _):
-        await until(lambda: informer.status.lists == 2)
 
 
 async def test_another_error_in_the_middle_of_a_watch_resumes_it_without_a_list() -> None:
@@ -269,7 +272,7 @@ async def test_clearing_deletes_everything_and_counts_as_synced() -> None:
 
 
 async def test_the_collector_rests_during_a_list_and_runs_afterwards() -> None:
-    class Watched(Copy):
+    class CollectorSeen(Copy):
         def upsert(self, key: str, raw: Raw) -> None:
             super().upsert(key, raw)
             self.log.append(f"collector {gc.isenabled()}")
@@ -277,6 +280,111 @@ async def test_the_collector_rests_during_a_list_and_runs_afterwards() -> None:
     script = ListWatch()
     script.put("a")
     script.watches.append([event("ADDED", {"metadata": {"name": "b", "resourceVersion": "200"}}), HOLD])
-    async with informing(script, copy=Watched()) as (_, copy):
+    async with informing(script, copy=CollectorSeen()) as (_, copy):
         await until(lambda: "b" in copy.objects)
         assert copy.log == ["+a", "collector False", "+b", "collector True"]
+
+
+ZONES = [{"name": "node-0", "resources": [{"name": "cpu", "available": "4"}]}]
+
+
+class FakeStore(Copy):
+    """What reaches the handler: `+` for a whole object, `~` for one without its zones."""
+
+    def __init__(self, *, knows: bool = True) -> None:
+        super().__init__()
+        self.knows = knows
+
+    def upsert(self, key: str, raw: Raw) -> None:
+        self.log.append(f"+{key} {json.dumps(raw.get('zones'))}")
+
+    def upsert_rest(self, key: str, raw: Raw) -> bool:
+        assert "zones" not in raw
+        if self.knows:
+            self.log.append(f"~{key} {raw['metadata']['resourceVersion']}")
+        return self.knows
+
+
+def nrt(version: int, zones: Any = ZONES, *, name: str = "n0", **fields: Any) -> dict[str, Any]:
+    """An NRT with its fields in the order in which the API server writes them."""
+    metadata = {"name": name, "resourceVersion": str(version), **fields}
+    return {"apiVersion": "topology.node.k8s.io/v1alpha2", "metadata": metadata, "zones": zones}
+
+
+def line(kind: str, raw: Raw) -> bytes:
+    return text_of({"type": kind, "object": raw})
+
+
+def text_of(raw: Raw) -> bytes:
+    return json.dumps(raw, separators=(",", ":")).encode()
+
+
+def known(*, knows: bool = True) -> LargeField:
+    """Of which the zones of n0 are known. knows: whether the handler can complete an object."""
+    field = LargeField("zones", FakeStore(knows=knows).upsert_rest)
+    field.decoded("n0", line("MODIFIED", nrt(1)))
+    return field
+
+
+def test_an_event_with_the_same_field_is_taken_without_it() -> None:
+    rest = {"apiVersion": "topology.node.k8s.io/v1alpha2", "metadata": {"name": "n0", "resourceVersion": "2"}}
+    assert known().take(line("MODIFIED", nrt(2))) == rest
+    # The same text within a string is not the field.
+    taken = known().take(line("MODIFIED", nrt(2, annotations={"a": ',"zones":[]'})))
+    assert taken is not None
+    assert taken["metadata"]["annotations"] == {"a": ',"zones":[]'}
+    listed = LargeField("zones", FakeStore().upsert_rest)
+    listed.listed("n0", text_of(nrt(1)))
+    assert listed.take(line("MODIFIED", nrt(2))) == rest
+    assert listed.take(line("MODIFIED", nrt(2, []))) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        line("MODIFIED", nrt(2, [])),
+        line("MODIFIED", nrt(2, name="n1")),
+        line("MODIFIED", {"metadata": {"name": "n0", "resourceVersion": "2"}}),
+        line("MODIFIED", {"zones": ZONES, "metadata": {"name": "n0"}}),
+        line("ADDED", nrt(2)),
+        line("DELETED", nrt(2)),
+        # A field of that name, but not of the object itself.
+        line("MODIFIED", nrt(2, annotations={"a": 1, "zones": ZONES})),
+        line("MODIFIED", nrt(2, [{"a": 1, "zones": ZONES}])),
+        line("MODIFIED", nrt(2))[:-1],
+        line("MODIFIED", nrt(2))[:-1] + b"]",
+    ],
+)
+def test_any_other_event_is_decoded_whole(text: bytes) -> None:
+    assert known().take(text) is None
+
+
+def test_an_object_that_the_handler_or_the_last_list_does_not_know_is_decoded_whole() -> None:
+    assert known(knows=False).take(line("MODIFIED", nrt(2))) is None
+    field = known()
+    field.listed("n0", None)
+    assert field.take(line("MODIFIED", nrt(2))) is None
+
+
+async def test_an_informer_decodes_only_what_has_changed() -> None:
+    script = ListWatch()
+    script.objects["n0"] = nrt(100)
+    changed = nrt(203, [])
+    script.watches.extend(
+        [
+            [_event(nrt(201)), _event(nrt(202)), _event(changed), _event(nrt(204, [])), event("DELETED", changed)],
+            [_event(nrt(301)), BREAK],
+            [_event(nrt(302)), HOLD],
+        ]
+    )
+    store = FakeStore()
+    async with informing(script, copy=store, large_field=LargeField("zones", store.upsert_rest)):
+        await until(lambda: store.log[-1:] == ["~n0 302"])
+    whole = json.dumps(ZONES)
+    assert store.log == [f"+n0 {whole}", "~n0 201", "~n0 202", "+n0 []", "~n0 204", "-n0", f"+n0 {whole}", "~n0 302"]
+    # Each watch continues from the last event, decoded whole or not.
+    assert script.watch_versions == ["100", "203", "301"]
+
+
+def _event(raw: dict[str, Any]) -> bytes:
+    return line("MODIFIED", raw) + b"\n"
