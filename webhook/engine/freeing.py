@@ -4,25 +4,16 @@
 2. A lower bound for each node: so many of its largest pods must end until the node as a whole has enough. Only the
    `MOST_NODES` nodes with the lowest bounds are tried.
 3. All sets of one pod are tried on all of these, then all of two, then of three, unless these are more than
-   `MOST_TRIALS`. Equal pods count once. Trials are judged by the engine itself, thousands at a time. The first size
-   that fits is the smallest.
+   `MOST_TRIALS`. Equal pods count once. The first size that fits is the smallest.
 4. Beyond that, greedily: on each node all pods end, then each, the largest first, stays after all if the pod still
    fits. No pod of such a set can stay, but a smaller set may exist.
 5. Of several sets of the same size: the one with the fewest devices, then CPUs, then memory, then the first by name.
 
+The engine itself judges the trials, thousands at a time (`Trials`), on the amounts that are free once the pods of a set
+have ended (`FreedAmounts`).
+
 The cost grows with the number of trials: at most MOST_TRIALS for the exact part, and for the greedy part MOST_NODES
 times the pods of a node. It also grows with all pods of the cluster, whose requests step 2 sorts.
-
-Many trials in one decision: a column for each (node, pods that end on it), judged like the nodes of a cluster.
-
-A column has the node's own arrays, with what these pods hold given back (see `freed_amounts`).
-
-What nodes have free after some of their pods have ended.
-
-- NUMA node: min(published + theirs + ended, allocatable) - (reserved - theirs), at least 0
-- node: free + their requests
-
-What the pods of one node hold, as far as it becomes free when they end.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -74,7 +65,10 @@ class HeldPod:
 
 @dataclass(frozen=True, slots=True)
 class NodeHoldings:
-    """The pods of one node, and the sums that do not depend on which of them end."""
+    """What the pods of one node hold, as far as it becomes free when they end.
+
+    With the sums that do not depend on which of them end.
+    """
 
     pods: tuple[HeldPod, ...]
     """By key."""
@@ -107,7 +101,11 @@ class Freed:
 
 
 class FreedAmounts:
-    """Free amounts of a snapshot's nodes, for some resources."""
+    """What nodes of a snapshot have free after some of their pods have ended, for some resources.
+
+    - NUMA node: min(published + theirs + ended, allocatable) - (reserved - theirs), at least 0
+    - node: free + their requests
+    """
 
     def __init__(self, snapshot: Snapshot, names: tuple[str, ...]) -> None:
         """names: the resources, each of which has a row in the snapshot."""
@@ -212,7 +210,11 @@ _ARRAYS: Final = tuple(field.name for field in fields(NodeArrays) if field.name 
 
 
 class Trials(FreedAmounts):
-    """Trials for one pod on the nodes of a snapshot."""
+    """Many trials for one pod in one decision, on the nodes of a snapshot.
+
+    Each pair of a node and pods that end on it is a column, judged like a node of a cluster. A column has the node's
+    own arrays, with what these pods hold given back.
+    """
 
     def __init__(self, snapshot: Snapshot, pod: Pod, intent: NUMAIntent, options: Options) -> None:
         """The nodes' selectors, taints and readiness are not judged: the caller chooses the nodes."""

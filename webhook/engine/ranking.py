@@ -4,11 +4,8 @@
 2. A node's rank is its score plus one, so that 0 means that it does not fit.
 3. Expensive scores are left open; only an upper bound is known.
 4. They are computed from the highest bound down, until enough nodes score higher than the others can.
-
-The order of equal nodes of which no NUMA node lists CPUs, such as those of kubelets with default settings.
-
-However full such a node is, its score is the same. If its CPUs were used up before those of the next node, devices that
-are idle there could not be used any more. So what a pod leaves to each idle device decides.
+5. Nodes of which no NUMA node lists CPUs, such as those of kubelets with default settings, have the same score however
+   full they are. What the pod leaves to their idle devices decides (`cpus_left_to_idle_devices`).
 """
 
 from collections.abc import Callable
@@ -32,7 +29,9 @@ _MOST: Final = 2**LEFT_BITS - 1
 def cpus_left_to_idle_devices(snapshot: Snapshot, request: PodRequest) -> Amounts | None:
     """int64 [node], 0 to 2^LEFT_BITS - 1: millicores that the pod leaves to each idle device that it does not request.
 
-    Of several kinds of devices, the least. The most where none is idle or NUMA nodes list CPUs; None: everywhere.
+    If the CPUs of such a node were used up before those of the next one, devices that are idle there could not be used
+    any more. Of several kinds of devices, the least. The most where none is idle or NUMA nodes list CPUs; None:
+    everywhere.
     """
     node_arrays = snapshot.node_arrays
     cpu = node_arrays.resources.find(CPU)

@@ -1,23 +1,16 @@
 """What a node must offer apart from its NUMA nodes: the scheduler's own filters, for all nodes at once.
 
+1. Node selectors and required node affinity. A requirement on a label is decided once for each distinct value of the
+   label and looked up for each node. A term holds where all its requirements hold; one without any holds nowhere, like
+   one that is malformed. An affinity holds where any of its terms holds.
+2. Taints, cordons and readiness, by the pod's tolerations.
+3. The sums of the node as a whole, and its number of pods.
+
 Not simulated: volumes, ports, pod (anti-)affinity, topology spread. The scheduler checks those on the remaining
 nodes. Within a gang, webhook.engine.gang.gang_assignment counts them.
-Source: kubernetes pkg/scheduler/framework/plugins (nodeaffinity, tainttoleration, nodeunschedulable, noderesources).
 
-The nodes that a pod avoids because their kubelets rejected another pod of its controller or gang.
-
-Node selectors and required node affinity, decided for all nodes at once.
-
-1. A requirement on a label is decided once for each distinct value of the label and looked up for each node.
-2. A term holds where all its requirements hold; one without any holds nowhere, like one that is malformed.
-3. An affinity holds where any of its terms holds.
-
-Source: kubernetes component-helpers scheduling/corev1/nodeaffinity, apimachinery pkg/labels (selector).
-
-Taints and tolerations: which sets of taints exclude a pod.
-
-Source: kubernetes staging/src/k8s.io/api/core/v1/toleration.go, scheduler plugins tainttoleration,
-nodeunschedulable.
+Source: kubernetes pkg/scheduler/framework/plugins (nodeaffinity, tainttoleration, nodeunschedulable, noderesources);
+component-helpers scheduling/corev1/nodeaffinity; apimachinery pkg/labels (selector); api core/v1 (toleration.go).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -159,7 +152,10 @@ def _named(node_arrays: NodeArrays, raw: Mapping[str, Any]) -> Bools:
 
 
 def avoided_nodes(node_arrays: NodeArrays, pod: Pod) -> Bools | None:
-    """Bool [node]; None = none of the snapshot."""
+    """The nodes that the pod avoids because their kubelets rejected another pod of its controller or gang.
+
+    Bool [node]; None = none of the snapshot.
+    """
     found = [index for one in pod.avoided if (index := node_arrays.index.get(one.node)) is not None]
     if not found:
         return None

@@ -14,41 +14,14 @@
    (hosts), then the preferred one (webhook.engine.gang.domain_choice). The smaller last segment goes where space is
    left over.
 5. Nearest: if no domain of the preferred level holds the gang, step 2 takes the domain with the largest one of that
-   level, and step 4 goes from this one to the nearest (webhook.engine.gang.equal_pods).
+   level, and step 4 goes from this one to the nearest (`NearestFirst`).
 6. Balanced: in step 2 the domain whose subdomains of the balanced level can share the gang most evenly comes first. In
-   step 4 shares are even at that level and below (webhook.engine.gang.equal_pods). It is the segments' level, else the
-   one below the finest level of the constraint.
+   step 4 shares are even at that level and below (`share_evenly`). It is the segments' level, else the one below the
+   finest level of the constraint.
 
 Capacity is additive along the tree, so step 2 finds a domain whenever any search would.
 
-The nodes of a gang of equal pods within the domain that holds it, level by level.
-
-These are steps 4 to 6 of webhook.engine.gang.equal_pods.
-
-A gang of equal pods and the capacity for it: what both its domain and its nodes are chosen by.
-
-Distributing pods evenly over the fewest subdomains: the strategy Balanced.
-
-1. k: the fewest subdomains that hold what is wanted.
-2. Of all choices of k subdomains those whose smallest share is largest, then those whose largest share is smallest.
-3. Of these the tightest, as webhook.engine.gang.distribution takes them.
-4. Each of them is filled to the same height, or completely if it holds less.
-
-Capacities are pods or whole segments. The k largest reach both optima of step 2: a smallest share of `least`, which is
-the k-th largest capacity or the mean, and a largest share of `most`, the height to which they are filled. So all
-choices among subdomains of at least `least`, which hold everything at height `most`, reach them, too.
-Source: Kueue KEP-2724, Balanced placement. It fills k subdomains to `least`, and distributes the rest arbitrarily.
-
-Distributing pods over the preferred level by distance: the strategy Nearest.
-
-1. If a finer domain holds all that is wanted, only the one of the finest such level counts: the one that needs the
-   fewest preferred domains, then the tightest.
-2. The preferred domain that holds most is first; of equal ones the one with most beside it. Then come its siblings,
-   then what shares the next coarser level with it, and so on. Where members run, the one with most of them is first.
-3. Siblings are taken from the largest down until one holds the rest, which is distributed in it by the same steps. Of
-   preferred domains the fewest are taken.
-
-It is the rule "the domain that can accommodate the most pods, the rest by distance".
+Source: Kueue KEP-2724, Balanced placement.
 """
 
 from dataclasses import dataclass, replace
@@ -69,7 +42,18 @@ from webhook.model.options import GangStrategy
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NearestFirst:
-    """The way from coarser domains to the preferred level for one gang."""
+    """The strategy Nearest: the way from coarser domains to the preferred level for one gang, by distance.
+
+    1. If a finer domain holds all that is wanted, only the one of the finest such level counts: the one that needs the
+       fewest preferred domains, then the tightest.
+    2. The preferred domain that holds most is first; of equal ones the one with most beside it. Then come its siblings,
+       then what shares the next coarser level with it, and so on. Where members run, the one with most of them is
+       first.
+    3. Siblings are taken from the largest down until one holds the rest, which is distributed in it by the same steps.
+       Of preferred domains the fewest are taken.
+
+    It is the rule "the domain that can accommodate the most pods, the rest by distance".
+    """
 
     tree: TopologyTree
     domain_capacity: DomainCapacity
@@ -189,9 +173,20 @@ def evenness(domain_capacity: Amounts, widths: Amounts, wanted: Amounts) -> Even
 
 
 def share_evenly(tree: TopologyTree, share: Share, upper: int, among: SubDomains, *, joint: bool) -> Share:
-    """The even share of each subdomain, given the shares of domains of level `upper`, which have the capacity.
+    """The strategy Balanced: even shares among the fewest subdomains of domains of level `upper`.
 
-    joint: the domains share one amount, so the subdomains of all of them are chosen together.
+    1. k: the fewest subdomains that hold what is wanted.
+    2. Of all choices of k subdomains those whose smallest share is largest, then those whose largest share is smallest.
+    3. Of these the tightest, as webhook.engine.gang.distribution takes them.
+    4. Each of them is filled to the same height, or completely if it holds less.
+
+    Capacities are pods or whole segments. The k largest reach both optima of step 2: a smallest share of `least`, which
+    is the k-th largest capacity or the mean, and a largest share of `most`, the height to which they are filled. So all
+    choices among subdomains of at least `least`, which hold everything at height `most`, reach them, too. Kueue's rule
+    fills k subdomains to `least`, and distributes the rest arbitrarily.
+
+    share: of the domains, which have the capacity. joint: they share one amount, so the subdomains of all of them are
+    chosen together.
     """
     below, widths = tree.below(upper, among.level, share.domains)
     among, wanted = among.some(below), share.amounts
@@ -247,7 +242,7 @@ class EqualPlan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EqualGang:
-    """A gang in a tree."""
+    """A gang in a tree with the capacity for it: what both its domain and its nodes are chosen by."""
 
     tree: TopologyTree
     pods: EqualPods
@@ -291,7 +286,7 @@ class EqualGang:
 
 
 class Descent:
-    """The way down for one gang."""
+    """The way down for one gang: its nodes within the domain that holds it, level by level."""
 
     def __init__(self, gang: EqualGang) -> None:
         self.gang = gang
@@ -299,7 +294,7 @@ class Descent:
         self.pods = gang.pods
 
     def plan(self, domain: Domain) -> EqualPlan:
-        """Steps 4 to 6 of webhook.engine.gang.equal_pods, within a domain that holds the gang."""
+        """Steps 4 to 6, within a domain that holds the gang."""
         domain_capacity = self.gang.domain_capacity
         even = self._is_even() and domain.level < self.tree.node_level
         if even:

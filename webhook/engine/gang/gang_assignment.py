@@ -1,37 +1,16 @@
 """Placement of a gang: from free amounts to a node and NUMA nodes for every pod.
 
-Members that exclude each other take part of a resource made for that (webhook.engine.gang.gang_assignment).
-0. A gang with a strict policy is placed without the nodes that do not enforce it, and on all nodes only if not every
+1. A gang with a strict policy is placed without the nodes that do not enforce it, and on all nodes only if not every
    pod has a node then.
-1. The gang is divided into slices: pods of one class under the same constraints (webhook.engine.gang.slices).
-2. One class without constraints of subgroups: exact by sums alone (webhook.engine.gang.equal_pods).
-3. Otherwise slice by slice, larger ones first; if that fails, an exact search (webhook.engine.gang.greedy_search).
-4. Nodes whose admission only a replay can tell replay their pods. A rejected pod lowers the node's maximum, and the
-   gang is placed again, within a budget (webhook.engine.gang.gang_assignment).
-5. Parts in other topologies are placed one after the other (webhook.engine.gang.several_topologies).
-6. Pods are assigned in order of rank. If there is no assignment, the answer says what is missing at each level
+2. Members that exclude each other take part of a resource made for that (`with_exclusions`).
+3. The gang is divided into slices: pods of one class under the same constraints (webhook.engine.gang.slices).
+4. One class without constraints of subgroups: exact by sums alone (webhook.engine.gang.equal_pods).
+5. Otherwise slice by slice, larger ones first; if that fails, an exact search (webhook.engine.gang.greedy_search).
+6. Nodes whose admission only a replay can tell replay their pods (`Replays`). A rejected pod lowers the node's maximum,
+   and the gang is placed again, within a budget.
+7. Parts in other topologies are placed one after the other (webhook.engine.gang.several_topologies).
+8. Pods are assigned in order of rank. If there is no assignment, the answer says what is missing at each level
    (webhook.engine.gang.shortfall).
-
-The limits by which members of a gang exclude each other (`kubernetes.exclusions`), as resources of the nodes.
-
-1. Each limit becomes a resource that no other pod requests. What a member takes of it is added to its pod.
-2. A limit of nodes: each offers its room, less what running members take.
-3. A limit of domains: the room of each goes to those of its nodes that hold most of the pods. Sums over domains at
-   least as coarse are exact. In a gang that must be within one domain of a finer level, it is the room of that one.
-4. Pods that spread may exceed `maxSkew` once every domain that they may go to has a member: by as many as each has.
-
-So counting, searching and explaining a gang treat these limits as they treat GPUs.
-
-Replays the pods of a gang where only that can tell what a node admits, within a budget for the whole gang.
-
-1. The nodes of a plan are replayed. A node that rejects a pod of a class admits as many as it did before: its limit.
-2. Other nodes would reject such pods, too, and each would cost a plan of its own. So all nodes in the same state get
-   the same limit, and after each rejected plan ever more others are replayed at once.
-3. When the budget is spent, all nodes that were not replayed are left out: the gang may wait although it fits there. It
-   is tried again after the next change in the cluster, and then with other nodes first.
-4. After `MOST_ROUNDS` rejected plans no other is made.
-
-Without these bounds, one pod of many containers took the leader a minute on a thousand nodes.
 """
 
 from collections import Counter
@@ -80,7 +59,18 @@ _GROWTH: Final = 4
 
 
 class Replays:
-    """The replays of one gang in one snapshot. The limits that they find are added to the caps."""
+    """The replays of one gang in one snapshot, within a budget. The limits that they find are added to the caps.
+
+    1. The nodes of a plan are replayed. A node that rejects a pod of a class admits as many as it did before: its
+       limit.
+    2. Other nodes would reject such pods, too, and each would cost a plan of its own. So all nodes in the same state
+       get the same limit, and after each rejected plan ever more others are replayed at once.
+    3. When the budget is spent, all nodes that were not replayed are left out: the gang may wait although it fits
+       there. It is tried again after the next change in the cluster, and then with other nodes first.
+    4. After `MOST_ROUNDS` rejected plans no other is made.
+
+    Without these bounds, one pod of many containers took the leader a minute on a thousand nodes.
+    """
 
     def __init__(self, snapshot: Snapshot, caps: Caps) -> None:
         self.left_out = False
@@ -216,7 +206,18 @@ def _containers(pod_class: PodClass) -> int:
 
 
 def with_exclusions(snapshot: Snapshot, tree: TopologyTree, gang: Gang) -> tuple[Snapshot, Gang]:
-    """The snapshot and the gang with these resources; both unchanged if its members do not exclude each other."""
+    """The snapshot and the gang with the limits by which its members exclude each other, as resources of the nodes.
+
+    Both are unchanged if the members do not exclude each other.
+    1. Each limit (`kubernetes.exclusions`) becomes a resource that no other pod requests. What a member takes of it is
+       added to its pod.
+    2. A limit of nodes: each offers its room, less what running members take.
+    3. A limit of domains: the room of each goes to those of its nodes that hold most of the pods. Sums over domains at
+       least as coarse are exact. In a gang that must be within one domain of a finer level, it is the room of that one.
+    4. Pods that spread may exceed `maxSkew` once every domain that they may go to has a member: by as many as each has.
+
+    So counting, searching and explaining a gang treat these limits as they treat GPUs.
+    """
     sets = gang.own_sets()
     if all(podset.pod.exclusions is None for podset in sets):
         return snapshot, gang

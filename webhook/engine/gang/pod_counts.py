@@ -2,16 +2,10 @@
 
 1. Nodes that would not take even one by the scheduler's and the policies' rules take none. Bound CPUs count by the
    cores that are free for them (webhook.engine.cpu_cores).
-2. The node as a whole: the minimum over the resources of free // request; "pods" is one of them.
+2. The node as a whole: the minimum over the resources of free // request, in exact integers; "pods" is one of them.
 3. If each pod stays within one NUMA node: at most the sum of the same over the NUMA nodes.
 4. If only a replay can tell (webhook.engine.gang.admission_replay), step 2 is an upper bound, or 0 if not even one pod
-   is admitted.
-
-How many equal pods fit: per node, and per NUMA node for pods that must stay within one.
-
-Exact integers: the number is the minimum over the resources of free // request.
-
-What replays have found: the most pods of a class that a node admits. And the counts that these limit.
+   is admitted. What replays have found limits the counts (`Caps`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -166,7 +160,10 @@ def _leaving_unlisted_out(
 
 
 class Caps:
-    """The limits of one gang's classes, which are compared by identity."""
+    """The most pods of a gang's classes that each node admits, as replays have found, and the counts that these limit.
+
+    Classes are compared by identity.
+    """
 
     def __init__(self) -> None:
         self._most: dict[PodClass, Amounts] = {}

@@ -10,18 +10,9 @@
 5. First with all pods of each part, then with its minimum alone: pods beyond the minimum never stand in another
    part's way. They are placed later, beside it.
 6. If all that fails, the domains of the parts are fixed, in each combination, and an exact search shares out the nodes
-   (see `fixed_domains`).
-7. Steps 3 to 5 end after TRIES placements, step 6 after its own number. If something was left out, the answer is that
-   no place was found, not that there is none.
-
-Parts in several topologies as one gang without levels: for each choice of their domains, an exact search.
-
-1. Every subgroup that requires a level has the domains of it that have room for the subgroup alone.
-2. For each combination of such domains, each pod is held to its subgroup's domain by the labels of the nodes there.
-   What is left is a gang of different pods without levels, which the engine places exactly, up to its own limit.
-3. If no combination holds all of them, and none was left out, there is no place.
-
-Not for segments, subgroups inside a subgroup that requires a level, or running members. Preferred levels do not count.
+   (`place_in_fixed_domains`).
+7. Steps 3 to 5 end after TRIES placements, step 6 after MOST_COMBINATIONS. If something was left out, the answer is
+   that no place was found, not that there is none.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -45,8 +36,8 @@ from webhook.engine.request import named_resources
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
 
-CHOICES: Final = 8
-"""The most combinations of domains. At 5,000 nodes one of them may take some tens of milliseconds."""
+MOST_COMBINATIONS: Final = 8
+"""Combinations of domains that are tried. At 5,000 nodes one of them may take some tens of milliseconds."""
 
 Place = Callable[[Snapshot, TopologyTree, Gang], GangAssignment]
 """Places a gang in one topology."""
@@ -94,14 +85,23 @@ class _Unit:
 
 
 def place_in_fixed_domains(snapshot: Snapshot, parts: Sequence[OtherTopology], place: Place) -> FixedDomains:
-    """The placement of these parts, of which each has its minimum or none is placed."""
+    """The placement of these parts, of which each has its minimum or none is placed: all as one gang without levels.
+
+    1. Every subgroup that requires a level has the domains of it that have room for the subgroup alone.
+    2. For each combination of such domains, each pod is held to its subgroup's domain by the labels of the nodes there.
+       What is left is a gang of different pods without levels, which the engine places exactly, up to its own limit.
+    3. If no combination holds all of them, and none was left out, there is no place.
+
+    Not for segments, subgroups inside a subgroup that requires a level, or running members. Preferred levels do not
+    count.
+    """
     units = [unit for part in parts for unit in _units(part)]
     if None in units:
         return FixedDomains(None, certain=False)
     known = [unit for unit in units if unit is not None]
     domains = [unit.domains(snapshot) for unit in known]
-    certain = prod(map(len, domains)) <= CHOICES
-    for chosen in islice(product(*domains), CHOICES):
+    certain = prod(map(len, domains)) <= MOST_COMBINATIONS
+    for chosen in islice(product(*domains), MOST_COMBINATIONS):
         held = [unit.held_to(domain) for unit, domain in zip(known, chosen, strict=True)]
         if None in held:
             continue

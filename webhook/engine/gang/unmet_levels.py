@@ -2,11 +2,6 @@
 
 Required levels always hold. Preferred levels may be missed, and are reported here: for the gang, its subgroups, and
 the segments of each pod set. Running members count where they are.
-
-The domains of an assigned gang's pods, for constraints that keep them there.
-
-The finest required level applies to a pod set: that of the gang, of its subgroup, or of its segments. A gang that
-requests a level also stays in the domain found for all of it, even if that level was only preferred.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +16,11 @@ from webhook.engine.topology.tree import ROOT, Domain
 
 
 def domains_of(placement: GangAssignment) -> Mapping[str, tuple[Domain, ...]]:
-    """Pod set -> the domains of its assigned pods, in tree order."""
+    """Pod set -> the domains of its assigned pods, in tree order, for constraints that keep the pods there.
+
+    The finest required level applies to a pod set: that of the gang, of its subgroup, or of its segments. A gang that
+    requests a level also stays in the domain found for all of it, even if that level was only preferred.
+    """
     found: dict[str, set[Domain]] = {}
     positions = placement.tree.positions()
     for each, level in _levels_of_assignments(placement):

@@ -6,10 +6,8 @@
 3. Only nodes that the pod's own selectors and tolerations allow. Nodes that are full, cordoned or not ready count,
    because they may take it later.
 
-What kubelets align for a pod without exclusive CPUs: its devices, if their NUMA nodes are known.
-
-The Topology Manager merges the hints of the CPU, memory and device managers. Without any hint it admits the pod,
-whatever its policy.
+For a pod without exclusive CPUs, these are its devices whose NUMA nodes are known. The Topology Manager merges the
+hints of the CPU, memory and device managers; without any hint it admits the pod, whatever its policy.
 """
 
 from collections.abc import Iterator

@@ -3,16 +3,8 @@
 1. Nodes with the same number of NUMA nodes are admitted together (webhook.engine.kubelet.admission).
 2. Nodes beyond a decision's budget are judged by their totals, which may accept a node that rejects the pod.
 3. A rejection that depends on what an NRT does not show is lifted if some state could admit the pod.
-
-The memory groups of one node, which its NRT does not show, reconstructed from the node's pods.
-
-1. Admit the node's pods again, in the order of binding, on the empty machine.
-2. If the free amounts then equal the published ones, the replay is correct, and the groups of the kubelet's memory
-   manager are those of the replay. Within a group of several NUMA nodes only the sum counts: memory that a pod gives
-   back, or one that is rejected half-way, returns to the lowest of them first.
-3. If not, nothing is known: a pod that has ended since was there when others came, or the order was different.
-
-Only for the node that the scheduler has chosen; for a whole cluster it would take too long.
+4. On the node that the scheduler has chosen, the memory groups that its NRT does not show are reconstructed from its
+   pods (`remembered_groups`).
 """
 
 from functools import cached_property
@@ -37,8 +29,16 @@ from webhook.model.resources import is_memory
 
 
 def remembered_groups(snapshot: Snapshot, policy_group: PolicyGroup) -> npt.NDArray[np.int64] | None:
-    """The group of each NUMA node (int64 [z, 1]) as a mask, 0 = none; None if it cannot be derived.
+    """The memory groups of one node, reconstructed: int64 [z, 1], the group of each NUMA node as a mask, 0 = none.
 
+    1. Admit the node's pods again, in the order of binding, on the empty machine.
+    2. If the free amounts then equal the published ones, the replay is correct, and the groups of the kubelet's memory
+       manager are those of the replay. Within a group of several NUMA nodes only the sum counts: memory that a pod
+       gives back, or one that is rejected half-way, returns to the lowest of them first.
+    3. If not, nothing is known, and the answer is None: a pod that has ended since was there when others came, or the
+       order was different.
+
+    Only for the node that the scheduler has chosen; for a whole cluster it would take too long.
     policy_group: the only node of the snapshot.
     """
     if snapshot.residents is None:

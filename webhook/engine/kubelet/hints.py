@@ -1,4 +1,4 @@
-"""The NUMA hints of a kubelet's managers, for many nodes at a time.
+"""The NUMA hints of a kubelet's managers, and their merge into one, for many nodes at a time.
 
 1. A mask is a hint if the free amounts of its NUMA nodes suffice.
 2. It is preferred if it is as narrow as the machine's *capacity* allows, whatever is in use: all CPUs, reserved ones
@@ -7,26 +7,12 @@
    mask under which it was held (memory).
 4. The memory manager gives the same masks for memory and every size of huge pages, and separates NUMA nodes that serve
    single-node allocations from groups that serve multi-node ones.
+5. The Topology Manager merges the lists of all managers (`merge`).
+
+M masks over z positions, n nodes (webhook.engine.kubelet.bitmask).
 
 Source: kubernetes pkg/kubelet/cm/cpumanager/policy_static.go, devicemanager/topology_hints.go,
-memorymanager/policy_static.go. M masks over z positions, n nodes (webhook.engine.kubelet.bitmask).
-
-What one container requests on n nodes and what these have: one row per resource, and where that is incomplete.
-
-The kubelet's merge of NUMA hints into one, for many nodes at a time.
-
-1. Every provider gives one list of hints per resource: possible masks, some of them preferred. A list may also contain
-   "any NUMA node" (no mask given), preferred or not.
-2. Over the cross product of the lists, a merged mask is the intersection of the masks given, where "any" is the whole
-   machine. It is preferred if every hint is preferred and all masks given are equal. Empty intersections are dropped.
-3. Preferred beats not preferred. Of preferred masks the narrowest wins; of the others the width nearest to, but not
-   over, the largest of the lists' narrowest widths, then the narrowest above it.
-4. At equal width the smaller average distance wins (prefer-closest-numa-nodes, not for single-numa-node), then the
-   lower mask.
-5. If nothing is left: the whole machine, not preferred. The policy then admits or, unless preferred, rejects.
-
-Source: kubernetes pkg/kubelet/cm/topologymanager/policy*.go, numa_info.go. The cross product itself is never walked:
-preferred results are an AND of the lists, the others an intersection transform (webhook.engine.kubelet.bitmask).
+memorymanager/policy_static.go, topologymanager/policy*.go, topologymanager/numa_info.go.
 """
 
 from collections.abc import Mapping, Sequence
@@ -93,6 +79,20 @@ def merge(
     preferred_only: bool = False,
 ) -> Merged:
     """Merge the lists of hints of n nodes under one policy.
+
+    1. Every provider gives one list of hints per resource: possible masks, some of them preferred. A list may also
+       contain "any NUMA node" (no mask given), preferred or not.
+    2. Over the cross product of the lists, a merged mask is the intersection of the masks given, where "any" is the
+       whole machine. It is preferred if every hint is preferred and all masks given are equal. Empty intersections are
+       dropped.
+    3. Preferred beats not preferred. Of preferred masks the narrowest wins; of the others the width nearest to, but not
+       over, the largest of the lists' narrowest widths, then the narrowest above it.
+    4. At equal width the smaller average distance wins (prefer-closest-numa-nodes, not for single-numa-node), then the
+       lower mask.
+    5. If nothing is left: the whole machine, not preferred. The policy then admits or, unless preferred, rejects.
+
+    The cross product itself is never walked: preferred results are an AND of the lists, the others an intersection
+    transform (webhook.engine.kubelet.bitmask).
 
     machine: int64 [n], mask of the node's NUMA nodes. distances: int16 [z, z, n] for nodes that prefer the closest NUMA
     nodes, None for nodes that do not. preferred_only: a hint that is not preferred will be rejected, so its mask is not

@@ -1,9 +1,6 @@
 """The cluster as a plan leaves it: some pods have left their nodes, others have got places.
 
-Where the pods that leave could all go, together, beside what starts in their place.
-
-The largest pod comes first. Each tries its best nodes in turn; if a later pod finds none, the earlier ones try their
-next. The trials are bounded: `MOST_TRIALS` decisions for one set of pods.
+The pods that leave must all be able to go somewhere, together, beside what starts in their place (`Relocation`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -102,7 +99,11 @@ _NODES: Final = 4
 
 
 class Relocation:
-    """The search for one set of pods."""
+    """The search for where the pods of one set could all go, together.
+
+    The largest pod comes first. Each tries its best nodes in turn; if a later pod finds none, the earlier ones try
+    their next. The trials are bounded: `MOST_TRIALS` decisions for one set of pods.
+    """
 
     def __init__(self, options: Options) -> None:
         self._options = options

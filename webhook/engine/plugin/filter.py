@@ -2,20 +2,17 @@
 
 1. A BestEffort pod that names only native resources passes. Nodes without an NRT pass, and so do nodes with another
    policy than single-numa-node.
-2. A part fits the NUMA nodes with enough of everything. A zero amount is ignored. A resource that the node's
+2. The node's scope says what the parts are, each aligned by itself. "container": every init container, then every app
+   container. "pod": one request, per resource the larger of the largest init container and the sum of the apps, plus
+   the overhead; sidecars count as ordinary init containers.
+3. A part fits the NUMA nodes with enough of everything. A zero amount is ignored. A resource that the node's
    allocatable lacks fits nowhere. A resource that no NUMA node lists is ignored if it belongs to the whole machine. For
    a pod that is not Guaranteed, cpu, memory and huge pages fit wherever they are listed.
-3. The lowest such NUMA node is taken. App containers reduce it for later ones; init containers and sidecars are each
+4. The lowest such NUMA node is taken. App containers reduce it for later ones; init containers and sidecars are each
    checked alone, against NUMA nodes as published.
 
 The plugin also rejects nodes while its own cache distrusts their NRT; here the assumed pods are subtracted instead.
-Source: scheduler-plugins pkg/noderesourcetopology/filter.go.
-
-A pod as the plugin reads it: a list of requests, each aligned by itself.
-
-Scope "container": every init container, then every app container. Scope "pod": one request, per resource the larger of
-the largest init container and the sum of the apps, plus the overhead; sidecars count as ordinary init containers.
-Source: scheduler-plugins pkg/util/resource.go, pkg/noderesourcetopology/filter.go.
+Source: scheduler-plugins pkg/noderesourcetopology/filter.go, pkg/util/resource.go.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -2,8 +2,8 @@
 
 1. Only nodes count on which the pod would fit if nothing ran there. If it fits on one as soon as the pods that are
    being deleted have ended, nothing else has to end.
-2. A lower bound for each node by its sums (see `node_bounds`). Nodes are tried in this order, in batches, until no
-   bound is below the best set found, or `MOST_NODES` were tried.
+2. A lower bound for each node: what victims there cost at least, by its sums alone (`node_bound`). Nodes are tried in
+   this order, in batches, until no bound is below the best set found, or `MOST_NODES` were tried.
 3. First without the pods whose end alone violates a PodDisruptionBudget. For each node, the lowest priority T such that
    the pod fits if all its candidates of at most T end: found by bisection, for all nodes of a batch at once.
 4. On the nodes with the lowest T, greedily, as kube-scheduler does: all those end, then each stays after all if the pod
@@ -18,10 +18,6 @@ set: what it keeps, is kept here for the same reason.
 
 Source: kubernetes pkg/scheduler/framework/plugins/defaultpreemption (SelectVictimsOnNode) and
 pkg/scheduler/framework/preemption (pickOneNodeForPreemption).
-
-A node for trials: the candidates on it, and what each gives back.
-
-What victims on a node cost at least, by its sums alone: it decides which nodes are tried, and when to stop.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -81,7 +77,10 @@ def node_bound(missing: Mapping[str, int], candidates: Sequence[Candidate], name
 
 
 class Spot:
-    """A node on which the preemptor would fit if it were empty. The pods that are being deleted count as ended."""
+    """A node on which the preemptor would fit if it were empty.
+
+    For trials: the candidates on it, and what each gives back. The pods that are being deleted count as ended.
+    """
 
     def __init__(self, trials: Trials, n: int, name: str, holdings: NodeHoldings, candidates: Candidates) -> None:
         self.n = n

@@ -2,34 +2,19 @@
 
 1. An object is stored and its columns are marked; nothing is computed yet, so a burst of changes to one node costs
    one.
-2. `node_arrays()` writes the marked columns into a spare buffer (see `buffer_pool`). One node's change
-   costs two columns, whatever the number of nodes.
+2. `node_arrays()` writes the marked columns into a spare buffer (`BufferPool`). One node's change costs two columns,
+   whatever the number of nodes.
 
 The arrays have rows for the resources that most nodes offer; others are stored by node (see `rare_resources`).
 
 Nodes, their NRTs and their pods may come in any order: objects of an unknown node are kept until it appears. A deleted
 node's column is filled with the last one, so columns are dense and a node's column may change between snapshots.
 
-The buffers of a cluster's state: readers keep the current one while a spare one is written.
-
-1. `writable` returns a spare buffer after copying the columns in which it is behind the current one. It takes one whose
-   arrays no reader holds, so arrays never change under their reader. If there is none, it copies the current buffer.
-2. The caller writes the marked columns.
-3. `publish` makes it the current buffer. The previous one becomes a spare.
-
-Two buffers are enough while no reader holds an old snapshot. A review that waits for an answer may hold one: then a
-third buffer keeps each change from costing a copy of the whole cluster.
-
-The nodes sorted by name: all replicas break ties between equal nodes in the same way.
-
-The distinct sets of taints that exclude pods, numbered: a toleration is checked per set, not per node.
-
 An extended resource that a DeviceClass maps (KEP-5004) counts on each node by one source alone, as for the scheduler:
 what the node itself names, else the devices in its ResourceSlices. Pods that request it hold it in either case, so of
 the allocated devices only those count beside them that claims hold for another reason.
-Source: kubernetes pkg/scheduler/framework/plugins/noderesources/fit.go (shouldDelegateResourceToDRA).
 
-What few nodes have, by node.
+Source: kubernetes pkg/scheduler/framework/plugins/noderesources/fit.go (shouldDelegateResourceToDRA).
 """
 
 from bisect import bisect_left
@@ -58,7 +43,7 @@ Value = TypeVar("Value")
 
 
 class NodeTable(Generic[Value]):
-    """Node name -> value. A returned table never changes."""
+    """What few nodes have: node name -> value. A returned table never changes."""
 
     def __init__(self) -> None:
         self._values: dict[str, Value] = {}
@@ -91,7 +76,10 @@ _SPARE_TAINT_SETS: Final = 64
 
 
 class TaintSets:
-    """Numbers of sets; a returned list is only appended to."""
+    """The distinct sets of taints that exclude pods, numbered: a toleration is checked per set, not per node.
+
+    A returned list is only appended to.
+    """
 
     def __init__(self) -> None:
         self._sets: list[tuple[Taint, ...]] = [()]
@@ -130,7 +118,10 @@ _FEW: Final = 16
 
 
 class NameOrder:
-    """Sorted node names, and the column of each. A returned array never changes; a new one replaces it."""
+    """The node names, sorted, and the column of each: all replicas break ties between equal nodes in the same way.
+
+    A returned array never changes; a new one replaces it.
+    """
 
     __slots__ = ("_array", "_changed", "_columns", "_names")
 
@@ -197,7 +188,17 @@ class _Spare:
 
 
 class BufferPool:
-    """The current buffer and its spares."""
+    """The buffers of a cluster's state: readers keep the current one while a spare one is written.
+
+    1. `writable` returns a spare buffer after copying the columns in which it is behind the current one. It takes one
+       whose arrays no reader holds, so arrays never change under their reader. If there is none, it copies the current
+       buffer.
+    2. The caller writes the marked columns.
+    3. `publish` makes it the current buffer. The previous one becomes a spare.
+
+    Two buffers are enough while no reader holds an old snapshot. A review that waits for an answer may hold one: then a
+    third buffer keeps each change from costing a copy of the whole cluster.
+    """
 
     def __init__(self, resources: ResourceIndex) -> None:
         self.current = Buffer(resources, 1, 0)

@@ -1,15 +1,8 @@
 """The cluster as if no pod ran: what could ever fit.
 
-The empty cluster once the devices are back that nodes know and do not offer now.
-
 While a device plugin or a kubelet restarts, a node offers none of its devices for some minutes, and one that is
-unhealthy may recover. The NRT follows: it lists less than the capacity, or 0, or still what was there before.
-
-1. If the NUMA nodes have capacity for all devices of their node, each has its capacity again.
-2. Otherwise it is not known near which NUMA nodes they will be. Then no NUMA node rules them out.
-
-Devices of ResourceSlices come and go with their drivers, and nothing says how many a node would have. So a node may
-have any number of them, unless its NUMA nodes list the resource: then a device plugin serves it there.
+unhealthy may recover. So there are two answers: the empty cluster by what nodes offer now (`empty_cluster`), and with
+the devices that they know and do not offer now (`with_devices_back`).
 """
 
 from collections.abc import Iterable
@@ -23,7 +16,15 @@ from webhook.model.resources import CPU, MAX_AMOUNT, is_device
 
 
 def with_devices_back(empty: NodeArrays, names: Iterable[str]) -> NodeArrays | None:
-    """The empty cluster with all devices of these resources, as far as it names them; None if none are away."""
+    """The empty cluster with all devices of these resources, as far as it names them; None if none are away.
+
+    The NRT follows the node: it lists less than the capacity, or 0, or still what was there before.
+    1. If the NUMA nodes have capacity for all devices of their node, each has its capacity again.
+    2. Otherwise it is not known near which NUMA nodes they will be. Then no NUMA node rules them out.
+
+    Devices of ResourceSlices come and go with their drivers, and nothing says how many a node would have. So a node may
+    have any number of them, unless its NUMA nodes list the resource: then a device plugin serves it there.
+    """
     served = empty.served_by_slices
     wanted = (name for name in names if is_device(name) or name in served)
     rows = {name: row for name in wanted if (row := empty.resources.find(name)) >= 0}

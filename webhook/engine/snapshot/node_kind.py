@@ -1,10 +1,8 @@
 """Kinds of nodes: nodes of one kind align every pod by the same rules, and a cluster has few kinds.
 
-A kind is one byte: bits 0-1 NUMAPolicy, then one bit each as named below.
-
-A node's NUMA policy: Koordinator's label if it is set, else the NRT's.
-
-An unreadable policy is unknown, not none: pods that the kubelet might reject avoid the node.
+A kind is one byte: bits 0-1 NUMAPolicy, then one bit each as named below. The policy is that of Koordinator's label if
+it is set, else that of the NRT. An unreadable policy is unknown, not none: pods that the kubelet might reject avoid the
+node.
 """
 
 from typing import Final
