@@ -9,14 +9,10 @@ A loop over items (pods, gangs, owners, objects, nodes, tasks) contains the faul
 
 The item then waits with the message that `internal_error` returns, and the others continue. If nothing waits for the
 item, use `with contained(Where.POD, pod=pod.key):`. A repeated fault is counted each time, but its traceback is logged
-at most once a minute: a tenant with 10,000 pods must not fill the log.
+at most once a minute: a tenant with 10,000 pods must not fill the log. Other lines that any caller can cause have a
+`LogLimit`.
 
 Any package may import this module. Rules and engine are pure: they raise, and their callers contain.
-
-Rate limit for log lines that any caller can cause, so that none can fill the log.
-
-if (left_out := limit.take()) is not None:
-    log.warning("review.refused", ..., left_out=left_out)
 """
 
 from collections import Counter
@@ -31,7 +27,13 @@ import structlog
 
 
 class LogLimit:
-    """An average number of lines a second and a burst; lines beyond that are dropped and counted."""
+    """A rate limit for log lines that any caller can cause, so that none can fill the log.
+
+    An average number of lines a second and a burst; lines beyond that are dropped and counted:
+
+        if (left_out := limit.take()) is not None:
+            log.warning("review.refused", ..., left_out=left_out)
+    """
 
     def __init__(self, per_second: float, burst: int, clock: Callable[[], float] = monotonic) -> None:
         self._per_second = per_second

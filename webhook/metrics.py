@@ -1,8 +1,6 @@
 """The service's metrics, in a registry of its own; docs/metrics.md explains every line.
 
 The reviews and the controllers feed counters and histograms. Gauges are computed at each scrape, so none is stale.
-
-The placement controller's metrics: counters and histograms of its work.
 """
 
 import platform
@@ -34,7 +32,7 @@ _WAIT_BUCKETS: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 1
 
 
 class PlacementMetrics:
-    """The counters and histograms that the controllers feed."""
+    """The counters and histograms that the controllers feed: of placing pods and gangs."""
 
     def __init__(self, registry: CollectorRegistry, namespace: str) -> None:
         self.pods_not_aligned: Final = Counter(

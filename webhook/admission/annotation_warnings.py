@@ -124,7 +124,7 @@ _OF_VOLCANO: Final[Mapping[str, str]] = {
 _EXCLUSIVE: Final = (JOBSET_EXCLUSIVE, LWS_EXCLUSIVE, LWS_SUBGROUP_EXCLUSIVE)
 _OF_POD_SET: Final = f"{KUEUE_POD_SET}-"
 # Each warning quotes names of the user, and people read only a few.
-_MOST: Final = 10
+_MOST_UNREAD: Final = 10
 _KINDS: Final = ("labels", "annotations")
 
 
@@ -135,7 +135,7 @@ def unread_requests(raw: Raw, rules: Rules) -> tuple[str, ...]:
     annotations = [found for path, found in places if path.endswith("annotations")]
     in_gang = any(not GROUP_ANNOTATIONS.isdisjoint(each) for each in annotations)
     in_gang = in_gang or any(scheduling_group_of(template.raw) for template in templates)
-    unknown = () if why_kueues(raw) else tuple(islice(_unknown_of_kueue(places), _MOST))
+    unknown = () if why_kueues(raw) else tuple(islice(_unknown_of_kueue(places), _MOST_UNREAD))
     if not in_gang and all(_NUMA_NAMES.isdisjoint(each) for each in annotations):
         return unknown if rules.kueue_annotations else ()
     found = [
@@ -145,7 +145,7 @@ def unread_requests(raw: Raw, rules: Rules) -> tuple[str, ...]:
         *_of_kueue(raw, places, rules),
         *unknown,
     ]
-    return tuple(dict.fromkeys(found))[:_MOST]
+    return tuple(dict.fromkeys(found))[:_MOST_UNREAD]
 
 
 def _places(raw: Raw, templates: Iterable[Template]) -> Iterator[tuple[str, Raw]]:
@@ -285,10 +285,9 @@ _LEVELS: Final = (KAI_REQUIRED_PLACEMENT, KAI_PREFERRED_PLACEMENT)
 _SEGMENT_LEVELS: Final = (KAI_SEGMENT_REQUIRED_PLACEMENT, KAI_SEGMENT_PREFERRED_PLACEMENT)
 # An object can have tens of thousands of names, and comparing one takes up to a millisecond.
 _MOST_COMPARED: Final = 10
-_MOST_NAMED: Final = 5
+_MOST_PATHS: Final = 5
 # A pod set has up to some thirty, and a workload a thousand pod sets.
-_MOST_RULES_NAMED: Final = 10
-_NUMA: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC)
+_MOST_RULES: Final = 10
 _PLACES_GROUPS: Final = "Only gate=Always and gate=WhenNeeded place gangs."
 _READS_TEMPLATES: Final = (
     "Write the policy on the pod template: without one there, that of the namespace or of the settings counts."
@@ -420,8 +419,8 @@ def _ignored_rules(raw: Mapping[str, Any], sets: Sets, topologies: Mapping[str, 
     except UserError:
         return  # it is denied, or its topology may be created later
     texts = list(dict.fromkeys(found))
-    yield from texts[:_MOST_RULES_NAMED]
-    if (more := len(texts) - _MOST_RULES_NAMED) > 0:
+    yield from texts[:_MOST_RULES]
+    if (more := len(texts) - _MOST_RULES) > 0:
         yield f"{counted(more, 'more rule of these pods is', 'more rules of these pods are')} not counted either."
 
 
@@ -452,7 +451,7 @@ def _without_gate(raw: Mapping[str, Any], sets: Sets, rules: Rules) -> Iterator[
         for template in islice(templates_in(raw), MAX_POD_SETS)
         if scheduling_group_of(template.raw)
     ]
-    policies = _found({path: found for path, found in sets.items() if path not in of_pods}, _NUMA)
+    policies = _found({path: found for path, found in sets.items() if path not in of_pods}, _NUMA_NAMES)
     if lost := [*of_groups, *policies]:
         cures = [_PLACES_GROUPS] * bool(of_groups) + [_READS_TEMPLATES] * bool(policies)
         yield (
@@ -467,5 +466,5 @@ def _found(sets: Sets, keys: Collection[str]) -> list[str]:
 
 def _some(paths: Sequence[str]) -> str:
     """The first of them, and how many more there are."""
-    more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
-    return f"{', '.join(paths[:_MOST_NAMED])}{more}"
+    more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
+    return f"{', '.join(paths[:_MOST_PATHS])}{more}"

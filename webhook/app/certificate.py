@@ -1,22 +1,16 @@
-"""The certificate of the HTTPS port: checked, served and renewed without a restart.
+"""The certificate of the HTTPS port: obtained, checked, served and renewed without a restart.
+
+Where it comes from:
+- Secret: a CA that all replicas share. Each replica issues its own short-lived leaf. The first replica creates the CA,
+  any replica renews it, and an unusable Secret is repaired.
+- Files: another tool renews certificate, key and caBundle.
 
 Life cycle, every few seconds:
-1. Ask the source for the certificate to serve now (see `certificate_source`). If it did not change, stop here.
+1. Ask the source for the certificate to serve now. If it did not change, stop here.
 2. Check it as an API server would.
 3. Publish the CA, if that is our task.
 4. Serve the certificate from the next handshake on.
 If a source fails, the current certificate stays. The HTTPS port opens only with the first certificate.
-
-The certificate of a listening socket, replaced without a restart.
-
-A socket keeps the context that it was opened with. At each handshake this context only looks up the current context.
-So open connections do not change, and the next handshake uses the new certificate.
-
-Where the certificate of the HTTPS port comes from: a CA in a Secret that all replicas share, or files.
-
-- Secret: each replica issues its own short-lived leaf. The first replica creates the CA, any replica renews it, and an
-  unusable Secret is repaired.
-- Files: another tool renews certificate, key and caBundle.
 """
 
 import asyncio
@@ -201,7 +195,11 @@ def source_of(settings: Settings, secret: SharedSecret) -> Source:
 
 
 class HandshakeContext:
-    """`listening` is the context of the socket; `replace` sets the context of its later handshakes."""
+    """The certificate of a listening socket. `replace` sets that of its later handshakes.
+
+    A socket keeps the context that it was opened with, `listening`. At each handshake this context only looks up the
+    current context. So open connections do not change, and the next handshake uses the new certificate.
+    """
 
     def __init__(self, current: ssl.SSLContext) -> None:
         self._current = current

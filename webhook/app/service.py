@@ -3,15 +3,11 @@
 Life cycle:
 1. The observation port opens, so that probes see a live process. The informers start. The process obtains its
    certificate and the user name by which the API server knows it, so that our own writes do not count as forged.
-2. With both of these, the review port opens. Reviews are answered once every informer has synced.
+2. With both of these, the review port opens. Reviews are answered once every informer has synced and the first snapshot
+   has read all nodes (`SnapshotKeeper`).
 3. When ready, the replica takes part in the leader election (see `leader_elector`). The leader assigns gated pods to
    nodes (see `webhook.controllers.placement`).
 4. When told to stop, the replica drains (see `drain`) and hands over leadership at the same time.
-
-Applies changes to the engine's arrays between reviews, so that no review pays for many of them.
-
-This also announces the changes that are due to time alone (see `advance` in `webhook.state.cluster_cache`).
-The first snapshot reads all nodes and is required for readiness.
 """
 
 import asyncio
@@ -71,7 +67,11 @@ _NODES_AT_ONCE: Final = 32
 
 
 class SnapshotKeeper:
-    """Keeps the cache's snapshot current, once all objects of `watched` are known."""
+    """Keeps the cache's snapshot current, once all objects of `watched` are known.
+
+    It applies changes to the engine's arrays between reviews, so that no review pays for many of them, and announces
+    the changes that are due to time alone (see `advance` in `webhook.state.cluster_cache`).
+    """
 
     def __init__(self, cache: ClusterCache, watched: Sequence[Watched]) -> None:
         self.is_current = False

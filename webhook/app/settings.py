@@ -2,11 +2,7 @@
 
 A field is `TOPOLOGY_WEBHOOK_<FIELD>` in the environment and `--<field>` with dashes on the command line. The flag wins.
 Lists are comma-separated in both. With a wrong value the process does not start; the error names the variable, the
-value and what is allowed.
-
-The forms of settings that are not a single value: lists, weights, ports.
-
-The rules: the settings that code without I/O reads.
+value and what is allowed. Code without I/O gets the settings that it reads as `Rules` (`rules_of`).
 """
 
 from collections.abc import Mapping

@@ -1,26 +1,12 @@
-"""The webhooks: a handler for each path.
+"""The webhooks: a handler for each path, in the mode that the operator set.
 
-Waits for an object that was created together with the reviewed one: its watch may be a moment behind the review.
+1. Enforce: the decision is the answer.
+2. Observe: the decision is made, logged and counted. The answer admits the object unchanged, without a warning. No
+   fault of ours changes what the user gets: a review that cannot be decided in time is admitted as well, whatever the
+   webhook's failurePolicy.
+3. Off: nothing is decided. The answer admits the object unchanged.
 
-- A pod and its namespace: the namespace's label and annotations must also apply to the first pod.
-- A workload and the Topology that it names: without the Topology it would be denied.
-The review waits a moment for the missing object. Only a limited number of reviews wait at a time, because callers may
-name objects that do not exist.
-
-The handlers of all webhooks in the mode that the operator set: whether decisions are applied.
-
-- Enforce: the decision is the answer.
-- Observe: the decision is made, logged and counted. The answer admits the object unchanged, without a warning.
-- Off: nothing is decided. The answer admits the object unchanged.
-
-In Observe no fault of ours changes what the user gets. A review that cannot be decided in time is admitted as well,
-whatever the webhook's failurePolicy.
-
-Events about pods in mode Observe: what mode Enforce would have done with them.
-
-At its creation a pod has no uid yet, by which `kubectl describe` finds events. So both decisions are reported when the
-pod is bound: the one on its creation, as it would be now, and the one on the node. A pod that Enforce has decided on
-before carries a placement text: its creation is not decided again.
+A review may wait a moment for an object that was created together with the reviewed one (`WatchLag`).
 """
 
 import asyncio
@@ -54,7 +40,12 @@ _PREFIX: Final = "mode Observe, not applied: "
 
 
 class ObservedBindings:
-    """Reports observed bindings. tell: queues an event."""
+    """Events about pods in mode Observe: what mode Enforce would have done with them. tell: queues an event.
+
+    At its creation a pod has no uid yet, by which `kubectl describe` finds events. So both decisions are reported when
+    the pod is bound: the one on its creation, as it would be now, and the one on the node. A pod that Enforce has
+    decided on before carries a placement text: its creation is not decided again.
+    """
 
     def __init__(self, cache: ClusterCache, rules: Rules, tell: Callable[[PodEvent], None]) -> None:
         self._cache = cache
@@ -188,6 +179,12 @@ IsMissing = Callable[[AdmissionRequest, Response], bool]
 
 class WatchLag:
     """A handler in front of another one: requests wait in it for one kind of object.
+
+    The watch of these objects may be a moment behind the review:
+    - A pod and its namespace: the namespace's label and annotations must also apply to the first pod.
+    - A workload and the Topology that it names: without the Topology it would be denied.
+
+    Only a limited number of reviews wait at a time, because callers may name objects that do not exist.
 
     handler: answers, with or without the object. arrived: emitted when an object arrives. most: maximum number of
     requests that wait at a time. warning: the warning of a response that was given without the object; None: no

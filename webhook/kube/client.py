@@ -1,31 +1,7 @@
 """One connection to the API server: raw JSON in, raw JSON out.
 
-It adds to HTTP an error type for each kind of failure, deadlines, a rate limit, and streams as lines.
-
-HTTP requests to the API server, with TLS settings, proxy and token of the Kubernetes client's configuration.
-
-Requests do not go through the Kubernetes client itself. It looks for typed models in headers, queries and bodies, which
-takes a fifth of the CPU time of a write, and keeps cookies, which no API server needs.
-
-TCP keepalive, by which a watch notices a peer that has vanished.
-
-Our own user name, as webhooks see it in our requests.
-
-One page of a list. Its objects are cut from the text and decoded one at a time.
-
-500 pods are 2 MiB of text, but 20 MiB of Python objects. Decoded one at a time they fit the CPU's caches, and the next
-one takes the memory of the last one.
-Decoded a page at a time, a list of 50,000 pods takes 65 % more CPU time, from its text to the state of 5,000 nodes.
-
-    {"kind":"PodList","metadata":{...},"items":[{"metadata":...},{"metadata":...}]}
-    |-------------- head -------------|         |--- object ---| |--- object ---||-| tail
-
-1. The head ends before "items". It is a field of the page itself if the head and a closing brace are valid JSON.
-2. An object ends where the next one seems to begin, or where a list seems to end. This is so if the text up to there is
-   valid JSON: no JSON object is the beginning of another. Otherwise the next such place is tried.
-3. What is left without the objects must be valid JSON, too.
-
-A page that cannot be cut like this is decoded whole.
+`Client` adds to HTTP an error type for each kind of failure, deadlines, a rate limit, and streams as lines.
+`HTTPSession` makes the requests, and `ListPage` decodes the pages of lists.
 """
 
 import asyncio
@@ -67,7 +43,22 @@ _MOST_TRIES: Final = 16
 
 
 class ListPage:
-    """The answer `text` to `call`, a GET of the list at `path`."""
+    """One page of a list, the answer `text` to `call`. Its objects are cut from the text and decoded one at a time.
+
+    500 pods are 2 MiB of text, but 20 MiB of Python objects. Decoded one at a time they fit the CPU's caches, and the
+    next one takes the memory of the last one. Decoded a page at a time, a list of 50,000 pods takes 65 % more CPU time,
+    from its text to the state of 5,000 nodes.
+
+        {"kind":"PodList","metadata":{...},"items":[{"metadata":...},{"metadata":...}]}
+        |-------------- head -------------|         |--- object ---| |--- object ---||-| tail
+
+    1. The head ends before "items". It is a field of the page itself if the head and a closing brace are valid JSON.
+    2. An object ends where the next one seems to begin, or where a list seems to end. This is so if the text up to
+       there is valid JSON: no JSON object is the beginning of another. Otherwise the next such place is tried.
+    3. What is left without the objects must be valid JSON, too.
+
+    A page that cannot be cut like this is decoded whole. `call` is a GET of the list at `path`.
+    """
 
     def __init__(self, text: bytes, call: str, path: str) -> None:
         self._text = text
@@ -170,7 +161,7 @@ _KEEPALIVE: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 
 
 def keepalive_socket(address: tuple[Any, ...]) -> socket.socket:
-    """A socket that detects a peer that vanished without closing the connection."""
+    """A socket with TCP keepalive, by which a watch notices a peer that vanished without closing the connection."""
     family, kind, protocol = address[0], address[1], address[2]
     connection = socket.socket(family, kind, protocol)
     connection.setblocking(False)
@@ -189,7 +180,12 @@ _TOKEN: Final = "BearerToken"  # noqa: S105 # the name in the Kubernetes client'
 
 
 class HTTPSession:
-    """The connections of one client. They are opened when they are needed."""
+    """The connections of one client, with TLS settings, proxy and token of the Kubernetes client's configuration.
+
+    They are opened when they are needed. Requests do not go through the Kubernetes client itself. It looks for typed
+    models in headers, queries and bodies, which takes a fifth of the CPU time of a write, and keeps cookies, which no
+    API server needs.
+    """
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
@@ -499,7 +495,10 @@ _REVIEW: Final = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubject
 
 
 async def own_user(client: Client) -> str:
-    """The user name, such as system:serviceaccount:<namespace>:<name>; retried until the API server answers."""
+    """Our own user name, as webhooks see it in our requests, such as system:serviceaccount:<namespace>:<name>.
+
+    Retried until the API server answers.
+    """
     backoff = Backoff()
     while True:
         try:

@@ -13,8 +13,9 @@ States of one candidate:
 Why two candidates never lead at once: the Lease was written at some time W. Its writer sent that request before W, so
 it stops by W + renew_deadline. Another candidate saw the write at W or later, so it claims the Lease at W +
 lease_duration or later, which is later. The API server accepts that claim only if nothing was written since
-(resourceVersion). Wall clocks do not matter. Latency and pauses only make the writer stop earlier and the other
-candidate claim later. Clock rates may differ by the ratio of the two durations.
+(resourceVersion). Wall clocks do not matter: the times in a Lease are the holder's, written for people. Latency and
+pauses only make the writer stop earlier and the other candidate claim later. Clock rates may differ by the ratio of the
+two durations.
 
 During a rollout the writer may have other settings. A candidate waits for its own lease_duration or for the longest
 duration that this holder has written, whichever is longer. So it is safe to raise or lower the setting, and a shorter
@@ -27,11 +28,6 @@ before it claims it. A candidate that starts at that moment claims it at once; t
 renewal, at most `retry_period` and one call later.
 
 Source: client-go tools/leaderelection uses such a Lease; it checks the deadline when it renews, not when asked.
-
-The content of a Lease (coordination.k8s.io/v1), and how it is written.
-
-Times in a Lease are the holder's wall clock. They are written for people; we never interpret them as times. A
-`renewTime` only has to differ from the previous one.
 """
 
 from dataclasses import dataclass, field
@@ -57,7 +53,10 @@ class Release(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """A Lease as read. Two records are equal if their contents are equal, whatever else was written to the object."""
+    """A Lease (coordination.k8s.io/v1) as read.
+
+    Two records are equal if their contents are equal, whatever else was written to the object.
+    """
 
     version: str = field(compare=False)
     """The object's resourceVersion."""
@@ -103,7 +102,10 @@ class LeaseRecord:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What to write into the Lease."""
+    """What to write into the Lease.
+
+    Its times are our wall clock, for people. A `renewTime` only has to differ from the previous one.
+    """
 
     holder: str
     transitions: int

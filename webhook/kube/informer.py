@@ -11,14 +11,14 @@ Phases:
    catches up with our version. After any other failure the watch resumes where it was. Each retry waits first:
    exponential backoff, full jitter, Retry-After.
 
+The status says in which phase an informer is, and since when it has heard of the API server.
+
 The LIST sets no resource version, so the answer is exact and paged. `resourceVersion=0` would be cheaper for old API
 servers, but they then ignore `limit` and return 50,000 pods at once, possibly older than the state that this
 process's predecessor acted on. Since 1.34 exact pages come from the watch cache as well.
 
 A handler contains its own faults: an unusable object must not affect the others. Any other exception ends `run`; a
 restarted `run` begins with a list.
-
-What an informer is doing, and since when it has heard of the API server.
 """
 
 import asyncio

@@ -1,20 +1,10 @@
-"""How long to wait before the next attempt: exponential backoff with full jitter.
+"""The pace of our calls to the API server: their rate, the waits before retries, turns of namespaces and of tasks.
 
-The n-th wait is uniform between 0 and min(cap, base * 2**n), so that many clients that failed together do not retry
-together. Source: the "full jitter" of the AWS Architecture Blog's "Exponential Backoff And Jitter".
-
-A limit on the rate of our calls to the API server, whatever fault we may have.
-
-The server protects itself (priority and fairness); this limit keeps our faults from affecting other clients.
-Source: the generic cell rate algorithm (ITU-T I.371), which needs one number where a token bucket needs two.
-
-A queue of items to write, by namespace in turn: a namespace with many items delays only its own.
-
-1. `put` adds an item, or replaces the one with the same key at its position.
-2. `pop` returns the oldest item of the namespace that was served longest ago.
-3. Beyond `most` items the oldest of the namespace with the most items is dropped.
-
-Lets other tasks run between the objects of a long list or a burst of events.
+What is limited:
+- `RateLimiter`: our calls in total, whatever fault we may have.
+- `Backoff`: how soon a failed call is tried again.
+- `FairQueue`: what a namespace with many items can delay.
+- `Turns`: how long a list or a burst of events keeps other tasks waiting.
 """
 
 import asyncio
@@ -30,7 +20,10 @@ TURN_SECONDS: Final = 0.005
 
 
 class Turns:
-    """The turns of one task; the first one begins now."""
+    """The turns of one task, for which other tasks run between the objects of a long list or a burst of events.
+
+    The first one begins now.
+    """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -51,7 +44,12 @@ Item = TypeVar("Item")
 
 
 class FairQueue(Generic[Key, Item]):
-    """Items by namespace and key; `most`: the maximum number, None for no limit."""
+    """Items to write, by namespace in turn: a namespace with many items delays only its own.
+
+    1. `put` adds an item, or replaces the one with the same key at its position.
+    2. `pop` returns the oldest item of the namespace that was served longest ago.
+    3. Beyond `most` items (None: no limit) the oldest of the namespace with the most items is dropped.
+    """
 
     def __init__(self, most: int | None = None) -> None:
         self._most: Final = most
@@ -101,8 +99,10 @@ class FairQueue(Generic[Key, Item]):
 class RateLimiter:
     """At most `rate` calls a second on average, `burst` of them at once.
 
-    The defaults do not delay a start with 50,000 pods (100 pages of 500). They limit a runaway loop to the rate of a
-    few controllers of kube-controller-manager (20 to 30 calls a second each).
+    The server protects itself (priority and fairness); this limit keeps our faults from affecting other clients. The
+    defaults do not delay a start with 50,000 pods (100 pages of 500). They limit a runaway loop to the rate of a few
+    controllers of kube-controller-manager (20 to 30 calls a second each).
+    Source: the generic cell rate algorithm (ITU-T I.371), which needs one number where a token bucket needs two.
     """
 
     def __init__(self, rate: float = 50.0, burst: int = 150, clock: Callable[[], float] = monotonic) -> None:
@@ -130,7 +130,11 @@ _RNG: Final = random.Random()  # noqa: S311 # spreads load, not security-relevan
 
 @dataclass(slots=True)
 class Backoff:
-    """The waits of one client, in seconds."""
+    """The waits of one client, in seconds: exponential backoff with full jitter.
+
+    The n-th wait is uniform between 0 and min(cap, base * 2**n), so that many clients that failed together do not retry
+    together. Source: the "full jitter" of the AWS Architecture Blog's "Exponential Backoff And Jitter".
+    """
 
     base: float = DEFAULT_BASE
     cap: float = DEFAULT_CAP

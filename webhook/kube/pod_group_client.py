@@ -1,9 +1,9 @@
-"""KAI-Scheduler's PodGroups: the existing ones, and how one is written.
+"""PodGroups of KAI-Scheduler and of Kubernetes itself: where they are served, and how we write to them.
 
-Written by server-side apply as `topology-webhook`, which creates a missing PodGroup and changes only our fields of an
-existing one. If another manager owns a field with another value, it keeps it (409): we never fight over a PodGroup.
-
-Kubernetes' own PodGroups (`scheduling.k8s.io`): where they are served, and how a condition is written.
+- KAI-Scheduler's are written by server-side apply as `topology-webhook`, which creates a missing PodGroup and changes
+  only our fields of an existing one. If another manager owns a field with another value, it keeps it (409): we never
+  fight over a PodGroup.
+- To Kubernetes' own (`scheduling.k8s.io`) we only write conditions.
 """
 
 from typing import Final
@@ -23,7 +23,7 @@ NATIVE_POD_GROUPS: Final = Wanted("scheduling.k8s.io", "podgroups", tuple(CONDIT
 
 
 class NativePodGroupWrites:
-    """Writes conditions."""
+    """Writes conditions of Kubernetes' own PodGroups."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -46,7 +46,7 @@ _MANAGER: Final = "topology-webhook"
 
 
 class PodGroups:
-    """The existing PodGroups by namespace/name, fed by an informer."""
+    """KAI-Scheduler's PodGroups that exist, by namespace/name, fed by an informer."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

@@ -1,7 +1,4 @@
-"""Fields that a user may write by hand: absent and null count as empty, a wrong type is a fault.
-
-Annotations with the values "true" and "false".
-"""
+"""Fields that a user may write by hand: absent and null count as empty, a wrong type is a fault."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType

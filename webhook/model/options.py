@@ -1,7 +1,4 @@
-"""How nodes are filtered and ranked: the operator's settings.
-
-Which pods are managed: assigned, checked at binding, and counted.
-"""
+"""The operator's settings for decisions: which pods are managed, and how nodes are filtered and ranked."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +8,10 @@ from typing import Final, Literal
 
 
 class Manage(StrEnum):
-    """The setting `manage`. The namespace label has the same values in lower case."""
+    """The setting `manage`: which pods are assigned, checked at binding, and counted.
+
+    The namespace label has the same values in lower case.
+    """
 
     ANNOTATED = "Annotated"
     """Pods with a request in their own annotations or their owners'."""

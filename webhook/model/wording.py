@@ -1,12 +1,6 @@
-"""The part of a user's value that an error quotes: enough to find it, however large the value is.
+"""How messages quote a user's values, count things, suggest words and list problems.
 
-`repr` of a 3 MiB value takes long and needs many times its memory; here only the visible part is formatted.
-
-A number with its noun. Every message with a number is built by this function, so that none says `1 pods`.
-
-What the user probably meant: the nearest of the allowed words.
-
-What could not be used of a cluster's object, kept short: nodes and exporters can write 1.5 MiB of it.
+All are short, whatever a user or a node writes.
 """
 
 from collections.abc import Iterable, Sequence

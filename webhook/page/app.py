@@ -3,22 +3,6 @@
 A view is rendered whole at each request, from the state of that moment. An open page asks again when the stream says
 that the cluster has changed, and merges the answer into what it shows. So there is one way to every number, and the
 server keeps nothing for a page but its stream.
-
-The files that the browser loads: few and small, so they are kept in memory.
-
-Texts of the page: the filters that its templates use.
-
-The view of a topology's domains: as deep as is readable, and from there one domain at a time.
-
-1. Without parameters: the first topology, down to the finest level with few enough domains.
-2. `topology=NAME`: another one. `in=VALUE` for each level from the coarsest: only this domain, with its own
-   subdomains; at the last level, its nodes.
-
-The view of one gang: its members by rank, and how far apart neighbours in rank are.
-
-The error of a view that has nothing to show.
-
-The view of one node: its NUMA nodes side by side, and the pods on each.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -53,11 +37,17 @@ if TYPE_CHECKING:
 
 
 class NotFoundError(Exception):
-    """There is no such thing, or no longer; the message is a sentence for the reader. The answer is HTTP 404."""
+    """A view has nothing to show: there is no such thing, or no longer. The answer is HTTP 404.
+
+    The message is a sentence for the reader.
+    """
 
 
 def gang_values(cache: ClusterCache, trees: TopologyTrees, key: str) -> Mapping[str, Any]:
-    """What the template reads. key: namespace/name. Raises NotFoundError."""
+    """One gang: its members by rank, and how far apart neighbours in rank are. key: namespace/name.
+
+    Raises NotFoundError.
+    """
     namespace, _, name = key.partition("/")
     ranks = gang_ranks(cache, namespace, name, trees)
     if ranks is None:
@@ -91,7 +81,14 @@ class Row:
 
 
 def tree_values(cache: ClusterCache, trees: TopologyTrees, name: str | None, path: Sequence[str]) -> Mapping[str, Any]:
-    """What the template reads. name: of a topology; None: the first. Raises NotFoundError."""
+    """A topology's domains: as deep as is readable, and from there one domain at a time. Raises NotFoundError.
+
+    1. Without parameters: the first topology, down to the finest level with few enough domains.
+    2. `topology=NAME`: another one. `in=VALUE` for each level from the coarsest: only this domain, with its own
+       subdomains; at the last level, its nodes.
+
+    name: of a topology; None: the first. path: the domain of each level.
+    """
     known = cache.topologies_by_name()
     names = sorted(known)
     if name is not None and name not in known:
@@ -137,7 +134,7 @@ def _url(topology: str | None, path: Sequence[str]) -> str:
 
 
 def node_values(cache: ClusterCache, name: str) -> Mapping[str, Any]:
-    """What the template reads. Raises NotFoundError."""
+    """One node: its NUMA nodes side by side, and the pods on each. Raises NotFoundError."""
     details = node_details(cache, name)
     if details is None:
         raise NotFoundError(f"There is no Node {quoted(name)}.")
@@ -190,7 +187,7 @@ _TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/sv
 
 
 class StaticFiles:
-    """The files of the folder `static`, by name."""
+    """The files of the folder `static`, by name: few and small, so they are kept in memory."""
 
     def __init__(self) -> None:
         self._files = {path.name: path.read_bytes() for path in FOLDER.iterdir() if path.suffix in _TYPES}

@@ -1,31 +1,11 @@
 """A port that stops in two steps: first it accepts no new connections, then it finishes requests in flight.
 
-We accept connections here instead of in an asyncio server: which one to close above the limit (see `connections`) must
+We accept connections here instead of in an asyncio server: which one to close above the limit (`Connections`) must
 be decided before the TLS handshake, which costs a millisecond and a hundred kilobytes. aiohttp's own server has no
 limit: when one client held 1,500 idle connections and all file descriptors, an honest call got no answer within 10 s.
 
-One connection of a port: aiohttp's protocol with additional deadlines.
-
-Phases (see `connections`): the handshake, then idle, reading and answering in turn.
-- A request's head must be complete within seconds of its first byte; aiohttp waits as long as for an idle
-  connection.
-- The reader of a body has its own deadline (see `review_handler`); aiohttp closes idle connections
-  (keepalive_timeout).
-- A connection whose client does not read an answer is closed; aiohttp would wait without limit.
-
-Under aiohttp's own TCPSite, a head that did not end and an answer that was not read each held a connection for as long
-as was tried (25 s). All events are passed on to aiohttp's protocol.
-
-Limits of a port: the number of connections, the bytes of unfinished requests, and what to close above the limit.
-
-The source address that uses most loses a connection. If a full port rejected new connections instead, any client
-could lock out the API server by opening enough of them:
-- too many connections: the address with most of them loses the least valuable one (see `Phase`);
-- too many bytes: the address that holds most of them loses its oldest unfinished request.
-An API server sends a request at once and has few connections. It is affected only if it shares an address with the
-attacker, and then last, because its requests are complete within milliseconds.
-
-A connection that waits for our answer is never closed. If there is nothing else to close, a new one is rejected.
+Phases of a connection (`Phase`): the handshake, then idle, reading and answering in turn. To aiohttp's protocol,
+`ServedConnection` adds deadlines.
 """
 
 import asyncio
@@ -104,7 +84,17 @@ class Limits:
 
 
 class Connections:
-    """The connections of one port."""
+    """The connections of one port: their number, the bytes of unfinished requests, and what to close above the limits.
+
+    The source address that uses most loses a connection. If a full port rejected new connections instead, any client
+    could lock out the API server by opening enough of them:
+    - too many connections: the address with most of them loses the least valuable one (see `Phase`);
+    - too many bytes: the address that holds most of them loses its oldest unfinished request.
+    An API server sends a request at once and has few connections. It is affected only if it shares an address with the
+    attacker, and then last, because its requests are complete within milliseconds.
+
+    A connection that waits for our answer is never closed. If there is nothing else to close, a new one is rejected.
+    """
 
     def __init__(self, limits: Limits, closed: Callable[[Closed, str], None]) -> None:
         """closed: called for each connection that we close, with the reason and the source address."""
@@ -206,7 +196,17 @@ HTTPHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ServedConnection(Connection, asyncio.Protocol):
-    """A layer between the transport and aiohttp's protocol."""
+    """One connection of a port: a layer between the transport and aiohttp's protocol, with additional deadlines.
+
+    - A request's head must be complete within seconds of its first byte; aiohttp waits as long as for an idle
+      connection.
+    - The reader of a body has its own deadline (see `review_handler`); aiohttp closes idle connections
+      (keepalive_timeout).
+    - A connection whose client does not read an answer is closed; aiohttp would wait without limit.
+
+    Under aiohttp's own TCPSite, a head that did not end and an answer that was not read each held a connection for as
+    long as was tried (25 s). All events are passed on to aiohttp's protocol.
+    """
 
     __slots__ = (
         "_connections",

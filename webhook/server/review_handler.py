@@ -1,10 +1,9 @@
-"""POST of an AdmissionReview: decode, decide, encode; and the status code for each kind of error.
+"""POST of an AdmissionReview: read, decode, decide, encode, all within its deadline.
 
+The status code for each kind of error:
 - The user's object is wrong: a review that denies, with a reason and a message (HTTP 200).
 - The call is wrong (not a review, too large, too late), we cannot answer now, or we have a bug: an HTTP error. The API
   server then follows the webhook's failurePolicy, as the operator chose; a denial would override that choice.
-
-The HTTP request of an AdmissionReview: its deadline and its body.
 """
 
 import asyncio
