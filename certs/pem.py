@@ -1,7 +1,4 @@
-"""Reading and writing PEM, with errors that name the text that was read.
-
-The exception for unusable certificates; its text tells an operator what to do.
-"""
+"""Reading and writing PEM, with errors that name the text that was read and tell an operator what to do."""
 
 from typing import Final
 

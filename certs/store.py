@@ -1,6 +1,6 @@
 """Certificates in files, written so that no reader sees a partial file and no other user sees a key.
 
-The TLS context of a server, from a leaf in memory.
+A leaf in memory becomes the TLS context of a server (`server_context`).
 """
 
 import os

@@ -1,10 +1,10 @@
-"""Warnings about annotations of a workload or a bare pod that are valid but have less effect than expected.
+"""Warnings about what a workload or a bare pod asks for that has less effect than expected, although it is valid.
 
-1. A name that is not read, but is similar to one that is.
+1. A name that is not read, but is similar to one that is (`meant`).
 2. A topology without a level, and segments without a level.
 3. A strategy, if nothing makes the pods a gang.
 4. A level inside a finer one: of segments, or of a pod set.
-5. Requests in the names of others that only their programs read (`unread_requests`).
+5. Requests in the names of other projects that only their programs read (`unread_requests`).
 6. With `gate=Never`, annotations that only apply to gangs or to pods of an owner.
 7. Rules of a gang's pods about each other that are not counted when it is placed.
 8. A Job of Volcano that Volcano's scheduler places, which is its default and reads none of our names.
@@ -12,25 +12,9 @@
 An object that a workload of a kind that is read here creates is not checked, because that one was. What another
 controller creates may be completed by what stands on that controller: nothing is said of a missing level.
 
-Annotations whose names are likely misspellings of those that we read.
-
-A name is a domain, a slash and a word. Letters and digits are compared in lower case:
-1. In the same domain the word is similar, or is the beginning of ours.
-2. In a similar domain the word is the same.
-
-Requests about a placement in the names of other projects, which only their own programs read: a warning for each.
-
-1. Only a workload or bare pod that asks this service for a placement is warned. Others are not ours.
-2. What Koordinator's, KAI's, Volcano's and the scheduler-plugins' schedulers read has no effect on a pod that another
-   scheduler places. So has what a Job of Volcano says of a placement in fields of its own.
-3. Exclusive placement by JobSet and LeaderWorkerSet: the operator adds pod affinity to the first pod of each job or
-   replica, and creates the others after that pod is scheduled. A gang that starts together would wait for them.
-4. Kueue's topology annotations, while the setting is off and nothing shows that Kueue manages the object. With the
-   setting also on any other object, names of a pod set that are not read at all.
-
-Source: koordinator apis/extension; jobset pkg/webhooks/pod_*.go; lws pkg/controllers/pod_controller.go; KAI-Scheduler
-pkg/common/constants; scheduler-plugins apis/scheduling/v1alpha1; volcano.sh/apis pkg/apis/scheduling/v1beta1 and
-batch/v1alpha1.
+Source of the others' names: koordinator apis/extension; jobset pkg/webhooks/pod_*.go; lws
+pkg/controllers/pod_controller.go; KAI-Scheduler pkg/common/constants; scheduler-plugins apis/scheduling/v1alpha1;
+volcano.sh/apis pkg/apis/scheduling/v1beta1 and batch/v1alpha1.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -129,7 +113,16 @@ _KINDS: Final = ("labels", "annotations")
 
 
 def unread_requests(raw: Raw, rules: Rules) -> tuple[str, ...]:
-    """The warnings about an object's requests to others; none if it asks for nothing here."""
+    """The warnings about an object's requests for a placement in the names of other projects, one for each.
+
+    1. Only a workload or bare pod that asks this service for a placement is warned. Others are not ours.
+    2. What Koordinator's, KAI's, Volcano's and the scheduler-plugins' schedulers read has no effect on a pod that
+       another scheduler places. So has what a Job of Volcano says of a placement in fields of its own.
+    3. Exclusive placement by JobSet and LeaderWorkerSet: the operator adds pod affinity to the first pod of each job or
+       replica, and creates the others after that pod is scheduled. A gang that starts together would wait for them.
+    4. Kueue's topology annotations, while the setting is off and nothing shows that Kueue manages the object. With the
+       setting also on any other object, names of a pod set that are not read at all.
+    """
     templates = list(islice(templates_in(raw), MAX_POD_SETS))
     places = list(_places(raw, templates))
     annotations = [found for path, found in places if path.endswith("annotations")]
@@ -140,7 +133,7 @@ def unread_requests(raw: Raw, rules: Rules) -> tuple[str, ...]:
         return unknown if rules.kueue_annotations else ()
     found = [
         *_of_schedulers(places),
-        *_of_volcano_tasks(raw),
+        *_of_volcano_jobs(raw),
         *(_exclusive(places) if in_gang else ()),
         *_of_kueue(raw, places, rules),
         *unknown,
@@ -161,7 +154,7 @@ def _places(raw: Raw, templates: Iterable[Template]) -> Iterator[tuple[str, Raw]
 
 
 def _of_schedulers(places: list[tuple[str, Raw]]) -> Iterator[str]:
-    """Step 2."""
+    """Step 2 of `unread_requests`."""
     for path, found in places:
         for name in found:
             reader, instead = _READERS.get(name, ("", ""))
@@ -171,8 +164,8 @@ def _of_schedulers(places: list[tuple[str, Raw]]) -> Iterator[str]:
                 yield f"{path}[{shortened(name)}] has no effect: only {reader} it. {instead}".rstrip()
 
 
-def _of_volcano_tasks(raw: Raw) -> Iterator[str]:
-    """Step 2, for the fields of a Volcano Job."""
+def _of_volcano_jobs(raw: Raw) -> Iterator[str]:
+    """Step 2 of `unread_requests`, for the fields of a Volcano Job."""
     spec = raw.get("spec")
     if scheduler_of_pods(raw) is None or not isinstance(spec, Mapping):
         return
@@ -184,7 +177,7 @@ def _of_volcano_tasks(raw: Raw) -> Iterator[str]:
 
 
 def _exclusive(places: list[tuple[str, Raw]]) -> Iterator[str]:
-    """Step 3."""
+    """Step 3 of `unread_requests`."""
     for path, found in places:
         for name in _EXCLUSIVE:
             if name in found:
@@ -197,7 +190,7 @@ def _exclusive(places: list[tuple[str, Raw]]) -> Iterator[str]:
 
 
 def _of_kueue(raw: Raw, places: list[tuple[str, Raw]], rules: Rules) -> Iterator[str]:
-    """Step 4."""
+    """Step 4 of `unread_requests`."""
     if rules.kueue_annotations or why_kueues(raw):
         return
     for path, found in places:
@@ -207,7 +200,7 @@ def _of_kueue(raw: Raw, places: list[tuple[str, Raw]], rules: Rules) -> Iterator
 
 
 def _unknown_of_kueue(places: list[tuple[str, Raw]]) -> Iterator[str]:
-    """Step 4: names of a pod set that are no annotation of Kueue, or of a version that is not known here."""
+    """Step 4 of `unread_requests`: names of a pod set that no annotation of Kueue has, or none that is known here."""
     for path, found in places:
         for name in found if path.endswith("annotations") else ():
             if name.startswith(_OF_POD_SET) and name not in KUEUE_ANNOTATIONS:
@@ -258,7 +251,12 @@ def is_compared(name: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def meant(name: str) -> str | None:
-    """The name that this one most likely stands for; None if it is correct, or similar to none."""
+    """The name that this one most likely stands for; None if it is correct, or similar to none.
+
+    A name is a domain, a slash and a word. Letters and digits are compared in lower case:
+    1. In the same domain the word is similar, or is the beginning of ours.
+    2. In a similar domain the word is the same.
+    """
     if not is_compared(name):
         return None
     domain, says = _split(name)

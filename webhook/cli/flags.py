@@ -1,7 +1,4 @@
-"""Command-line flags made from the settings' own fields and their docstrings.
-
-`--resource`: the resources to show.
-"""
+"""Command-line flags that commands share: one for each setting, made from its field and docstring, and `--resource`."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -27,7 +24,7 @@ Resources = Annotated[
 
 
 def resources_of(text: str | None, cache: ClusterCache) -> tuple[str, ...]:
-    """The resources that the flag names, each of which some node offers. Raises InputError."""
+    """The resources to show that `--resource` names, each of which some node offers. Raises InputError."""
     snapshot = cache.snapshot().nodes
     if text is None:
         return usual_resources(snapshot)

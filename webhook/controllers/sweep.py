@@ -5,10 +5,6 @@
 2. What a sweep raises is logged and counted, and the next one follows after a growing pause. Faults with single pods or
    gangs are contained by the loops themselves.
 3. It rests for its period. After much work it rests longer, because reviews need the event loop.
-
-Measures how long a loop has worked, excluding the time it waited for answers or let other tasks run.
-
-Timers that never fire before their time, as seen by `time.monotonic`.
 """
 
 import asyncio
@@ -27,7 +23,7 @@ _EARLY_SECONDS: Final = 0.005
 
 
 def call_after(seconds: float, act: Callable[[], None]) -> None:
-    """Call `act` once at least so many seconds have passed."""
+    """Call `act` once at least so many seconds have passed, as seen by `time.monotonic`: never before its time."""
     asyncio.get_running_loop().call_later(seconds + _EARLY_SECONDS, act)
 
 
@@ -44,7 +40,7 @@ _TURN_SECONDS: Final = 0.002
 
 
 class WorkClock:
-    """The work of one cycle."""
+    """The work of one cycle, without the time in which it waited for answers or let other tasks run."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock

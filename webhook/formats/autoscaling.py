@@ -1,4 +1,6 @@
-"""ProvisioningRequests (`autoscaling.x-k8s.io`) that the leader makes, and what cluster-autoscaler answers to one.
+"""What cluster autoscalers read and write: ProvisioningRequests, the mark of a gated pod, and labels of node groups.
+
+A ProvisioningRequest (`autoscaling.x-k8s.io`) is made by the leader, and cluster-autoscaler answers in its conditions:
 
     spec:
       provisioningClassName: best-effort-atomic-scale-up.autoscaling.x-k8s.io
@@ -8,22 +10,18 @@
 Tenants may write such objects, with our labels, too. So one is ours only if its seal proves it (see `hint_key`): the
 seal is for its name and all that it asks for. All others stay as they are.
 
+The mark is the condition `PodScheduled=False` with the reason `Unschedulable`. cluster-autoscaler and Karpenter add
+nodes for pods with this condition and without a node. They do not look at scheduling gates. The API server writes the
+reason `SchedulingGated` at the creation of a gated pod, and neither it nor kube-scheduler writes the condition again
+while the pod is gated.
+
+An autoscaler adds nodes that are like those of a group. A node without a label that names its group is in none: nothing
+is known about its group, or no autoscaler adds nodes like it.
+
 Source: autoscaler cluster-autoscaler/apis/provisioningrequest/autoscaling.x-k8s.io/v1/types.go,
-cluster-autoscaler/provisioningrequest/conditions, cluster-autoscaler/processors/provreq (1.33).
-
-Node groups of cluster autoscalers, by the label that names the group of a node.
-
-An autoscaler adds nodes that are like those of a group. A node without such a label is in none: nothing is known about
-its group, or no autoscaler adds nodes like it.
-
-The mark by which cluster autoscalers see a gated pod: `PodScheduled=False` with the reason `Unschedulable`.
-
-cluster-autoscaler and Karpenter add nodes for pods with this condition and without a node. They do not look at
-scheduling gates. The API server writes the reason `SchedulingGated` at the creation of a gated pod, and neither it nor
-kube-scheduler writes the condition again while the pod is gated.
-Source: autoscaler cluster-autoscaler/utils/kubernetes/listers.go (isUnschedulable); karpenter
-pkg/utils/pod/scheduling.go (IsProvisionable); kubernetes pkg/registry/core/pod/strategy.go
-(applySchedulingGatedCondition).
+cluster-autoscaler/provisioningrequest/conditions, cluster-autoscaler/processors/provreq (1.33),
+cluster-autoscaler/utils/kubernetes/listers.go (isUnschedulable); karpenter pkg/utils/pod/scheduling.go
+(IsProvisionable); kubernetes pkg/registry/core/pod/strategy.go (applySchedulingGatedCondition).
 """
 
 import json

@@ -1,4 +1,6 @@
-"""KAI-Scheduler's PodGroups that users write (`scheduling.run.ai/v2alpha2`): what one requests of its pods.
+"""KAI-Scheduler's PodGroups (`scheduling.run.ai/v2alpha2`): what one that a user writes requests, and what we write.
+
+A user's PodGroup:
 
     spec:
       topologyConstraint: {topology: network, requiredTopologyLevel: example.com/zone}
@@ -16,25 +18,11 @@ A pod names its PodGroup in the annotation `pod-group-name`, and a subgroup with
 3. A topology constraint binds all pods below it. Subgroups may name different Topologies, up to a number of them. A
    subgroup below one that names a Topology names the same or none.
 
-A PodGroup that the service itself keeps for a gang of owners is not read: see `is_kept_by_us`. A PodGroup with a fault
-is kept with the fault, so that its own pods can report it.
+A PodGroup with a fault is kept with the fault, so that its own pods can report it. The one that the service itself
+keeps for a gang of owners (`pod_group`) is not read: see `is_kept_by_us`.
 
-Source: KAI-Scheduler v0.12 pkg/apis/scheduling/v2alpha2, pkg/scheduler/api/podgroup_info, docs/topology.
-
-A subgroup of a KAI-Scheduler PodGroup, with its topology constraint (see `webhook.formats.kai`).
-
-KAI-Scheduler's PodGroup of a gang: the fields that we send with server-side apply.
-
-    metadata: {name: pg-<top>-<uid>, ownerReferences: [the top], annotations: {topology-webhook.dev/placement: ..}}
-    spec: {minMember, queue, priorityClassName, topologyConstraint, subGroups: [{name, minMember,
-    topologyConstraint}]}
-
-- The queue is read from the label `kai.scheduler/queue`, the priority class from the label `priorityClassName`. The
-  label on the top owner wins over the pod's. Without a label the field is left out.
-- A gang of several pod sets has a sub-group for each. A pod set that requests a level has its own constraint.
-- Levels are node labels, however the user named them.
-
-Source: KAI-Scheduler pkg/apis/scheduling/v2alpha2; pkg/podgrouper podgroup/handler.go, plugins defaultgrouper, ray.
+Source: KAI-Scheduler v0.12 pkg/apis/scheduling/v2alpha2, pkg/scheduler/api/podgroup_info, docs/topology, pkg/podgrouper
+(podgroup/handler.go; plugins defaultgrouper, ray).
 """
 
 import re
@@ -61,9 +49,19 @@ _LONGEST_LABEL: Final = 63
 def pod_group(
     owner_chain: OwnerChain, pod: Mapping[str, Any], minimum: int, topologies: Mapping[str, Topology], status: str
 ) -> dict[str, Any]:
-    """The PodGroup of a pod that already has the annotations from its owners. Raises UserError.
+    """The PodGroup of a gang: the fields that we send with server-side apply. Raises UserError.
 
-    minimum: pods that must start together; status: the state of the gang as a sentence.
+        metadata: {name: pg-<top>-<uid>, ownerReferences: [the top], annotations: {topology-webhook.dev/placement: ..}}
+        spec: {minMember, queue, priorityClassName, topologyConstraint, subGroups: [{name, minMember,
+        topologyConstraint}]}
+
+    - The queue is read from the label `kai.scheduler/queue`, the priority class from the label `priorityClassName`. The
+      label on the top owner wins over the pod's. Without a label the field is left out.
+    - A gang of several pod sets has a sub-group for each. A pod set that requests a level has its own constraint.
+    - Levels are node labels, however the user named them.
+
+    The pod already has the annotations from its owners. minimum: pods that must start together; status: the state of
+    the gang as a sentence.
     """
     metadata, top = pod["metadata"], owner_chain.top
     labels = metadata.get("labels") or {}
@@ -151,7 +149,7 @@ LEVELS: Final = ("requiredTopologyLevel", "preferredTopologyLevel")
 
 @dataclass(frozen=True, slots=True)
 class SubGroup:
-    """A subgroup, or the whole PodGroup."""
+    """A subgroup, or the whole PodGroup, with its topology constraint."""
 
     name: str
     """Empty for the whole PodGroup."""

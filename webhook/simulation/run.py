@@ -3,20 +3,13 @@
 Phases of a moment, the earliest time at which something happens:
 1. Pods that have run long enough end; their nodes are noted as freed.
 2. If nodes were freed, the units that wait are tried again: by priority, then by age. Nodes kept for a gang that waits
-   too long are closed to the units after it (see `kept_nodes`).
+   too long are closed to the units after it (`KeptNodes`).
 3. Workloads of this time are created side by side, and their pods or gangs are tried in order.
 4. Rejected pods are recreated by their controllers, and tried.
 5. Utilisation and the number of waiting pods are recorded.
 
 A pod that a kubelet rejects is recreated `recreate_seconds` later. After `recreations` in a row without a change of the
 cluster its controller pauses until a pod begins or ends: the scheduler would choose the same node again.
-
-The nodes that are reserved for gangs that have waited long: units that come later in the order get nothing there.
-
-As the service does it (`reserve_after_seconds`): of each namespace the first gang in the order has nodes kept. They are
-chosen again whenever it is tried, and are no longer kept once it has its nodes.
-
-The pods and gangs that wait for room: equal pods as one queue, because what fits none of them fits not one.
 """
 
 from collections import deque
@@ -35,7 +28,7 @@ from webhook.simulation.workload import Order, Scenario, Unit, Wanted, WantedGan
 
 
 class WaitingUnits:
-    """Waiting units, in queues."""
+    """The pods and gangs that wait for room: equal pods as one queue, because what fits none of them fits not one."""
 
     def __init__(self, room: Room) -> None:
         self._room = room
@@ -96,7 +89,11 @@ class Turn:
 
 
 class KeptNodes:
-    """The nodes kept for each gang."""
+    """The nodes that are kept for gangs that have waited long: units that come later in the order get nothing there.
+
+    As the service does it (`reserve_after_seconds`): of each namespace the first gang in the order has nodes kept. They
+    are chosen again whenever it is tried, and are no longer kept once it has its nodes.
+    """
 
     def __init__(self) -> None:
         self.released: set[str] = set()

@@ -1,7 +1,4 @@
-"""What is measured of a run: defined once for simulations and for the proof on real components (tests/proof).
-
-Utilisation and pods that do not run yet over time: one sample for each part, however many events it has.
-"""
+"""What is measured of a run: defined once for simulations and for the proof on real components (tests/proof)."""
 
 import math
 from collections import Counter, defaultdict
@@ -26,7 +23,10 @@ class Sample:
 
 
 class UsageRecorder:
-    """Collects samples; the last one of each part counts."""
+    """Collects utilisation and pods that do not run yet over time.
+
+    One sample for each part of it, however many events that has: the last one counts.
+    """
 
     def __init__(self, seconds: float) -> None:
         self._step = seconds / MOST_SAMPLES

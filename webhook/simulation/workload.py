@@ -1,7 +1,4 @@
-"""What a simulation is given: a cluster, and workloads with their times.
-
-One pod that a workload wants, and what has happened to it and to the pods that were created for it.
-"""
+"""What a simulation is given, a cluster and workloads with their times, and what has happened to the pods they want."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -92,7 +89,10 @@ Order = tuple[int, float, int]
 
 @dataclass(slots=True)
 class WantedPod:
-    """A wanted pod. Times are seconds after the start; None for a state that it did not reach."""
+    """One pod that a workload wants, and what has happened to it and to the pods that were created for it.
+
+    Times are seconds after the start; None for a state that it did not reach.
+    """
 
     key: int
     """Its position among all wanted pods."""

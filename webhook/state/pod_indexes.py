@@ -5,34 +5,10 @@
 - unconfirmed: with a node, but the condition `topology-webhook.dev/Placed` does not say so yet. A pod has a node when
   it is assigned (our hint names the node, and our gate is removed) or bound.
 - bound: as preemption sees them. Kept only where that is enabled: it is a record for each pod of the cluster.
-
-The members of gangs that have a node, and the gangs that lost members with their nodes.
-
-A member has a node when it is bound, or assigned to one and waiting for the binding.
-
-A member is lost if its node was gone or not ready when the pod was deleted: a node that fails is tainted, and its pods
-are evicted; the pods of a node that was deleted are removed by the garbage collector. Either way the pod's controller
-creates another one, which is held to the domain of the remaining members.
-A loss is known from what this replica has seen. The leader records it on the members that run, for a replica that
-starts later (see `controllers.lost_node_records`).
-
-Pods that `manage` covers although no replica saw their creation: they have no marks, but are managed.
-
-1. The cache keeps the whole object of a pod that waits for its node, so that the binding guard handles its binding
-   (see `as_managed` in `management`).
-2. A pod that was recently bound without a hint may be on any NUMA node until its node's NodeResourceTopology has
-   reported it. It gets a hint if its NUMA nodes are known (see `webhook.controllers.hint_backfill`).
-Pods that were bound longer ago existed before they were managed, or are reported by now. Nothing changes for them.
-
-Pods that their kubelets rejected: what the placement should prevent.
-
-A kubelet sets the phase Failed and a reason, and never changes them again (see `rejected_pod`). A pod counts
-when it is seen to be rejected. One that comes with a list does not: an earlier process may have counted it.
-
-KAI-Scheduler's PodGroups that users write, in the cache.
-
-Their watch is another than that of the pods, so a PodGroup may arrive a moment after pods that were created later. A
-caller that does not find one learns whether it may still come.
+- members of gangs, and the gangs that lost some with their nodes
+- missed: managed pods whose creation no replica saw
+- rejected by their kubelets
+- the PodGroups of KAI-Scheduler that users write for their pods
 """
 
 from collections import Counter, OrderedDict
@@ -62,7 +38,11 @@ _MOST_MISSED: Final = 10_000
 
 
 class KAIPodGroups(Store[KAIPodGroup]):
-    """The users' PodGroups by namespace/name. Those that we write are left out."""
+    """KAI-Scheduler's PodGroups that users write, by namespace/name. Those that we write are left out.
+
+    Their watch is another than that of the pods, so a PodGroup may arrive a moment after pods that were created later.
+    A caller that does not find one learns whether it may still come.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """clock: the time in seconds."""
@@ -102,7 +82,11 @@ def _of_a_user(raw: Mapping[str, Any]) -> KAIPodGroup | None:
 
 
 class KubeletRejections(Store[RejectedPod]):
-    """The rejected pods that exist, by namespace/name, each announced once."""
+    """The pods that exist and that their kubelets rejected, by namespace/name: what the placement should prevent.
+
+    A kubelet sets the phase Failed and a reason, and never changes them again (see `rejected_pod`). A pod counts once,
+    when it is seen to be rejected. One that comes with a list does not: an earlier process may have counted it.
+    """
 
     def __init__(self, rules: Rules, in_order: Callable[[], bool]) -> None:
         """in_order: whether failed pods arrive as they fail."""
@@ -136,7 +120,13 @@ class KubeletRejections(Store[RejectedPod]):
 
 
 class MissedPods:
-    """Detects pods whose creation was missed.
+    """Pods that `manage` covers although no replica saw their creation: they have no marks, but are managed.
+
+    1. The cache keeps the whole object of a pod that waits for its node, so that the binding guard handles its binding
+       (see `as_managed` in `management`).
+    2. A pod that was recently bound without a hint may be on any NUMA node until its node's NodeResourceTopology has
+       reported it. It gets a hint if its NUMA nodes are known (see `webhook.controllers.hint_backfill`).
+    Pods that were bound longer ago existed before they were managed, or are reported by now. Nothing changes for them.
 
     namespaces: by name, current as of the last event. recent: seconds after its binding in which a pod that was bound
     before this process saw it may still be unreported.
@@ -183,7 +173,10 @@ _Members = dict[str, dict[str, AssignedMember]]
 
 
 class GangMembers:
-    """An index over all pods. Results are live views and must not be changed."""
+    """The members of gangs that have a node: bound, or assigned to one and waiting for the binding.
+
+    An index over all pods. Results are live views and must not be changed.
+    """
 
     def __init__(self) -> None:
         self.left = Signal[[str, AssignedMember]]()
@@ -243,7 +236,12 @@ _MOST: Final = 1024
 
 
 class LostMembers:
-    """By gang, the nodes on which it lost members.
+    """By gang, the nodes on which it lost members: gone or not ready when a member's pod was deleted.
+
+    A node that fails is tainted, and its pods are evicted; the pods of a node that was deleted are removed by the
+    garbage collector. Either way the pod's controller creates another one, which is held to the domain of the remaining
+    members. A loss is known from what this replica has seen. The leader records it on the members that run, for a
+    replica that starts later (see `controllers.lost_node_records`).
 
     is_ready: whether a node exists and is ready. count: how many members of a gang have a node now.
     """

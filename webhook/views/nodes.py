@@ -1,11 +1,7 @@
 """The nodes: what is free on each NUMA node, how the kubelet aligns pods, and how old that knowledge is.
 
 A node's details add the pods on it with their NUMA nodes, what is reserved beyond what its exporter reports, and the
-devices in its ResourceSlices with the claims that hold them.
-
-The options of a node's kubelet that are known, and how: stated by an operator, published, or learned.
-
-They are listed as the node's annotation states them, so that what is published or learned can be stated as it is.
+options of its kubelet. They also have the devices in its ResourceSlices, with the claims that hold them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -64,7 +60,11 @@ class KubeletOptionsView:
 def kubelet_options_views(
     node: Node, topology: NodeTopology | None, learned: Mapping[str, AvoidedNode]
 ) -> tuple[KubeletOptionsView, ...]:
-    """What is known of the kubelet of a node. learned: by namespace."""
+    """The options of a node's kubelet that are known, and how: stated by an operator, published, or learned.
+
+    They are listed as the node's annotation states them, so that what is published or learned can be stated as it is.
+    learned: by namespace.
+    """
     found = []
     if options := node.kubelet.named():
         found.append(KubeletOptionsView(OptionSource.STATED, options, (), f"annotation {KUBELET_OPTIONS} of its Node"))

@@ -1,12 +1,4 @@
-"""Where one pod stands: what was decided about it, its node and NUMA nodes, and what the node's NRT shows of it.
-
-A pod's hint beside what its node's NodeResourceTopology (NRT) shows.
-
-1. If the NRT names the pods that it reports, and leaves them only one possible placement, it is compared with the hint.
-2. Else, the amounts are compared on each NUMA node of the hint. If less is taken there than the pod holds, it is
-   elsewhere. If at least as much is taken, the NRT does not contradict the hint, and does not prove it.
-3. What the NRT does not report yet is left out. If that is all, the answer is open.
-"""
+"""Where one pod stands: what was decided about it, its node and NUMA nodes, and what the node's NRT shows of it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -84,7 +76,16 @@ def hint_check(cache: ClusterCache, key: str) -> HintCheck | None:
 def compare(
     hint: NUMANodeAmounts | None, topology: NodeTopology | None, known: Known | None, unreported: NumaAmounts
 ) -> HintCheck:
-    """The comparison. known: what the service knows of the pod; unreported: what of it the NRT does not show yet."""
+    """A pod's hint beside what its node's NodeResourceTopology (NRT) shows.
+
+    1. If the NRT names the pods that it reports, and leaves them only one possible placement, it is compared with the
+       hint.
+    2. Else, the amounts are compared on each NUMA node of the hint. If less is taken there than the pod holds, it is
+       elsewhere. If at least as much is taken, the NRT does not contradict the hint, and does not prove it.
+    3. What the NRT does not report yet is left out. If that is all, the answer is open.
+
+    known: what the service knows of the pod; unreported: what of it the NRT does not show yet.
+    """
     if not hint:
         return HintCheck(HintVerdict.NO_HINT, None, ())
     taken = {} if topology is None else taken_on(topology)

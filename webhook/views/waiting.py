@@ -1,8 +1,7 @@
 """What waits for a node, since when and why: single pods, and gangs as one entry with their members.
 
-The reason is what the service wrote into the pod; without it, what the scheduler reports of its last attempt.
-
-The pods that a preemptor would end, for people.
+The reason is what the service wrote into the pod; without it, what the scheduler reports of its last attempt. An entry
+may also say what would let it run, and which pods a preemptor would end.
 """
 
 from collections import defaultdict

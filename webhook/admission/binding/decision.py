@@ -13,21 +13,10 @@
    all hints may fit, and each pod would wait for the next. An assigned pod that the scheduler could not bind loses its
    hint (see `controllers.unbindable_pods`): no pod waits for it, and if it is bound after all, it gets what is free
    then.
+6. What a binding was given is given again to equal pods on equal nodes (`RecentBindings`).
 
 The result goes into the Binding's annotations. The API server writes them into the pod when it binds the pod.
 Source: kubernetes pkg/registry/core/pod/storage (assignPod); koordinator apis/extension/numa_aware.go.
-
-Which resource a node has too little of on every NUMA node, for the text of a refusal.
-
-What recent bindings were given, to be given again: pods of one template come to many equal nodes.
-
-Two bindings are given the same if these are the same:
-- the pod's signature, what is assumed for it, and whether a stricter policy of the node is ignored for it;
-- the node as the pod finds it: its resources and NUMA nodes, what others were given there, which pods are assigned
-  there (see `KubeletAdmission.key`).
-
-A pod that must wait because hints of others hold these NUMA nodes is included: in a burst it is examined each time one
-of the others is bound, and only their names differ. Other refusals are left out: they are rare, and name nodes.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -73,7 +62,16 @@ class Recent(NamedTuple):
 
 
 class RecentBindings:
-    """The last ones, for one set of rules."""
+    """What the last bindings were given, to be given again, for one set of rules.
+
+    Pods of one template come to many equal nodes. Two bindings are given the same if these are the same:
+    - the pod's signature, what is assumed for it, and whether a stricter policy of the node is ignored for it;
+    - the node as the pod finds it: its resources and NUMA nodes, what others were given there, which pods are assigned
+      there (see `KubeletAdmission.key`).
+
+    A pod that must wait because hints of others hold these NUMA nodes is included: in a burst it is examined each time
+    one of the others is bound, and only their names differ. Other refusals are left out: they are rare, and name nodes.
+    """
 
     def __init__(self) -> None:
         self._given: dict[Hashable, Recent] = {}
@@ -90,7 +88,10 @@ class RecentBindings:
 
 
 def shortage(decision: Decision) -> str | None:
-    """The first resource that no NUMA node has enough of; None if only the combination is missing."""
+    """The first resource of which no NUMA node has enough; None if only the combination is missing.
+
+    For the text of a refusal.
+    """
     request = decision.request
     snapshot = in_cores(decision.snapshot, request)
     node_arrays = snapshot.node_arrays

@@ -1,6 +1,6 @@
 """The mutating webhook on bindings: finds the pod, decides, and assumes what the pod gets.
 
-1. The pod is read from the cache, else by one GET (see `pod_lookup`). Bindings of unmanaged pods are allowed on any
+1. The pod is read from the cache, else by one GET (`PodLookup`). Bindings of unmanaged pods are allowed on any
    replica. So are Bindings that the API server will reject: of a pod that is bound, gated or missing.
 2. Leadership is checked after the last wait, so nothing else runs between this check and the response.
    - If this replica is not the leader, only an assigned pod may be bound, to its node and while its NUMA nodes are
@@ -12,37 +12,16 @@
      reserves nothing new until they must be visible. It refuses, so that the scheduler tries again.
 3. The pod is assumed before the response is sent, so the next Binding does not get the same resources.
 4. A kubelet admits pods in the order in which they arrive, and two Bindings to one node may be written in either order.
-   So the next Binding to the node waits until the first one is visible, unless the order makes no difference (see
-   `arrival_order`).
+   So the next Binding to the node waits until the first one is visible, unless the order makes no difference
+   (`in_any_order`).
 5. A Binding also waits if it would take the NUMA nodes of a pod that was assigned there earlier, until that one is
-   bound.
+   bound. Not too many wait at a time (`WaitingReviews`).
    Only bindings of schedulers reserve anything. The pod of another user's binding gets its hint once it is bound.
 6. A node that the pod avoids after a rejection is refused (see `cache.avoided_nodes`), on any replica.
 7. If the node cannot take the pod, another node may: the nominator is notified (see `controllers.nominator`).
 
 Without client certificates a review may be forged. It is answered, and what it reserves is kept only briefly (see
 `review_trust`).
-
-Whether pods whose bindings are in progress may reach their kubelet in any order.
-
-Two Bindings to one node may be written in either order, and a kubelet gives NUMA nodes in the order of arrival. The
-order makes no difference in two cases:
-- The service chooses the NUMA nodes of all these pods.
-- The pods are equal, and each gets the same. The first one was given its NUMA nodes on the node as it is, each later
-  one on the node with the earlier ones subtracted. Whichever arrives as the nth finds the same amounts free as the nth
-  in the predicted order, and so it is given the same.
-
-Reviews that wait for other bindings. If too many wait, the oldest of the namespace with the most is answered.
-
-A review waits for pods by their names, and the first of them that is bound or deleted wakes it, in the order in which
-the reviews came. Each waiting review costs some kilobytes. A client that sends reviews of many pods displaces only its
-own.
-
-Finds the pod of a Binding: in the cache, else by one GET.
-
-The scheduler may see a pod, or the removal of its gate, some milliseconds before the cache does. So the cache is read
-for a little longer before the API server is called: almost no real Binding needs that call. Forged reviews, for example
-of pods that do not exist, cause a bounded number of calls per second.
 """
 
 import asyncio
@@ -90,7 +69,12 @@ Fetch = Callable[[str, str], Awaitable[Mapping[str, Any] | None]]
 
 
 class PodLookup:
-    """Finds pods. fetch: the GET."""
+    """Finds the pod of a Binding: in the cache, else by one GET, `fetch`.
+
+    The scheduler may see a pod, or the removal of its gate, some milliseconds before the cache does. So the cache is
+    read for a little longer before the API server is called: almost no real Binding needs that call. Forged reviews,
+    for example of pods that do not exist, cause a bounded number of calls per second.
+    """
 
     def __init__(self, cache: ClusterCache, fetch: Fetch) -> None:
         self._cache = cache
@@ -170,7 +154,12 @@ class Waiting:
 
 
 class WaitingReviews:
-    """The waiting reviews, by namespace and pod, and by the pods that they wait for."""
+    """The reviews that wait for other bindings, by namespace and pod, and by the pods that they wait for.
+
+    A review waits for pods by their names, and the first of them that is bound or deleted wakes it, in the order in
+    which the reviews came. Each waiting review costs some kilobytes. If too many wait, the oldest of the namespace with
+    the most is answered: a client that sends reviews of many pods displaces only its own.
+    """
 
     def __init__(self, most: int = _MOST) -> None:
         self._most = most
@@ -240,7 +229,14 @@ def may_be_joined(in_progress: Sequence[AssumedPod], pod: BindingPod) -> bool:
 
 
 def in_any_order(given: Given, in_progress: Sequence[AssumedPod]) -> bool:
-    """Whether a pod that gets this may arrive before, between or after the others."""
+    """Whether a pod that gets this may arrive before, between or after the others whose bindings are in progress.
+
+    The order makes no difference in two cases:
+    - The service chooses the NUMA nodes of all these pods.
+    - The pods are equal, and each gets the same. The first one was given its NUMA nodes on the node as it is, each
+      later one on the node with the earlier ones subtracted. Whichever arrives as the nth finds the same amounts free
+      as the nth in the predicted order, and so it is given the same.
+    """
     numa = dict(given.numa_nodes)
     return all(
         (given.chosen and other.chosen)

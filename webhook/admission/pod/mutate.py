@@ -1,22 +1,7 @@
 """The mutating webhook on pods.
 
-It also validates: a second webhook would cost the API server another call for every pod.
-
-Answers to reviews of created pods that can be given again: a controller creates many equal pods at a time.
-
-An answer is given again if all that it depends on is the same:
-- the pod, without its name, the names that the API server generates (of the pod, of its volume with the token), and
-  its rank in its workload: the rank of a gang member counts once all members are there;
-- the user, the namespace and its settings, the topologies;
-- the nodes: as for `RecentDecisions`, nothing has changed, and the same ones are avoided after rejections.
-
-Members of Kubernetes' own PodGroups are left out, because their answer depends on the PodGroup. So are denials: they
-are rare, and quote their users.
-
-While many pods are created, many are bound, and the cluster changes all the time. But an answer that only gates a pod
-decides nothing that depends on what is free: its text says how many nodes fit, and is replaced when the pod gets its
-node. So in a burst, equal pods get the same such answer for a moment, whatever has changed meanwhile; a state that is
-filled by watches may be as far behind. It is a burst if enough equal pods came in the moment before.
+It also validates: a second webhook would cost the API server another call for every pod. A controller creates many
+equal pods at a time, so answers are given again (`RecentAnswers`).
 """
 
 import re
@@ -87,7 +72,22 @@ class _Given:
 
 
 class RecentAnswers:
-    """The answers since the last change of the cluster, and those of bursts, for one set of rules."""
+    """Answers to reviews of created pods that can be given again, for one set of rules.
+
+    An answer is given again if all that it depends on is the same:
+    - the pod, without its name, the names that the API server generates (of the pod, of its volume with the token), and
+      its rank in its workload: the rank of a gang member counts once all members are there;
+    - the user, the namespace and its settings, the topologies;
+    - the nodes: as for `RecentDecisions`, nothing has changed, and the same ones are avoided after rejections.
+
+    Members of Kubernetes' own PodGroups are left out, because their answer depends on the PodGroup. So are denials:
+    they are rare, and quote their users.
+
+    While many pods are created, many are bound, and the cluster changes all the time. But an answer that only gates a
+    pod decides nothing that depends on what is free: its text says how many nodes fit, and is replaced when the pod
+    gets its node. So in a burst, equal pods get the same such answer for a moment, whatever has changed meanwhile; a
+    state that is filled by watches may be as far behind. It is a burst if enough equal pods came in the moment before.
+    """
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
         """clock: seconds of `time.monotonic`; None: bursts are answered as all other reviews are."""

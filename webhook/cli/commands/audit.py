@@ -1,7 +1,4 @@
-"""`topology-webhook audit`: what is wrong in the cluster as it is, and what to do about it.
-
-The audit for people: a table for each kind of finding, then what to do.
-"""
+"""`topology-webhook audit`: what is wrong in the cluster as it is, and what to do about it."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -50,7 +47,7 @@ _COUNTS: Final = 3
 
 
 def print_audit(view: AuditView, console: Console) -> None:
-    """Print the findings."""
+    """Print the findings: a table for each kind, then what to do."""
     _section(
         "Pods that kubelets rejected",
         ("WORKLOAD", "PODS", "REASONS", "NODES", "MANAGED WITH"),

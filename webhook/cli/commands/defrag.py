@@ -1,7 +1,4 @@
-"""`topology-webhook defrag`: the fewest running pods to move so that what waits can start; moved only on request.
-
-The plan of `defrag` for people.
-"""
+"""`topology-webhook defrag`: the fewest running pods to move so that what waits can start; moved only on request."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,7 +46,7 @@ _UNMOVABLE: Final = {
 
 
 def print_plan(plan: Plan, console: Console) -> None:
-    """What would start where, then the pods that move."""
+    """Print the plan: what would start where, then the pods that move."""
     if not plan.views:
         print_line(Text("nothing is waiting"), console)
         return

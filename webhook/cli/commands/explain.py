@@ -1,9 +1,7 @@
 """`topology-webhook explain`: the complete reasons, for an object of the cluster or for objects in files.
 
-For files it is `review` for people with nothing left out: for a gang each level's capacity, for a pod each node's
-answer.
-
-A live object for people: a pod's decision, hint and nodes, or a workload's pods by rank.
+- A live object: a pod's decision, hint and nodes, or a workload's pods by rank.
+- Files: what `review` says, with nothing left out: for a gang each level's capacity, for a pod each node's answer.
 """
 
 from collections import Counter

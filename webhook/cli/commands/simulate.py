@@ -4,11 +4,7 @@
 2. The scenario is run without the webhook, then with it.
 3. The results of both runs are printed; a plot is written.
 
-A simulation for people: the table of the proof, without and with the webhook.
-
-A plot of a simulation: utilisation and waiting pods over time, as SVG or PNG.
-
-matplotlib draws it, if it is installed (the extra `plot`). The image of the service does not have it.
+matplotlib draws the plot, if it is installed (the extra `plot`). The image of the service does not have it.
 """
 
 import math
@@ -67,7 +63,7 @@ def check_plot(file: Path) -> None:
 
 
 def write_plot(view: SimulationView, file: Path) -> None:
-    """Draw utilisation above waiting pods, each with a line for each each. Raises InputError."""
+    """Draw utilisation above waiting pods over time, with a line for each run in both. Raises InputError."""
     from matplotlib.figure import Figure  # noqa: PLC0415 # see above
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
 
@@ -102,7 +98,7 @@ def _steps(axes: "Axes", webhook: bool, times: list[float], values: Iterable[flo
 
 
 def print_simulation(view: SimulationView, console: Console) -> None:
-    """Print the runs, a line each."""
+    """Print the runs as in the table of the proof, a line for each."""
     pods, length = view.runs[0].pods, short_duration(int(view.seconds))
     of, on = counted(pods, "pod", number=f"{pods:,}"), counted(view.nodes, "node", number=f"{view.nodes:,}")
     title = f"{of} on {on}, {length} simulated"

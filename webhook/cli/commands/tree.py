@@ -1,7 +1,4 @@
-"""`topology-webhook tree`: the domains of each topology, with what is free in them.
-
-Topologies for people: a line for each domain, indented below its parent.
-"""
+"""`topology-webhook tree`: the domains of each topology, with what is free in them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Final
@@ -40,7 +37,7 @@ _GANGS = 2
 
 
 def print_trees(views: Sequence[TopologyView], console: Console) -> None:
-    """Print the topologies, one after the other."""
+    """Print the topologies, one after the other: a line for each domain, indented below its parent."""
     for number, view in enumerate(views):
         if number:
             print_line(Text(), console)

@@ -1,17 +1,8 @@
 """`topology-webhook waiting`: the pods and gangs that wait for a node, since when and why.
 
-`topology-webhook waiting --watch`: print what waits again whenever it changes, until Ctrl-C.
-
-Changes that follow each other within a moment are printed once. A terminal is cleared before each table; elsewhere
-tables follow each other. JSON is one value a line.
-
-What would let the first waiting pods and gangs run, by the engine's own answers.
-
-- A single pod: the smallest set of pods on one node whose end lets it run (`webhook.engine.freeing`).
-- A gang: how many of its pods the best domain of each level has room for. The smallest set for a whole gang would take
-  a search over all combinations of nodes.
-
-Equal pods have the same answer, so it is computed once.
+1. Each pod or gang that waits is a line.
+2. For the first of them, the engine's own answers say what would let them run (`with_frees`).
+3. With `--watch`, what waits is printed again whenever it changes, until Ctrl-C (`watch_waiting`).
 """
 
 import asyncio
@@ -75,7 +66,14 @@ def owners_of_first(count: int) -> Also:
 
 
 def with_frees(views: Sequence[WaitingView], count: int, cluster: Cluster, rules: Rules) -> list[WaitingView]:
-    """The views, the first of them with what would let them run."""
+    """The views, the first of them with what would let them run.
+
+    - A single pod: the smallest set of pods on one node whose end lets it run (`webhook.engine.freeing`).
+    - A gang: how many of its pods the best domain of each level has room for. The smallest set for a whole gang would
+      take a search over all combinations of nodes.
+
+    Equal pods have the same answer, so it is computed once.
+    """
     finder = _Finder(cluster, rules)
     return [*(replace(view, frees=finder.find(view)) for view in views[:count]), *views[count:]]
 
@@ -130,7 +128,11 @@ Printer = Callable[[Sequence[WaitingView], Console], None]
 
 
 def watch_waiting(settings: Settings, output: Output, print_views: Printer) -> None:
-    """Print until a signal. Raises InputError."""
+    """Print what waits, again whenever it changes, until a signal. Raises InputError.
+
+    Changes that follow each other within a moment are printed once. A terminal is cleared before each table; elsewhere
+    tables follow each other. JSON is one value a line.
+    """
     if output is Output.YAML:
         raise InputError("--watch: -o yaml cannot be followed. Use -o json, which prints one value a line")
     try:

@@ -4,12 +4,8 @@
    cluster that the command runs in.
 2. Namespaces come first, because they determine which pods are managed. All other kinds are listed at the same time,
    each in pages. Pods that have succeeded are left out, as by the service.
-3. The owners of the call's objects are read, and what else the command needs.
-
-The owners of pods and workloads in a live cluster, read as the leader reads them: upwards from each by GET.
-
-1. The owners of the call's objects are read, and those of gated pods that may be in the same gang.
-2. Each owner is read once. An owner that cannot be read causes a warning, unless it is deleted or forbidden.
+3. The owners of the call's objects are read, and those of gated pods that may be in the same gang, and what else the
+   command needs.
 """
 
 import asyncio
@@ -49,7 +45,10 @@ _AT_A_TIME: Final = 16
 
 
 async def read_owners(cluster: Cluster, client: Client, items: Iterable[Item]) -> None:
-    """Add the owners to the cluster's objects."""
+    """Add the owners of the items to the cluster's objects, read as the leader reads them: upwards from each by GET.
+
+    Each owner is read once. An owner that cannot be read causes a warning, unless it is deleted or forbidden.
+    """
     reader = _Reader(client)
     wanted = dict.fromkeys([*_of_items(items := list(items)), *_of_gated(cluster, items)])
     limit = asyncio.Semaphore(_AT_A_TIME)

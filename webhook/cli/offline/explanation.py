@@ -7,8 +7,6 @@
 
 The answers are the planner's, which the leader asks, too. A gang is judged with its waiting members, and only as a
 whole.
-
-What a cluster autoscaler is asked for a waiting pod or gang, for people.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +44,7 @@ from webhook.views.waiting import PreemptionView, Preempts, preemption_view
 
 @dataclass(frozen=True, slots=True)
 class ScaleUpView:
-    """The answer to whether one more node would help."""
+    """What a cluster autoscaler is asked for a waiting pod or gang, for people."""
 
     asked: bool
     """Whether the autoscaler is asked."""

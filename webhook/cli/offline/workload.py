@@ -2,22 +2,10 @@
 
 1. The workload itself is judged, and its templates are marked, as at its creation.
 2. One pod of each template is judged, as its controller creates it: see `outcome`.
-3. The pods in a gang are placed together: see `gang_pods`.
+3. The pods in a gang are placed together (`judge_group`).
 4. The answer is the worst of these, with each template pinned to where its pods go.
 5. An object of a kind that is not read here, such as an AppWrapper, may contain workloads that its operator creates:
    each is judged as it will be created. Annotations outside them apply to pods that carry `inherit` only.
-
-The pods of a workload that are placed together, and their assignments.
-
-1. The gangs are those of the workload's top owner, as the leader reads them (see `owner_chain`).
-2. Only pod sets count whose pods are gated and in a gang, with the annotations from their owners.
-3. A gang with a user-chosen name starts with the minimum that an annotation sets, else one by one, because pods outside
-   the workload may belong to it, too.
-
-The gangs of a workload whose templates name PodGroups of Kubernetes itself: one for each PodGroup.
-
-The PodGroup says what the gang requests and how many pods start together. Pods outside the workload may be in it, too;
-they do not count here.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -60,7 +48,10 @@ from webhook.state.management import DEFAULT_NAMESPACE
 def gangs_of_pod_groups(
     pod_sets: Iterable[WorkloadPodSet], members: Mapping[str, GatedPod]
 ) -> tuple[list[WorkloadGang], str]:
-    """The gangs of these pod sets, and why one of them waits for more pods; empty if none does.
+    """The gangs of a workload whose templates name PodGroups of Kubernetes itself, and why one waits for more pods.
+
+    There is one gang for each PodGroup, which says what the gang requests and how many pods start together. Pods
+    outside the workload may be in it, too; they do not count here. The reason is empty if none waits.
 
     pod_sets: with templates as pods, those of replicas with the same path; members: path -> one of its pods.
     """
@@ -112,7 +103,13 @@ def judge_group(
     cluster_snapshot: ClusterSnapshot,
     around: JudgementContext,
 ) -> WorkloadGroup | None:
-    """The answer for the pods in a gang; None if there are none. Raises UserError."""
+    """The answer for the pods in a gang, placed together; None if there are none. Raises UserError.
+
+    1. The gangs are those of the workload's top owner, as the leader reads them (see `owner_chain`).
+    2. Only pod sets count whose pods are gated and in a gang, with the annotations from their owners.
+    3. A gang with a user-chosen name starts with the minimum that an annotation sets, else one by one, because pods
+       outside the workload may belong to it, too.
+    """
     members = {
         one.path: gated for one in sets if (gated := one.outcome.gated) is not None and gated.membership is not None
     }

@@ -1,6 +1,6 @@
 """Creates and cancels ProvisioningRequests with their PodTemplates, and knows what is on its way.
 
-Life cycle of what is made for a gang:
+Life cycle of what is made for a gang (`objects_of`):
 1. Prepared: the templates exist. cluster-autoscaler fails a request whose templates it has not seen.
 2. On its way: the request is created, and our watch has not shown it yet.
 3. Known to the cache.
@@ -12,16 +12,6 @@ requests leave the API server's time to the rest of the leader.
 
 An object that another client made under one of our names is neither used nor deleted: its seal is missing. A template
 that has the seal, but that we did not make just now, is recreated: the seal is not for its content.
-
-The objects by which cluster-autoscaler is asked for a gang: a PodTemplate for each pod set, and the request.
-
-1. A template requires new nodes of the node groups that can take its pods, and excludes present nodes that they fit in
-   sum alone. The pods themselves are not changed, so both can be taken back with the request.
-2. The name of a request has a digest of its content. Equal content has equal names, so a leader that takes over
-   continues where the last one stopped.
-3. The owners are members of the gang. When these are gone, Kubernetes' garbage collector removes the objects, even if
-   the service is gone, too.
-4. Each object has a seal (see `hint_key`), by which the leader knows what it made.
 """
 
 import asyncio
@@ -86,7 +76,18 @@ def gang_digest(gang: GatedGang) -> str:
 def objects_of(
     gang: GatedGang, pod_sets: PodSets, nodes: Mapping[Hashable, NewNodes], class_name: str, version: str, key: HintKey
 ) -> ProvisioningObjects:
-    """The objects for a gang. nodes: by request signature. version: of the kind, as the API server serves it."""
+    """The objects by which cluster-autoscaler is asked for a gang: a PodTemplate for each pod set, and the request.
+
+    1. A template requires new nodes of the node groups that can take its pods, and excludes present nodes that they fit
+       in sum alone. The pods themselves are not changed, so both can be taken back with the request.
+    2. The name of a request has a digest of its content. Equal content has equal names, so a leader that takes over
+       continues where the last one stopped.
+    3. The owners are members of the gang. When these are gone, Kubernetes' garbage collector removes the objects, even
+       if the service is gone, too.
+    4. Each object has a seal (see `hint_key`), by which the leader knows what it made.
+
+    nodes: by request signature. version: of the kind, as the API server serves it.
+    """
     namespace, digest = gang.namespace, gang_digest(gang)
     templates = [constrained(each.template, nodes.get(each.signature, NewNodes())) for each in pod_sets.each]
     counts = [each.count for each in pod_sets.each]

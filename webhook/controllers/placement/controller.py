@@ -4,7 +4,7 @@ The planner decides (see `webhook.placing.planner`). This loop says when, and wr
 
 Phases of a cycle:
 1. Begin: announce what time alone has changed, and note the state of the cluster.
-2. Collect: the pods that only our gate holds back and that are ready (see `ready_pods`), as units: single pods, and the
+2. Collect: the pods that only our gate holds back and that are ready (`ReadyPods`), as units: single pods, and the
    members of each gang together. They are sorted by priority (highest first), then age (oldest first), then name.
 3. Attempt the units in this order, each with the current state of the cluster. A pod is skipped while it is pending
    (see `pending_pods`). What fits is assumed; its assignment is written in the background (see `assignment_writer`).
@@ -20,18 +20,6 @@ a cycle costs time for each gated pod.
 A cycle never waits for an answer: owners are read, and assignments written, in parallel. It pauses only to let reviews
 run, and pauses do not count as work. An exception affects only its own pod or gang: it waits with the text "internal
 error" and is retried with a growing delay (see `retry_delays`), and the cycle continues.
-
-The gated pods that are ready for an attempt, in order. The others are reported or ungated.
-
-1. The owners of the gated pods are read in the background. A pod takes their annotations as soon as they are known (see
-   `webhook.controllers.owner_chains`), and waits until then.
-2. So it is with a PodGroup of Kubernetes itself (see `native_request`).
-3. A pod that is not managed, and one that requests nothing although its owners are known, is ungated.
-4. A pod that cannot be parsed waits and reports the fault.
-5. A single pod whose assignment is being written is left out.
-6. All others are ready, sorted by priority (highest first), then age (oldest first), then name.
-
-A fault with one pod affects only that pod.
 """
 
 import asyncio
@@ -69,7 +57,18 @@ from webhook.state.rules import Rules
 
 
 class ReadyPods:
-    """The gated pods, from their objects to those that are ready."""
+    """The gated pods that are ready for an attempt, in order. The others are reported or ungated.
+
+    1. The owners of the gated pods are read in the background. A pod takes their annotations as soon as they are known
+       (see `webhook.controllers.owner_chains`), and waits until then.
+    2. So it is with a PodGroup of Kubernetes itself (see `native_request`).
+    3. A pod that is not managed, and one that requests nothing although its owners are known, is ungated.
+    4. A pod that cannot be parsed waits and reports the fault.
+    5. A single pod whose assignment is being written is left out.
+    6. All others are ready.
+
+    A fault with one pod affects only that pod.
+    """
 
     def __init__(
         self,

@@ -7,17 +7,6 @@
 
 After an internal error, the pod or gang also gets a delay before it is retried (see `retry_delays`).
 Source: kubernetes pkg/scheduler/schedule_one.go (handleSchedulingFailure).
-
-Ungates pods without an assignment.
-
-- A pod that no node could take even if it were empty, or that has waited long enough, is kept off the nodes that can
-  never fit. A cluster autoscaler adds nodes for pods that the scheduler cannot schedule, and never sees gated pods.
-  Future nodes stay open to the pod; the binding guard checks the one it gets.
-- A pod without room whose group is gated while it is: kube-scheduler tries no pod of a PodGroup while one of them is
-  gated. It is kept in the domain of its group, and off the nodes that can never fit. The binding guard holds it off
-  the nodes that cannot take it yet.
-- A pod that we do not manage would wait indefinitely. Its gate came with its manifest, or neither it nor its owners
-  request anything.
 """
 
 import json
@@ -59,7 +48,17 @@ log = structlog.get_logger(__name__)
 
 
 class UnplacedUngater:
-    """Ungates pods; each call returns whether the pod is ungated."""
+    """Ungates pods without an assignment; each call returns whether the pod is ungated.
+
+    - A pod that no node could take even if it were empty, or that has waited long enough, is kept off the nodes that
+      can never fit. A cluster autoscaler adds nodes for pods that the scheduler cannot schedule, and never sees gated
+      pods. Future nodes stay open to the pod; the binding guard checks the one it gets.
+    - A pod without room whose group is gated while it is: kube-scheduler tries no pod of a PodGroup while one of them
+      is gated. It is kept in the domain of its group, and off the nodes that can never fit. The binding guard holds it
+      off the nodes that cannot take it yet.
+    - A pod that we do not manage would wait indefinitely. Its gate came with its manifest, or neither it nor its owners
+      request anything.
+    """
 
     def __init__(
         self,

@@ -3,6 +3,8 @@
     topology-webhook.dev/numa                  {"node":"n1","numaNodeResources":[{"node":0,"resources":{"cpu":"8"}}]}
     scheduling.koordinator.sh/resource-status  {"numaNodeResources":[{"node":0,"resources":{"cpu":"8"}}]}
 
+A hint has a signature, which proves that it is ours (`HintKey`).
+
 An assignment adds `"reviewed":false` to its hint, and the Binding of a reviewed pod writes the hint without that. So a
 bound pod that still has it was bound without a review, and its kubelet may have chosen other NUMA nodes. Hints of
 releases that did not write it say nothing of this.
@@ -11,20 +13,6 @@ A pod that has a node but cannot be bound keeps the node without its resources: 
 A bound pod whose NUMA nodes are uncertain has `{"node":"n1","certain":false}` until that is removed.
 
 Source: koordinator apis/extension/numa_aware.go (ResourceStatus).
-
-Proof that a hint is ours: a message authentication code (HMAC) over the pod's uid and the hint.
-
-A hint on a pod that is not bound reserves NUMA nodes, so it is trusted only with this proof. The API server chooses
-the uid, so the signature of one pod is invalid on a copy of it. The key is in a Secret that all replicas share, so a
-replica that restarts can verify older hints.
-
-Rejected alternatives:
-- the admission policy alone: it may be off, or absent, or installed after the forgery;
-- the node in the pod's affinity, the missing gate, `managedFields`: the pod's creator can write all of them;
-- a condition in the status, which tenants cannot write: one more write for each assigned pod;
-- the leader's memory: the next leader would trust no hint, and split gangs that are half bound.
-
-Source: RFC 2104; NIST SP 800-107 (a code of 128 bits suffices, a key as long as the hash).
 """
 
 import hmac
@@ -54,7 +42,21 @@ _ENTRY: Final = "hint.key"
 
 @dataclass(frozen=True, slots=True)
 class HintKey:
-    """A key that signs hints and verifies them."""
+    """A key that signs hints and verifies them.
+
+    The signature is a message authentication code (HMAC) over the pod's uid and the hint. A hint on a pod that is not
+    bound reserves NUMA nodes, so it is trusted only with this proof. The API server chooses the uid, so the signature
+    of one pod is invalid on a copy of it. The key is in a Secret that all replicas share, so a replica that restarts
+    can verify older hints.
+
+    Rejected alternatives:
+    - the admission policy alone: it may be off, or absent, or installed after the forgery;
+    - the node in the pod's affinity, the missing gate, `managedFields`: the pod's creator can write all of them;
+    - a condition in the status, which tenants cannot write: one more write for each assigned pod;
+    - the leader's memory: the next leader would trust no hint, and split gangs that are half bound.
+
+    Source: RFC 2104; NIST SP 800-107 (a code of 128 bits suffices, a key as long as the hash).
+    """
 
     secret: bytes = field(repr=False)
 

@@ -1,6 +1,7 @@
 """The owner chain of a pod: what the pod takes from its owners, and the gang that they form.
 
-1. The next owner above an object is its controller, else its first owner. The last one is the top owner.
+1. The next owner above an object is its controller, else its first owner. The last one is the top owner. Only
+   references that can be those of real objects are followed (`check_owner`).
 2. The top owner is the highest one whose kind is read here. An object above it that only creates other workloads one by
    one (a CronJob) or wraps one (a TrainJob, an AppWrapper) says nothing of which pods start together. Its annotations
    apply all the same.
@@ -12,17 +13,6 @@
    which one.
 
 Source: KAI-Scheduler pkg/podgrouper (podgrouper.go; plugins cronjobs, skiptopowner, leaderworkerset, jobset).
-
-Which owner references may be read: a tenant writes them, and we build a URL from them.
-
-The API server only checks that the fields of an entry of `metadata.ownerReferences` are not empty. Real objects are
-stricter:
-- apiVersion: `version` or `group/version`; a group is a DNS subdomain, a version a DNS label.
-- kind: letters, digits and `-`; in lower case it is a DNS label.
-- name: a DNS subdomain, as the names of all objects that own pods are.
-
-Source: kubernetes apimachinery pkg/apis/meta/v1/validation (ValidateOwnerReferences), pkg/util/validation;
-apiextensions pkg/apis/apiextensions/validation (names of a CRD).
 """
 
 import re
@@ -336,7 +326,17 @@ def check_owners(raw: Mapping[str, Any]) -> None:
 
 
 def check_owner(owner: Owner) -> None:
-    """Check that the reference can be that of a real object. Raises UserError."""
+    """Check that the reference can be that of a real object: a tenant writes it, and we build a URL from it.
+
+    Raises UserError. The API server only checks that the fields of an entry of `metadata.ownerReferences` are not
+    empty. Real objects are stricter:
+    - apiVersion: `version` or `group/version`; a group is a DNS subdomain, a version a DNS label.
+    - kind: letters, digits and `-`; in lower case it is a DNS label.
+    - name: a DNS subdomain, as the names of all objects that own pods are.
+
+    Source: kubernetes apimachinery pkg/apis/meta/v1/validation (ValidateOwnerReferences), pkg/util/validation;
+    apiextensions pkg/apis/apiextensions/validation (names of a CRD).
+    """
     group, slash, version = owner.api_version.rpartition("/")
     if not _LABEL.fullmatch(version) or (slash and not _is_subdomain(group)):
         raise _fault("apiVersion", owner.api_version, 'a version such as "v1", or a group and one such as "batch/v1"')

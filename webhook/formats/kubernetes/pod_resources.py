@@ -1,20 +1,14 @@
-"""The requests of a whole pod, and its QoS class.
+"""The requests of a pod, of its containers one by one and together, and its QoS class.
+
+1. Each container has a time at which it runs and what it requests (`Container`).
+2. Together they request what they need at one time, or what the pod requests as a whole.
+3. During an in-place resize, a running pod holds more (`held_requests`).
+
+All of this is computed once for pods with equal containers: the fields that matter are a small part of a pod, and equal
+for all pods of a template. As JSON text they are the key under which the result is remembered.
 
 Source: kubernetes component-helpers resource/helpers.go (requests), pkg/apis/core/v1/defaults.go (defaults),
 component-helpers and pkg/apis/core/v1/helper/qos (QoS class).
-
-The containers of a pod: when each runs and what it requests.
-
-What a pod's containers request together: computed once for pods with equal containers.
-
-The fields that matter are a small part of a pod, and equal for all pods of a template. As JSON text they are the key
-under which the result is remembered.
-
-What a running pod holds during an in-place resize of its containers.
-
-A resize has three numbers: requested (spec), allocated by the kubelet, and in effect. Until they agree the pod holds
-the largest. A resize that the kubelet calls infeasible does not count.
-Source: kubernetes component-helpers resource/helpers.go (AggregateContainerRequests with UseStatusResources).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -190,7 +184,12 @@ def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
 
 
 def held_requests(containers: tuple[Container, ...], status: Mapping[str, Any]) -> Mapping[str, int]:
-    """The sum of the containers' requests as the scheduler counts it for a bound pod; raises UserError."""
+    """The sum of the containers' requests as the scheduler counts it for a bound pod; raises UserError.
+
+    An in-place resize has three numbers: requested (spec), allocated by the kubelet, and in effect. Until they agree
+    the pod holds the largest. A resize that the kubelet calls infeasible does not count. Source: kubernetes
+    component-helpers resource/helpers.go (AggregateContainerRequests with UseStatusResources).
+    """
     asked = container_requests(containers)
     statuses = {
         entry["name"]: entry

@@ -6,19 +6,10 @@
 2. The requirements are appended to every required term of the pod: the first alternative to the term itself, each
    further one to a copy of it. A term without requirements matches no node. It stays empty, or it would match some.
 3. Preferences are appended.
-
-Nothing of the user's is changed or removed: the patch consists of `add` operations only. The pod's types were checked
-when it was decoded (by the API server, or by `review`).
-Source: k8s.io/api core/v1 NodeSelector; kubernetes pkg/apis/core/validation (ValidateNodeSelectorTerm and
-ValidateNodeFieldSelectorRequirement).
-
-How a pod is pinned to its node so that its manifest can be applied again.
-
-A pod without a controller may come from a manifest that its user applies again. Once the pod has no gate, the API
-server rejects every change of its affinity and nodeSelector. So our additions must survive a merge:
-
-- `kubectl apply` resets what the manifest has, and merges maps by key. A list of terms is one value.
-- `kubectl apply --server-side` takes nodeSelector as one value as well.
+4. A pod without a controller may come from a manifest that its user applies again. Once the pod has no gate, the API
+   server rejects every change of its affinity and nodeSelector. So our additions must survive a merge:
+   `kubectl apply` resets what the manifest has, and merges maps by key, while a list of terms is one value.
+   `kubectl apply --server-side` takes nodeSelector as one value as well.
 
     the manifest has         we write                      client-side   server-side
     neither, or preferences  required node affinity        repeatable    repeatable
@@ -26,12 +17,16 @@ server rejects every change of its affinity and nodeSelector. So our additions m
     required node affinity   nodeSelector                  repeatable    repeatable
     both                     nodeSelector                  repeatable    refused, with a warning
 
-So a gated pod's own lists of terms are not changed. nodeSelector can name a node only by its hostname label. If that is
-missing or shared, or the pod gets no gate, we extend the terms anyway.
+   So a gated pod's own lists of terms are not changed. nodeSelector can name a node only by its hostname label. If that
+   is missing or shared, or the pod gets no gate, we extend the terms anyway.
 
-Source: k8s.io/api core/v1 (`nodeSelector` +mapType=atomic, NodeSelector +structType=atomic,
+Nothing of the user's is changed or removed: the patch consists of `add` operations only. The pod's types were checked
+when it was decoded (by the API server, or by `review`).
+
+Source: k8s.io/api core/v1 NodeSelector (`nodeSelector` +mapType=atomic, NodeSelector +structType=atomic,
 `preferredDuringSchedulingIgnoredDuringExecution` +listType=atomic; none of them has a patchStrategy); kubernetes
-pkg/apis/core/validation (validateNodeSelectorMutation, validateNodeAffinityMutation).
+pkg/apis/core/validation (ValidateNodeSelectorTerm, ValidateNodeFieldSelectorRequirement, validateNodeSelectorMutation,
+validateNodeAffinityMutation).
 """
 
 from collections.abc import Iterator, Mapping, Sequence

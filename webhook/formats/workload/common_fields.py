@@ -1,7 +1,4 @@
-"""Fields that the workload readers share: counts, templates, annotations, minimums.
-
-The strategy that a workload or a pod names for its gang; without one, the service's setting applies.
-"""
+"""Fields that the workload readers share: counts, templates, annotations, minimums, strategies."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -197,7 +194,10 @@ def with_minimum(pod_sets: Sequence[WorkloadPodSet], minimum: int | None) -> lis
 
 
 def strategy_of(annotations: Mapping[str, str], path: str) -> GangStrategy | None:
-    """The strategy that annotations name, None if they name none; raises UserError. path: the annotations' path."""
+    """The strategy that annotations name for a gang; None if they name none, and the service's setting applies.
+
+    Raises UserError. path: the annotations' path.
+    """
     text = annotations.get(STRATEGY)
     if not text:
         return None

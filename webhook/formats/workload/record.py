@@ -1,20 +1,7 @@
 """A workload as gangs of pods: which pods belong together, their number and order, and the topology they request.
 
 Read from the specs of the kinds that KAI-Scheduler's pod grouper knows, with its minimum per kind. Each family of
-kinds has a module in this package.
-
-The names of a workload's pods, each created on demand.
-
-A line of YAML can request 150,000 pods. As strings their names take 10 MiB, even if only their number is needed.
-
-A pod's rank in its workload, from what its controller wrote on it.
-
-1. The label that the user names in kai.scheduler/pod-index-label.
-2. The index that its controller sets: completion index, replica index, worker index, StatefulSet ordinal. Ray's head
-   is the first.
-3. The number at the end of its name.
-
-Pods without a rank come after the others, sorted by name.
+kinds has a module in this package. The order of pods is that of their ranks (`rank_of`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,7 +27,15 @@ _LAST_NUMBER: Final = pattern(r"-(\d{1,4})$")
 
 
 def rank_of(name: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> int | None:
-    """The rank of a pod; None if it has none."""
+    """The rank of a pod in its workload, from what its controller wrote on it; None if it has none.
+
+    1. The label that the user names in kai.scheduler/pod-index-label.
+    2. The index that its controller sets: completion index, replica index, worker index, StatefulSet ordinal. Ray's
+       head is the first.
+    3. The number at the end of its name.
+
+    Pods without a rank come after the others, sorted by name.
+    """
     chosen = annotations.get(KAI_POD_INDEX_LABEL)
     for key in (chosen, *RANK_KEYS) if chosen else RANK_KEYS:
         text = labels.get(key) or annotations.get(key) or ""
@@ -53,7 +48,10 @@ def rank_of(name: str, labels: Mapping[str, str], annotations: Mapping[str, str]
 
 
 class PodNames(Sequence[str]):
-    """Names by rank: `prefix-index`, or, for jobs of several pods each, `prefix-job-pod`."""
+    """Names of pods by rank, each created on demand: `prefix-index`, or `prefix-job-pod` for jobs of several pods each.
+
+    A line of YAML can request 150,000 pods. As strings their names take 10 MiB, even if only their number is needed.
+    """
 
     __slots__ = ("_each", "_indexes", "_prefix")
 

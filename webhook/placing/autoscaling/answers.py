@@ -1,41 +1,15 @@
 """What a cluster autoscaler is asked for a pod or gang that lacks room.
 
-1. A pod: the node groups of which an empty node could take it (see `node_groups`). If there is none, no autoscaler is
-   asked: a new node would not help.
+1. A pod: the node groups of which an empty node could take it (`helpful`). If there is none, no autoscaler is asked: a
+   new node would not help.
 2. A gang: the groups that could take one member or another, if each of its members has such a group, and the required
-   topology level can be met there (see `required_levels`).
+   topology level can be met there (`reached`).
 3. If no node exists that the pods of a gang could go to, nothing is known about such nodes. The autoscaler is asked all
    the same, as for a single pod, which is ungated then: it has its own templates of empty groups.
+4. A node of a group that the pod would fit in total, and that has not published its NUMA nodes, is named to the
+   operator (`UnpublishedNodes`).
 
 The result for a pod signature is kept for a while: equal pods cost one decision.
-
-A pod as nodes see it that do not exist yet: what it says of nodes by name does not concern them.
-
-Whether new nodes of a node group may lie where a gang's topology constraint allows its members.
-
-The rack of a node that does not exist is not known. So this is what is assumed: a group that has a node in a domain of
-the required level adds nodes in such domains. A group whose nodes lack the label of the level never helps, and a gang
-that has begun needs a group with a node in its own domain. If all members must share one host, an empty node must be
-able to hold them.
-
-Nodes of node groups that a pod would fit in total, if only their NUMA nodes were known.
-
-Autoscalers count by totals: each takes the pod for one that runs there. A new node publishes its NUMA nodes some time
-after its creation. One that has not after a while has no exporter, or one that fails: then an operator must look, as
-no node is added for the pod while that one is there.
-
-Which node groups could take a pod with one more node, judged by the nodes that they have.
-
-A new node of a group is taken to be like those that are there, without their pods. What DaemonSets will take of it is
-not subtracted: the autoscaler does that itself before it adds a node.
-
-- cluster-autoscaler: the nodes of a group are meant to be equal, but a group may have been changed. So its newest node
-  decides. If what a group adds turns out not to take the pod, the group is not asked again: no nodes are added without
-  end.
-- Karpenter: the nodes of a pool differ, and it chooses by amounts among types that may not be there yet. So any node of
-  the pool may say yes.
-
-A node that is new may lack what is still to come: devices, NUMA nodes, the end of a taint. It does not say no.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -110,7 +84,18 @@ def node_groups(node_arrays: NodeArrays, nodes: Mapping[str, Node], keys: Sequen
 def helpful(
     groups: Sequence[NodeGroup], reasons: Bytes, settled: float, *, newest_decides: bool
 ) -> tuple[NodeGroup, ...]:
-    """The groups of which one more node could take the pod.
+    """The groups of which one more node could take the pod, judged by the nodes that they have.
+
+    A new node of a group is taken to be like those that are there, without their pods. What DaemonSets will take of it
+    is not subtracted: the autoscaler does that itself before it adds a node.
+
+    - cluster-autoscaler: the nodes of a group are meant to be equal, but a group may have been changed. So its newest
+      node decides. If what a group adds turns out not to take the pod, the group is not asked again: no nodes are added
+      without end.
+    - Karpenter: the nodes of a pool differ, and it chooses by amounts among types that may not be there yet. So any
+      node of the pool may say yes.
+
+    A node that is new may lack what is still to come: devices, NUMA nodes, the end of a taint. It does not say no.
 
     reasons: uint8 [node], why each node could not take it if it were empty. settled: nodes created before this time, in
     seconds since the epoch, are complete. newest_decides: whether the newest complete node represents its group.
@@ -130,7 +115,14 @@ def _helps(group: NodeGroup, reasons: npt.NDArray[Any], settled: float, *, newes
 
 
 class UnpublishedNodes:
-    """Names such nodes. after: seconds after a node's creation in which it publishes its NUMA nodes."""
+    """Names the nodes of groups that a pod would fit in total, if only their NUMA nodes were known.
+
+    Autoscalers count by totals: each takes the pod for one that runs there. A new node publishes its NUMA nodes some
+    time after its creation. One that has not after a while has no exporter, or one that fails: then an operator must
+    look, as no node is added for the pod while that one is there.
+
+    after: seconds after a node's creation in which it publishes its NUMA nodes.
+    """
 
     def __init__(self, after: float) -> None:
         self._after = after
@@ -179,7 +171,13 @@ class Reached(NamedTuple):
 
 
 def reached(groups: Sequence[NodeGroup], assembled: Assembled, tree: TopologyTree) -> Reached:
-    """The groups with a node in a domain of the finest level that a part of the gang requires."""
+    """The groups with a node in a domain of the finest level that a part of the gang requires.
+
+    The rack of a node that does not exist is not known. So this is what is assumed: a group that has a node in a domain
+    of the required level adds nodes in such domains. A group whose nodes lack the label of the level never helps, and a
+    gang that has begun needs a group with a node in its own domain. If all members must share one host, an empty node
+    must be able to hold them.
+    """
     level = max(_required(assembled.gang), default=ROOT)
     if level == ROOT:
         return Reached(tuple(groups), "")
@@ -210,7 +208,10 @@ _Requirements = Sequence[Mapping[str, Any]]
 
 
 def for_new_nodes(pod: Pod) -> Pod | None:
-    """The pod without its requirements on the names of nodes; None if it requires one of the nodes that exist."""
+    """The pod as nodes see it that do not exist yet: what it says of nodes by name does not concern them.
+
+    None if it requires one of the nodes that exist.
+    """
     if HOSTNAME_LABEL in pod.node_selector:
         return None
     if not names_nodes(pod) or pod.required_terms is None:

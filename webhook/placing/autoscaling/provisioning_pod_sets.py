@@ -3,20 +3,11 @@
 1. Members of several templates: all that wait, because which of them start first is not known before they are placed.
 2. Members of one template: as many as must start together. Where a node group cannot hold all
    members, a gang that may start with fewer still starts. The rest is asked for pod by pod once the gang has begun.
-
-The template that stands for a gated pod when cluster-autoscaler simulates where it would run.
-
-It has what the autoscaler's scheduler filters look at, and nothing else of the pod: no environment, no commands, no
-volumes but claims, no preferences, and no scheduling gate. So members that differ in their rank alone share a template.
-
-- Labels are kept if a selector of the gang names them.
-- Ephemeral volumes are left out: the claims of the simulated pods would not exist, and so they would fit nowhere.
-- `matchLabelKeys` become requirements of the selectors, as the API server makes them for a pod.
+3. A template stands for the pods when cluster-autoscaler simulates where they would run (`template_of`).
+4. The gang's placement says what became of its request (the functions `*_text`).
 
 Source: autoscaler cluster-autoscaler/provisioningrequest/pods/pods.go (PodsForProvisioningRequest); kubernetes
 pkg/scheduler/framework/plugins (the Filter plugins), pkg/apis/core/validation (ValidatePodTemplateSpec).
-
-What a gang's placement says about its ProvisioningRequest.
 """
 
 import json
@@ -110,7 +101,16 @@ def selected_labels(raw: Mapping[str, Any]) -> set[str]:
 
 
 def template_of(raw: Mapping[str, Any], selected: AbstractSet[str]) -> Draft:
-    """The PodTemplateSpec of a pod object. selected: the labels to keep."""
+    """The PodTemplateSpec of a gated pod, for the autoscaler's simulation. selected: the labels to keep.
+
+    It has what the autoscaler's scheduler filters look at, and nothing else of the pod: no environment, no commands, no
+    volumes but claims, no preferences, and no scheduling gate. So members that differ in their rank alone share a
+    template.
+
+    - Labels are kept if a selector of the gang names them.
+    - Ephemeral volumes are left out: the claims of the simulated pods would not exist, and so they would fit nowhere.
+    - `matchLabelKeys` become requirements of the selectors, as the API server makes them for a pod.
+    """
     spec = raw["spec"]
     held = raw["metadata"].get("labels") or {}
     labels = {key: held[key] for key in sorted(selected) if key in held}

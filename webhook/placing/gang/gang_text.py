@@ -1,17 +1,10 @@
-"""Texts about a gang: what it would need to fit an empty cluster, and the preferred levels that it misses.
+"""Texts about a gang: where it is placed, the preferred levels that it misses, and what it would need to fit.
 
-Where a gang is placed, in words: `placed in rack-7: 16 pods on 8 nodes`, and the preferred levels that it misses.
+    placed in rack-7: 16 pods on 8 nodes
 
-Read from its members alone, so a new leader says the same.
-
-Preferred levels that an assigned gang does not meet, from the domains recorded in its members.
-
-The records also cover a gang that another replica assigned. Members with the same request are compared.
-
-The domains that the placement of a gang recorded in its members: `{"example.com/rack": "r1"}`, coarse to fine.
-
-The records also cover a gang that another replica assigned. A pod that was bound while no webhook answered may carry
-any text.
+What is said of an assigned gang is read from its members alone: their placement recorded its domains on them, as
+`{"example.com/rack": "r1"}`, coarse to fine. So a new leader says the same, also of a gang that another replica
+assigned. A pod that was bound while no webhook answered may carry any text.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -175,7 +168,10 @@ def _values(text: str) -> Mapping[str, Any]:
 def missed_by_members(
     assigned_members: Iterable[AssignedMember], topologies: Mapping[str, Topology]
 ) -> tuple[Missed, ...]:
-    """The preferred levels that these members do not meet."""
+    """The preferred levels that these members do not meet, from the domains recorded in them.
+
+    Members with the same request are compared.
+    """
     by_wish: dict[tuple[str, str, int], list[AssignedMember]] = {}
     for member in assigned_members:
         for wish in _preferred(member):
@@ -219,7 +215,7 @@ def _missed_level(members: Sequence[AssignedMember], topology: Topology, level: 
 
 # A node label's value has at most 63 characters. Source: kubernetes apimachinery pkg/util/validation.
 _LONGEST_VALUE: Final = 63
-_MOST_NAMED_DOMAINS: Final = 3
+_MOST_TOPOLOGIES: Final = 3
 
 
 def placed_gang_text(members: Collection[AssignedMember], topologies: Mapping[str, Topology]) -> str:
@@ -231,9 +227,7 @@ def placed_gang_text(members: Collection[AssignedMember], topologies: Mapping[st
     for member in members:
         by_topology.setdefault(dict(member.wishes).get(KAI_TOPOLOGY, ""), []).append(member)
     if len(by_topology) > 1:
-        domains = [
-            (name, common_domain(some)) for name, some in sorted(by_topology.items())[:_MOST_NAMED_DOMAINS] if name
-        ]
+        domains = [(name, common_domain(some)) for name, some in sorted(by_topology.items())[:_MOST_TOPOLOGIES] if name]
         named = [f"{_shown(path[-1][1])} of topology {shortened(name)}" for name, path in domains if path]
     else:
         domain = common_domain(members)

@@ -1,17 +1,12 @@
-"""Which pods that name a user's PodGroup it can place, and which of them are in which subgroup.
+"""A gang whose PodGroup a user wrote: which pods the PodGroup can place, and how the engine sees them.
 
 1. A PodGroup with a fault, or whose Topology does not exist, places none: all its pods wait with the reason.
 2. A pod must be in a subgroup that exists and has none below it.
 3. The PodGroup alone says what the gang asks for. An annotation of a pod or its owners that says otherwise is a fault;
    one that says the same is none.
+4. The other pods become a gang with the PodGroup's subgroups (`PodGroupAssembly`).
 
-A gang whose PodGroup a user wrote, in the engine's terms (see `webhook.formats.kai`).
-
-1. Each subgroup without children is a subgroup of the engine: its waiting members as sets of equal pods, and its
-   running ones, which hold the others to their domain.
-2. A subgroup with children is one around theirs. Running members below it hold it, too, even if none of them waits.
-3. A subgroup that names another Topology than the PodGroup is a part in that one, with those below it.
-4. If every subgroup has started, one further member is enough to go on.
+The PodGroup's own rules are in `webhook.formats.kai`.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -133,7 +128,14 @@ class _Inside:
 
 
 class PodGroupAssembly:
-    """Assembles one gang. Its members are in subgroups that exist. Raises UserError."""
+    """Assembles one gang in the engine's terms. Its members are in subgroups that exist. Raises UserError.
+
+    1. Each subgroup without children is a subgroup of the engine: its waiting members as sets of equal pods, and its
+       running ones, which hold the others to their domain.
+    2. A subgroup with children is one around theirs. Running members below it hold it, too, even if none of them waits.
+    3. A subgroup that names another Topology than the PodGroup is a part in that one, with those below it.
+    4. If every subgroup has started, one further member is enough to go on.
+    """
 
     def __init__(
         self,

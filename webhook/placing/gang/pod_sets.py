@@ -1,7 +1,7 @@
 """A gang's members in the engine's terms: sets of equal pods, subgroups with a level of their own, and who runs where.
 
-1. Members that request the same level and segments (see `segments`) and have the same signature are a set, whatever
-   nodes each prefers. Small sets (leaders) come first when the minimum is shared out.
+1. Members that request the same level and segments and have the same signature are a set, whatever nodes each prefers.
+   Small sets (leaders) come first when the minimum is shared out.
 2. What all members request binds the whole gang. Members that request another level are a subgroup with that level;
    members of one segment are a subgroup with its level. A workload's pod set whose template requests a level is a
    subgroup, even if another one requests the same level: each has a domain of its own, as in
@@ -9,13 +9,8 @@
 3. A subgroup whose members name another topology than the gang is a part in that one.
 4. Each subgroup, and each of its segments, continues where its members run (see `gang_anchor`).
 
-The order of a gang's waiting members, and which of them stand for others.
-
-The pod set and segment of a gang's member: from its workload if the kind is known, else from the pod's annotations.
-
-1. Ranks continue from pod set to pod set of a workload. The segments of a pod set begin with its first rank.
-2. If the kind defines the segments itself (LeaderWorkerSet), a member's annotations define them only in part. There the
-   first segment may span several pod sets.
+Waiting members are in the order of their ranks (`ranks_of`), which also say in which pod set and segment of its
+workload a member is (`WorkloadPodSets`).
 """
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
@@ -57,7 +52,13 @@ class Row(NamedTuple):
 
 
 class WorkloadPodSets:
-    """The pod sets of a gang's workload; empty if no owner defines them."""
+    """The pod sets of a gang's workload; empty if no owner defines them.
+
+    Then each pod's annotations say its pod set and segment. Otherwise:
+    1. Ranks continue from pod set to pod set of a workload. The segments of a pod set begin with its first rank.
+    2. If the kind defines the segments itself (LeaderWorkerSet), a member's annotations define them only in part. There
+       the first segment may span several pod sets.
+    """
 
     def __init__(self, rows: Collection[Row] = ()) -> None:
         self._rows = tuple(rows)

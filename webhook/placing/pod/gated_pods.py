@@ -1,10 +1,6 @@
 """Gated pods, each parsed once, with their order and the signature that makes two of them equal.
 
-What a gated pod takes from its PodGroup of Kubernetes itself (see `webhook.formats.kubernetes.native_pod_group`).
-
-1. The group does not exist yet: the pod waits for it. Where such groups are not served any more, it is in none.
-2. The group requests a topology, or the pod or its owners request something: the group defines the gang.
-3. Neither does, or the group is part of a CompositePodGroup: the pod is not ours to place.
+What a pod requests comes from itself, its owners, and its PodGroup of Kubernetes itself (`NativeRequest`).
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -50,7 +46,15 @@ _REQUESTS: Final = GROUP_ANNOTATIONS | {NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC, MANAG
 
 @dataclass(frozen=True, slots=True)
 class NativeRequest:
-    """The annotations of a pod with those that its group requests."""
+    """What a gated pod takes from its PodGroup of Kubernetes itself.
+
+    1. The group does not exist yet: the pod waits for it. Where such groups are not served any more, it is in none.
+    2. The group requests a topology, or the pod or its owners request something: the group defines the gang.
+    3. Neither does, or the group is part of a CompositePodGroup: the pod is not ours to place.
+
+    It has the annotations of the pod with those that its group requests (see
+    `webhook.formats.kubernetes.native_pod_group`).
+    """
 
     annotations: Mapping[str, str]
     taken: Mapping[str, str]

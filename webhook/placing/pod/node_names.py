@@ -3,20 +3,13 @@
 1. A single node is named alone.
 2. Otherwise the shorter list is used: the nodes that fit, or the nodes that do not.
 3. If both lists are too long, only the best of the nodes that fit are allowed.
-
-A waiting pod is kept off the nodes that can never take it in the same way.
+4. A waiting pod is kept off the nodes that can never take it in the same way.
+5. A pod of a gang that no controller pins to its node is kept in the domains of the gang (`hold_to_domains`).
 
 The best nodes are preferred. The scheduler adds our weights to those of the user's own preferred terms, and divides by
 the highest sum, so the user's preferences would count less. Therefore our weights follow the user's preferences, too.
 
 A node is named by its hostname label, or by its name if that label is missing or shared with another node.
-
-Node affinity that keeps the pods of a gang in its domains, used when no controller pins the pod to its node.
-
-1. The labels of the levels, coarse to fine: the rack, and the levels above it.
-2. In these domains only the nodes that fit now, named as in `node_names`.
-
-Pods of one template with several domains (one per segment or replica) are limited to all of these domains together.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -149,7 +142,13 @@ class NodeNames:
 def hold_to_domains(
     snapshot: Snapshot, domains: Sequence[tuple[TopologyTree, Domain]], pod: Pod, intent: NUMAIntent, rules: Rules
 ) -> Constraint:
-    """The constraint of a pod that may run in any of these domains."""
+    """The constraint of a pod that may run in any of these domains of its gang.
+
+    1. The labels of the levels, coarse to fine: the rack, and the levels above it.
+    2. In these domains only the nodes that fit now, named as elsewhere.
+
+    Pods of one template with several domains (one per segment or replica) are limited to all of these domains together.
+    """
     inside = np.zeros(snapshot.node_arrays.n, dtype=np.bool_)
     for tree, domain in domains:
         inside[tree.order[tree.span(domain)]] = True

@@ -8,25 +8,13 @@ Life cycle of a hold:
 3. Freed: all victims are gone. The exporters show that later, so the hold lasts for as long as that may take.
 4. It ends: a member of the preemptor is placed or gone, its time is over, or a preemptor of higher priority needs one
    of its nodes, or needs a place when there are too many.
+5. If the preemptor did not get its place, pods were evicted without effect: that has consequences (`HoldsInVain`).
 
 While a node is held, no unit of lower or equal priority is placed there: the node as a whole is closed to it.
 A preemptor of higher priority does not see the hold, unless it has one of its own: it would take the place of another,
 and what was freed for it would be freed without effect.
 
 Pure: times are given, in seconds of one clock for ages, and in seconds since the epoch for pods' deletions.
-
-What follows from holds without effect: pods were evicted for a preemptor that did not get their place.
-
-1. The nodes of such a hold are chosen for no preemptor until its victims are gone and the node has a newer
-   NodeResourceTopology: a kubelet that hangs ends no pod, and an exporter that hangs shows no room.
-2. After some in a row, no pods are chosen at all: evicting more would not help. If all were of one namespace, that goes
-   for this namespace alone: its tenant may be the cause. It is over when a preemptor gets its place, or one of
-   these nodes can be chosen again. In the latter case one more without effect is enough to stop again.
-3. A preemptor that is deleted after evictions began for it leaves them to others. After some in a row of one
-   namespace, no pods are chosen for that namespace for a minute, and for twice as long after each further one, until a
-   preemptor of it gets its place. Otherwise a tenant could evict pod after pod by creating and deleting one.
-
-Pure: times are given, in seconds of one clock.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -293,7 +281,20 @@ class _Abandoned:
 
 
 class HoldsInVain:
-    """The nodes of holds without effect. written_at: the age of a node's NodeResourceTopology, by its name."""
+    """Holds without effect, and what follows: pods were evicted for a preemptor that did not get their place.
+
+    1. The nodes of such a hold are chosen for no preemptor until its victims are gone and the node has a newer
+       NodeResourceTopology: a kubelet that hangs ends no pod, and an exporter that hangs shows no room.
+    2. After some in a row, no pods are chosen at all: evicting more would not help. If all were of one namespace, that
+       goes for this namespace alone: its tenant may be the cause. It is over when a preemptor gets its place, or one of
+       these nodes can be chosen again. In the latter case one more without effect is enough to stop again.
+    3. A preemptor that is deleted after evictions began for it leaves them to others. After some in a row of one
+       namespace, no pods are chosen for that namespace for a minute, and for twice as long after each further one,
+       until a preemptor of it gets its place. Otherwise a tenant could evict pod after pod by creating and deleting
+       one.
+
+    written_at: the age of a node's NodeResourceTopology, by its name.
+    """
 
     def __init__(self, written_at: Callable[[str], int | None]) -> None:
         self.closed: frozenset[str] = frozenset()

@@ -9,22 +9,8 @@
 - `topology-webhook defrag --apply` nominates, then evicts pods of the same or a lower priority. The nodes are held from
   the moment that these are being deleted.
 
-Only the service, the scheduler and administrators can write the status of pods.
-
-Nominations of the last leader whose pods are not ready yet: a new leader has to read their owners first.
-
-1. When a term begins, the nominated pods behind the gate are noted. A gang of a Job is known as a unit only once its
-   owners are read, which takes a moment; of some members it may take longer than of others.
-2. Until all noted pods of a namespace are ready, nothing there is taken over, and no preemptor of it has a turn. The
-   nominated nodes stay closed to other pods of the same or a lower priority.
-3. This ends after some seconds: an owner that cannot be read must not hold nodes for long.
-
-Only the service, the scheduler and administrators can write the status of pods.
-
-Nominations of pods behind the gate that no hold explains: kube-scheduler would keep their room free for ever.
-
-They are left over if a write was lost, if a member of a gang is deleted, or if the last leader had not evicted a pod.
-Nobody else nominates a node for a gated pod: schedulers do not try it.
+Only the service, the scheduler and administrators can write the status of pods. A new leader first has to read the
+owners of the nominated pods (`UnreadNominations`); nominations that no hold explains are left over (`NominationSweep`).
 """
 
 from collections import defaultdict
@@ -66,9 +52,13 @@ def without_hold(gated: Mapping[str, Mapping[str, Any]], keys: Iterable[str], ho
 
 
 class NominationSweep:
-    """Finds nominations that no hold explains at some sweeps in a row, while none is added in their namespace.
+    """Finds nominations of gated pods that no hold explains: kube-scheduler would keep their room free for ever.
 
-    `defrag` nominates all members of a gang first, then evicts: of a large gang, the first ones wait for the others.
+    They are left over if a write was lost, if a member of a gang is deleted, or if the last leader had not evicted a
+    pod. Nobody else nominates a node for a gated pod: schedulers do not try it.
+
+    A nomination is found if no hold explains it at some sweeps in a row, while none is added in its namespace: `defrag`
+    nominates all members of a gang first, then evicts, so of a large gang the first ones wait for the others.
     """
 
     def __init__(self) -> None:
@@ -105,7 +95,16 @@ class _Nominated(NamedTuple):
 
 
 class UnreadNominations:
-    """Those of the term that has just begun. Times are seconds of one clock."""
+    """Nominations of the last leader whose pods are not ready yet: a new leader has to read their owners first.
+
+    1. When a term begins, the nominated pods behind the gate are noted. A gang of a Job is known as a unit only once
+       its owners are read, which takes a moment; of some members it may take longer than of others.
+    2. Until all noted pods of a namespace are ready, nothing there is taken over, and no preemptor of it has a turn.
+       The nominated nodes stay closed to other pods of the same or a lower priority.
+    3. This ends after some seconds: an owner that cannot be read must not hold nodes for long.
+
+    Times are seconds of one clock.
+    """
 
     def __init__(self) -> None:
         self._left: dict[str, _Nominated] = {}

@@ -1,7 +1,7 @@
 """The NUMA nodes of bound pods as far as they are known, and whether the pods' hints agree: node agents obey hints.
 
     REPLAYED   the kubelet's choice was replayed at the binding, and nothing has happened that could change it
-    UNCERTAIN   something may have changed it: another pod ended or came first, or the NRT left open what was free
+    UNCERTAIN  something may have changed it: another pod ended or came first, or the NRT left open what was free
     CONFIRMED  the NodeResourceTopology reports the pod there
     CHOSEN     the service chooses the NUMA nodes, and koordlet obeys the hint
 
@@ -10,38 +10,9 @@
                     └──> CONFIRMED <───┘
 
 A pod has a hint unless it is UNCERTAIN. The leader writes hints that are missing or wrong, and removes those that are
-uncertain (`changes`). Followers only read what the pods show.
-
-NUMA nodes other than those of its hint on which a pod may be, until its node's NRT has reported it.
-
-A kubelet gives a pod the first NUMA nodes with room when the pod arrives. The replay is exact except for room that was
-unknown when the hint was written:
-1. Another pod ended while this one was on its way, or was rejected by its kubelet.
-2. The NRT left open what is free (`Unreported.maybe_free`).
-More room makes a kubelet prefer a lower NUMA node, never a higher one.
-
-Alternatives are reserved for a limited time, because no other pod can use them. After that the hint is the best that is
-known. They end
-- two periods of the exporter after the binding, when the NRT should have reported the pod;
-- earlier if the kubelet has shown nothing of the pod for much longer than an admission takes: it is not working, and
-  the pod's NUMA nodes are not decided yet.
-
-The placements of the pods that a NodeResourceTopology reports, from its numbers and from what was known before.
-
-1. A pod whose placement is known has that one. An uncertain pod has one of its alternatives, a pod without a hint any
-   placement that its kubelet could give it. If only one remains possible (see `placement_search`), the pod has it.
-2. If no combination is possible, some pod is not where it was replayed. Then each pod that no NRT has confirmed may be
-   anywhere. A pod with one remaining placement has it; the others are uncertain.
-3. What ended pods held is certainly free only if this follows without any hint that the NRT does not confirm.
-
-Ignores hints of bound pods that contradict their node.
-
-The binding proves the node of a bound pod, but not its NUMA nodes: a tenant may have written those where the webhook
-was not called. So a hint counts only if the kubelet can have done what it says:
-- The node has the NUMA nodes that the hint names, and each can allocate that much.
-- Under the policy single-numa-node, each container is on one NUMA node; with scope pod, the whole pod is.
-A forged hint can still name another NUMA node than the kubelet's, up to the requests of its pod, until the node's
-NodeResourceTopology reports the pod.
+uncertain (`changes`). Followers only read what the pods show, and ignore a hint that its node contradicts (`credible`).
+Until its node's NRT has reported an uncertain pod, the other NUMA nodes on which it may be are reserved, too
+(`Alternatives`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -61,7 +32,15 @@ from webhook.state.assumed.placement_search import Candidate, Located, given_to,
 
 
 def credible(pod: ResidentPod, topology: NodeTopology | None) -> ResidentPod:
-    """The pod, without its hint if the hint contradicts the node. topology: of the pod's node; None: it has no NRT."""
+    """The pod, without its hint if the hint contradicts the node. topology: of the pod's node; None: it has no NRT.
+
+    The binding proves the node of a bound pod, but not its NUMA nodes: a tenant may have written those where the
+    webhook was not called. So a hint counts only if the kubelet can have done what it says:
+    - The node has the NUMA nodes that the hint names, and each can allocate that much.
+    - Under the policy single-numa-node, each container is on one NUMA node; with scope pod, the whole pod is.
+    A forged hint can still name another NUMA node than the kubelet's, up to the requests of its pod, until the node's
+    NodeResourceTopology reports the pod.
+    """
     if not pod.hint or topology is None or _can_be(pod, topology):
         return pod
     return replace(pod, hint=None)
@@ -284,7 +263,20 @@ def alternatives_end(pod: ResidentPod, age: float) -> float:
 
 
 class Alternatives:
-    """The alternatives of each pod (namespace/name), as NUMA ids."""
+    """The NUMA ids, other than those of its hint, on which each pod (namespace/name) may be until its NRT reports it.
+
+    A kubelet gives a pod the first NUMA nodes with room when the pod arrives. The replay is exact except for room that
+    was unknown when the hint was written:
+    1. Another pod ended while this one was on its way, or was rejected by its kubelet.
+    2. The NRT left open what is free (`Unreported.maybe_free`).
+    More room makes a kubelet prefer a lower NUMA node, never a higher one.
+
+    Alternatives are reserved for a limited time, because no other pod can use them. After that the hint is the best
+    that is known. They end
+    - two periods of the exporter after the binding, when the NRT should have reported the pod;
+    - earlier if the kubelet has shown nothing of the pod for much longer than an admission takes: it is not working,
+      and the pod's NUMA nodes are not decided yet.
+    """
 
     def __init__(self) -> None:
         self._ids: dict[str, frozenset[int]] = {}
@@ -333,7 +325,14 @@ class ReportedPlacements:
 def reported_placements(
     topology: NodeTopology, pods: Sequence[ResidentPod], hints: KnownHints, alternatives: Alternatives
 ) -> ReportedPlacements:
-    """Compare the NRT with the known placements.
+    """The placements of the pods that an NRT reports, from its numbers and from what was known before.
+
+    1. A pod whose placement is known has that one. An uncertain pod has one of its alternatives, a pod without a hint
+       any placement that its kubelet could give it. If only one remains possible (see `placement_search`), the pod has
+       it.
+    2. If no combination is possible, some pod is not where it was replayed. Then each pod that no NRT has confirmed may
+       be anywhere. A pod with one remaining placement has it; the others are uncertain.
+    3. What ended pods held is certainly free only if this follows without any hint that the NRT does not confirm.
 
     pods: all that the NRT reports and that hold exclusive resources, also those that have ended.
     """

@@ -1,7 +1,7 @@
 """All that is known of a node before any reservation is computed, in one object, and the index of these objects.
 
 - The pods that are bound or assigned to it and have not ended, and those that are assumed there.
-- Its NodeResourceTopology (NRT), and which pods that reports.
+- Its NodeResourceTopology (NRT), and which pods that reports, by their fingerprint (`reported_pods`).
 - The pods that ended there, and whose resources its NRT may still show as taken. As soon as a pod has ended, a kubelet
   gives what it held to the next pod; the NRT follows with the exporter's next scan. An ended pod that is still in the
   API server shows when it ended. A deleted pod shows nothing, so it is recorded here.
@@ -15,23 +15,7 @@ the earlier pod until an NRT is written long enough after the next one was bound
 Kubelets admit pods in the order of their binding. A watch shows that order; of pods that come from a list it is
 unknown.
 
-Finds the pods that a NodeResourceTopology reports from its pod fingerprint.
-
-An exporter publishes one hash of the pods that it saw, not the pods. So the sets that it may have seen are tried:
-1. No pods at all.
-2. All pods that are alive on the node, without the 0, 1, .. 16 that were bound last.
-3. The same sets, with the 1, 2, .. pods that ended last added.
-Each set is tried with every possible meaning of the publisher's method. If none matches, the reported pods are unknown.
-
-Pods bound within the same second are tried in the order in which they were seen bound, then in the order of their
-names: a replica that has just started knows no other order. The right set may be missing among those tried. Then the
-exporter's next scan, seconds later, reports all of them.
 Source: k8stopologyawareschedwg/podfingerprint; scheduler-plugins pkg/noderesourcetopology/cache.
-
-The fingerprint of a set of pods:
-1. One pod: xxh64 of its name, seeded with xxh64 of its namespace.
-2. A set: xxh64 over the sorted hashes, each as 8 little-endian bytes. The order of the pods does not matter.
-Source: k8stopologyawareschedwg/podfingerprint.
 """
 
 from bisect import bisect_left
@@ -57,12 +41,15 @@ _VERSION = "pfp0v001"
 
 
 def pod_hash(namespace: str, name: str) -> int:
-    """The 64-bit hash of one pod."""
+    """The 64-bit hash of one pod: xxh64 of its name, seeded with xxh64 of its namespace."""
     return xxh64_intdigest(name.encode(), _namespace_seed(namespace))
 
 
 def fingerprint_of_sorted(hashes: Sequence[int]) -> str:
-    """The fingerprint of a set of pods. hashes: one for each pod, ascending."""
+    """The fingerprint of a set of pods: xxh64 over the sorted hashes, each as 8 little-endian bytes.
+
+    So the order of the pods does not matter. hashes: one for each pod, ascending.
+    """
     return _VERSION + xxh64_hexdigest(pack(f"<{len(hashes)}Q", *hashes))
 
 
@@ -91,6 +78,17 @@ def reported_pods(
     fingerprint: str, method: FingerprintMethod, living: Sequence[ResidentPod], ended: Sequence[ResidentPod]
 ) -> frozenset[str] | None:
     """The keys of the pods that the fingerprint covers; None if no set matches it.
+
+    An exporter publishes one hash of the pods that it saw, not the pods. So the sets that it may have seen are tried:
+    1. No pods at all.
+    2. All pods that are alive on the node, without the 0, 1, .. 16 that were bound last.
+    3. The same sets, with the 1, 2, .. pods that ended last added.
+    Each set is tried with every possible meaning of the publisher's method. If none matches, the reported pods are
+    unknown.
+
+    Pods bound within the same second are tried in the order in which they were seen bound, then in the order of their
+    names: a replica that has just started knows no other order. The right set may be missing among those tried. Then
+    the exporter's next scan, seconds later, reports all of them.
 
     living: the pods bound to the node, in the order in which they were seen bound. ended: the pods that have ended
     there, the last ended first.
