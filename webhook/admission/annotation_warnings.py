@@ -200,7 +200,10 @@ def _of_kueue(raw: Raw, places: list[tuple[str, Raw]], rules: Rules) -> Iterator
 
 
 def _unknown_of_kueue(places: list[tuple[str, Raw]]) -> Iterator[str]:
-    """Step 4 of `unread_requests`: names of a pod set that no annotation of Kueue has, or none that is known here."""
+    """Step 4 of `unread_requests`, for names that are not read at all.
+
+    They are no annotation of Kueue, or one of a version that is not known here.
+    """
     for path, found in places:
         for name in found if path.endswith("annotations") else ():
             if name.startswith(_OF_POD_SET) and name not in KUEUE_ANNOTATIONS:

@@ -3,7 +3,7 @@
 1. Every eviction is tried with a dry run. If the API server refuses one (a right, a PodDisruptionBudget, a webhook), or
    a pod is no longer the one of the plan, nothing is evicted.
 2. What waits is nominated where it would start. The leader holds these nodes for it as soon as the pods are being
-   deleted there (see `controllers.preemption.takeover`), so that their next pods go elsewhere.
+   deleted there (see `placing.preemption.takeover`), so that their next pods go elsewhere.
 3. The pods are evicted one after the other, in the order of the plan. The first refusal ends it: budgets and pods may
    have changed since. What was evicted by then stays so, and the nominations that are not complete are removed.
 
@@ -21,7 +21,7 @@ from webhook.kube.client import Client
 from webhook.kube.pod_writes import PodWrites
 
 # A write takes the API server 10 to 20 ms. The leader removes nominations for which no pod ends, but not while others
-# are added in the namespace (see `controllers.preemption.nominations`): so a gang may be of any size.
+# are added in the namespace (see `NominationSweep`): so a gang may be of any size.
 _AT_A_TIME: Final = 16
 
 

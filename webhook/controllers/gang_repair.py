@@ -18,7 +18,7 @@ Records on a gang's running members which nodes it lost, for a leader that has n
 
 1. When a gang waits and has lost a node, the annotation `lost-nodes` of a few running members is set.
 2. A leader that knows of no loss of a waiting gang reads these members once. It believes a record that has our seal
-   (see `hint_key`) and is for exactly the members that run now: so it is void once a new member has its node.
+   (see `HintKey`) and is for exactly the members that run now: so it is void once a new member has its node.
 3. When the gang has all its members again, the record is removed.
 
 A gang whose members with the record are lost, too, is as one that lost no node.

@@ -7,7 +7,7 @@ A ProvisioningRequest (`autoscaling.x-k8s.io`) is made by the leader, and cluste
       podSets: [{podTemplateRef: {name: topology-webhook-4f…-0}, count: 4}]
     status: {conditions: [{type: Accepted, status: "True"}, {type: Provisioned, status: "True"}]}
 
-Tenants may write such objects, with our labels, too. So one is ours only if its seal proves it (see `hint_key`): the
+Tenants may write such objects, with our labels, too. So one is ours only if its seal proves it (see `HintKey`): the
 seal is for its name and all that it asks for. All others stay as they are.
 
 The mark is the condition `PodScheduled=False` with the reason `Unschedulable`. cluster-autoscaler and Karpenter add

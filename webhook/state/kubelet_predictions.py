@@ -33,7 +33,7 @@ from webhook.state.assumed.unhinted import Replayed, Unhinted, WhyUnknown
 from webhook.state.kubelet_admission import AssignedPod, KubeletAdmission, given_on, hint_certainty, of_resident
 
 # An admission takes about 0.2 ms. The limit is the number of pods that a fingerprint is searched for (see
-# `assumed.reported_pods`).
+# `reported_pods`).
 _MOST_ADMISSIONS: Final = 16
 
 # Fixed, whatever the settings: kubelets have neither plugins nor scores.

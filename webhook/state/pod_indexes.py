@@ -241,7 +241,7 @@ class LostMembers:
     A node that fails is tainted, and its pods are evicted; the pods of a node that was deleted are removed by the
     garbage collector. Either way the pod's controller creates another one, which is held to the domain of the remaining
     members. A loss is known from what this replica has seen. The leader records it on the members that run, for a
-    replica that starts later (see `controllers.lost_node_records`).
+    replica that starts later (see `controllers.gang_repair`).
 
     is_ready: whether a node exists and is ready. count: how many members of a gang have a node now.
     """

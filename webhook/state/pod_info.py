@@ -94,7 +94,7 @@ def believed(raw: Mapping[str, Any], rules: Rules, key: HintKey) -> Mapping[str,
 
 
 def _is_pinned(spec: Mapping[str, Any], node: str) -> bool:
-    """Whether the pod can go to this node alone, pinned as a placed pod is (see `admission.pod.reapply`)."""
+    """Whether the pod can go to this node alone, pinned as a placed pod is (see `affinity_patch`)."""
     if (spec.get("nodeSelector") or {}).get(HOSTNAME_LABEL) == node:
         return True
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}

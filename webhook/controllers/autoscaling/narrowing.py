@@ -6,7 +6,7 @@ See `blind_nodes` for why. What is excluded stays excluded, so this comes late:
 3. The nodes are old enough to have published what they have, and no more than may be named in a pod.
 
 Only a few pods are written in a second, by namespace in turn. The user's own required terms of a pod without a
-controller are not changed (see `reapply`): such a pod is left as it is.
+controller are not changed (see `affinity_patch`): such a pod is left as it is.
 """
 
 from collections.abc import Callable, Hashable, Iterable

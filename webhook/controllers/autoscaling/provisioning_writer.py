@@ -84,7 +84,7 @@ def objects_of(
        continues where the last one stopped.
     3. The owners are members of the gang. When these are gone, Kubernetes' garbage collector removes the objects, even
        if the service is gone, too.
-    4. Each object has a seal (see `hint_key`), by which the leader knows what it made.
+    4. Each object has a seal (see `HintKey`), by which the leader knows what it made.
 
     nodes: by request signature. version: of the kind, as the API server serves it.
     """
@@ -157,7 +157,7 @@ Answer = TypeVar("Answer")
 
 log = structlog.get_logger(__name__)
 
-# Less than half of what our client may send (see `rate_limiter`). A gang has 2 writes, or up to 33.
+# Less than half of what our client may send (see `RateLimiter`). A gang has 2 writes, or up to 33.
 _RATE, _BURST = 20.0, 40
 _OF_NAMESPACE_AT_A_TIME: Final = 2
 # The watch shows a write long before this time.

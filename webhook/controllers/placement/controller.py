@@ -61,7 +61,7 @@ class ReadyPods:
 
     1. The owners of the gated pods are read in the background. A pod takes their annotations as soon as they are known
        (see `webhook.controllers.owner_chains`), and waits until then.
-    2. So it is with a PodGroup of Kubernetes itself (see `native_request`).
+    2. So it is with a PodGroup of Kubernetes itself (see `NativeRequest`).
     3. A pod that is not managed, and one that requests nothing although its owners are known, is ungated.
     4. A pod that cannot be parsed waits and reports the fault.
     5. A single pod whose assignment is being written is left out.

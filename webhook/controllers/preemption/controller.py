@@ -2,7 +2,7 @@
 
 Twice a second:
 1. Holds whose phase or time is over are taken care of (see `holds`). The nominations of those that had no effect are
-   removed, and no pods are chosen while too many have none (see `holds_in_vain`).
+   removed, and no pods are chosen while too many have none (see `HoldsInVain`).
 2. Whose turn it is (see `waiting_preemptors`) searches for victims (see `search`), unless there will be room beside
    another preemptor (see `beside`). A search works for a short time, then rests for four times as long: reviews need
    the event loop.

@@ -3,7 +3,7 @@
 A `Gang` has two sources, because they know different things:
 - The templates of a workload (`workload_gang`), for `review` and the validation of workloads: all pods are known by
   name, and each pod set has its own minimum.
-- The gated pods of the cluster (`controllers.placement.pod_sets`): only existing pods are known, some members already
+- The gated pods of the cluster (`placing.gang.pod_sets`): only existing pods are known, some members already
   have a node or a segment, and the minimum is that of the whole gang.
 """
 

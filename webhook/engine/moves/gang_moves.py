@@ -5,7 +5,7 @@
    `MOST_DOMAINS` that hold most of it now. Without such a level, the whole cluster.
 3. All sets of one pod of a domain are tried, then of two, then of three, unless these are more than `MOST_SETS`. Equal
    pods of a workload count once. Of a set that lets the gang fit, the gang takes its places, then each pod that leaves
-   needs another one (see `relocation`).
+   needs another one (see `Relocation`).
 4. Beyond that, the set that preemption would choose in each domain (see `engine.preemption.gang`): no pod of it can
    stay, but a smaller set may exist.
 

@@ -6,7 +6,7 @@
 3. All sets of one pod are tried on these nodes, then of two, then of three, unless these are more than `MOST_SETS`.
    Equal pods of a workload count once. One decision judges one set on every node.
 4. Sets that let it fit are tried by cost: the place is taken by the waiting pod, then each that leaves needs another
-   place (see `relocation`). At most `MOST_RELOCATIONS` sets of a size.
+   place (see `Relocation`). At most `MOST_RELOCATIONS` sets of a size.
 5. Beyond three pods, greedily: all movable pods of a node leave, then each stays after all if the pod still fits, the
    largest first.
 

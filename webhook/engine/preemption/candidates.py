@@ -1,7 +1,7 @@
 """The pods that a preemptor may end, and the answer to it: which of them to evict, or that evicting pods does not help.
 
 1. A candidate is bound, has a lower priority than the preemptor, and is not being deleted. Some of these are left out
-   (see `views.preemption_candidates`).
+   (see `placing.preemption.preemption_candidates`).
 2. A gang that would fall below its minimum ends whole. If one of its members may not be ended, or the gang's own
    priority is not lower, it must not fall below its minimum.
 3. A pod violates a budget if more of its pods end than it allows now, counted in the order of importance, as

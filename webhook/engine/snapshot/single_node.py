@@ -50,7 +50,7 @@ class NodeAlone:
     def key(self) -> Hashable:
         """Equal for nodes on which a pod that was sent there finds the same, whatever their names and labels.
 
-        Its pods are part of it where a kubelet's memory groups follow from them (see `kubelet.memory_replay`).
+        Its pods are part of it where a kubelet's memory groups follow from them (see `kubelet.all_sets`).
         """
         node_arrays, n = self._all, self._n
         name = node_arrays.names[n]

@@ -4,7 +4,7 @@ A controller makes its pods from one template and many at a time. What was found
 signature, as long as the cluster stays as it is.
 
 Two things are not part of it, since they do not change where a pod fits: which of these nodes it prefers, and the names
-in it. Who needs them equal too, adds them: the decision at creation (`admission.pod.decision`), the members of a gang
+in it. Who needs them equal too, adds them: the decision at creation (`placing.pod.decision`), the members of a gang
 (`GatedPod.preferred`).
 
 Source: kube-scheduler's pod signature (kubernetes pkg/scheduler/framework, SignPod).

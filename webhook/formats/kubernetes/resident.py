@@ -97,7 +97,7 @@ class ResidentPod:
     def from_object(cls, raw: Mapping[str, Any]) -> "ResidentPod":
         """Read a pod object; raises UserError if its resources are unreadable. Broken annotations count as absent.
 
-        The caller has already checked that the hint of an unbound pod is ours (`hint_key`).
+        The caller has already checked that the hint of an unbound pod is ours (`HintKey`).
         """
         metadata: Mapping[str, Any] = raw["metadata"]
         spec: Mapping[str, Any] = raw["spec"]

@@ -1,7 +1,7 @@
 """The JSON patches that the leader's controllers write into pods.
 
 - `assignment_patch` assigns a gated pod: the node, its NUMA nodes, the placement text, and the removal of the gate.
-  `reapply` explains how it pins the pod to the node.
+  `affinity_patch` explains how it pins the pod to the node.
 - `ungate_patch` removes the gate without an assignment, and limits the pod to a set of nodes, or to a domain.
 - `narrow_patch` keeps a gated pod off some nodes, and leaves the gate.
 - `status_patch` writes why a gated pod still waits, and its gang.

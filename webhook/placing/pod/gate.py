@@ -6,7 +6,8 @@ can only be removed. The placement controller removes it in the patch that assig
 - Members of a gang are assigned together, so each waits until the controller has seen the others.
 - A pod that fits nowhere now has to wait. While it is gated the scheduler spends no time on it. By a setting it is
   admitted without the gate, or denied. A pod that waits for a node to be added gets no gate (see `decision`).
-- A pod without a controller that has node affinity waits for a single node, which is added beside it (see `reapply`).
+- A pod without a controller that has node affinity waits for a single node, which is added beside it (see
+  `affinity_patch`).
 - Other pods need not wait. But a single writer that decides late knows more than many replicas at creation.
 
 Source: Kubernetes' KEP-3521 (gates are only added at creation) and KEP-3838 (what may change behind a gate).
