@@ -89,7 +89,7 @@ class Turn:
 
 
 class KeptNodes:
-    """The nodes that are kept for gangs that have waited long: units that come later in the order get nothing there.
+    """Nodes that are reserved for gangs that have waited long: units that come later in the order get nothing there.
 
     As the service does it (`reserve_after_seconds`): of each namespace the first gang in the order has nodes kept. They
     are chosen again whenever it is tried, and are no longer kept once it has its nodes.

@@ -1,7 +1,7 @@
 """The nodes: what is free on each NUMA node, how the kubelet aligns pods, and how old that knowledge is.
 
-A node's details add the pods on it with their NUMA nodes, what is reserved beyond what its exporter reports, and the
-options of its kubelet. They also have the devices in its ResourceSlices, with the claims that hold them.
+A node's details add the pods on it with their NUMA nodes, what is reserved beyond what its exporter reports, the
+options of its kubelet, and the devices in its ResourceSlices with the claims that hold them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Marks gated pods that one more node of a node group would help, so that a cluster autoscaler sees them.
 
-The mark is the condition `PodScheduled=False` with the reason `Unschedulable` (see `formats.autoscaling`). The pod keeps
-its gate: kube-scheduler cannot bind it to a node that cannot align it, and nothing has to be taken back.
+The mark is the condition `PodScheduled=False` with the reason `Unschedulable` (see `formats.autoscaling`). The pod
+keeps its gate: kube-scheduler cannot bind it to a node that cannot align it, and nothing has to be taken back.
 
 Every second, while we lead:
 1. Each unit that lacks room for a moment gets its answer (see `answers`), by namespace in turn, for a bounded time. The

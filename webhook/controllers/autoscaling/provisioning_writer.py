@@ -79,7 +79,7 @@ def objects_of(
     """The objects by which cluster-autoscaler is asked for a gang: a PodTemplate for each pod set, and the request.
 
     1. A template requires new nodes of the node groups that can take its pods, and excludes present nodes that they fit
-       in sum alone. The pods themselves are not changed, so both can be taken back with the request.
+       by their totals alone. The pods themselves are not changed, so both can be taken back with the request.
     2. The name of a request has a digest of its content. Equal content has equal names, so a leader that takes over
        continues where the last one stopped.
     3. The owners are members of the gang. When these are gone, Kubernetes' garbage collector removes the objects, even
