@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.cluster.build import COMPONENTS, KUBERNETES, build, build_kubernetes
-from tests.cluster.versions import DEFAULT, versions
+from tests.cluster.versions import DEFAULT, SIMULATED, versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -40,7 +40,7 @@ def find_assets(
     """
     version = kubernetes or wanted_version(environment)
     programs = {name: path for name in COMPONENTS if (path := _given(name, environment)) is not None}
-    if version != DEFAULT and not programs.keys() >= set(KUBERNETES):
+    if version != SIMULATED and not programs.keys() >= set(KUBERNETES):
         folder = build_kubernetes(version, tell)
         programs = {name: folder / name for name in KUBERNETES} | programs
     if len(programs) < len(COMPONENTS):

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from tests.cluster.once import made_once, user_cache
 from tests.cluster.process import Process
 from tests.cluster.toolchain import go_compiler, parse_version
-from tests.cluster.versions import DEFAULT, MODULE, module_of, pinned
+from tests.cluster.versions import MODULE, SIMULATED, module_of, pinned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -61,7 +61,7 @@ def build(tell: Callable[[str], None]) -> Path:
 
 def build_kubernetes(version: str, tell: Callable[[str], None]) -> Path:
     """The same for the programs of `KUBERNETES` in a version of `versions`."""
-    if version == DEFAULT:
+    if version == SIMULATED:
         return build(tell)
     return _built(module_of(version), KUBERNETES, "once, about 4 minutes on 2 cores", tell)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from tests.cluster.build import build_environment
 from tests.cluster.toolchain import go_compiler, parse_version
-from tests.cluster.versions import DEFAULT, OTHERS, pinned
+from tests.cluster.versions import OTHERS, SIMULATED, pinned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,8 +45,8 @@ class LockError(RuntimeError):
 def lock(release: str, tell: Callable[[str], None]) -> None:
     """Write the module of a release such as v1.33.13. Releases of one minor version replace each other."""
     minor = _minor(release)
-    if minor == DEFAULT:
-        raise LockError(f"{minor} is the default version: its pin is in tests/cluster/controlplane/go.mod")
+    if minor == SIMULATED:
+        raise LockError(f"{minor} is that of the simulated kubelets: its pin is in tests/cluster/controlplane/go.mod")
     go = go_compiler(parse_version(pinned("go")), tell)
     with tempfile.TemporaryDirectory() as scratch:
         asked = _go(go, Path(scratch), "mod", "download", "-json", f"k8s.io/kubernetes@{release}")

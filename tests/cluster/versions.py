@@ -1,7 +1,8 @@
 """The versions of Kubernetes that the control plane can be built for.
 
-`controlplane/go.mod` pins the default version. Each folder of `kubernetes/` is named like the version that it pins, and
-written by `python -m tests.cluster lock` (lock.py).
+`controlplane/go.mod` pins one of them, and what stays whatever the version: etcd, kubectl, helm, the simulated
+kubelets. Each folder of `kubernetes/` is named like the version that it pins, and written by
+`python -m tests.cluster lock` (lock.py).
 """
 
 from __future__ import annotations
@@ -24,15 +25,18 @@ def pinned(module: str, folder: Path = MODULE) -> str:
     return found[1]
 
 
-DEFAULT: Final = ".".join(map(str, parse_version(pinned("k8s.io/kubernetes"))[:2]))
+DEFAULT: Final = "1.37"
+"""The version that the tests run, unless the environment asks for another one."""
+SIMULATED: Final = ".".join(map(str, parse_version(pinned("k8s.io/kubernetes"))[:2]))
+"""The version in `controlplane/go.mod`: that of the simulated kubelets and of kubectl."""
 
 
 def versions() -> list[str]:
-    """All versions, the oldest first: ["1.30", "1.36"]."""
+    """All versions, the oldest first: ["1.30", "1.37"]."""
     others = [path.parent.name for path in OTHERS.glob("*/go.mod")]
-    return sorted([DEFAULT, *others], key=parse_version)
+    return sorted([SIMULATED, *others], key=parse_version)
 
 
 def module_of(version: str) -> Path:
     """The folder of the Go module that pins a version of `versions`."""
-    return MODULE if version == DEFAULT else OTHERS / version
+    return MODULE if version == SIMULATED else OTHERS / version

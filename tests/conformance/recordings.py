@@ -23,7 +23,7 @@ from tests.cluster.assets import find_assets
 from tests.cluster.kubelets import cpu_list
 from tests.cluster.replay import answers, differences
 from tests.cluster.toolchain import parse_version
-from tests.cluster.versions import DEFAULT
+from tests.cluster.versions import SIMULATED
 from tests.conformance.floors import FLOORS
 from tests.conformance.kubelet import comparable
 from tests.conformance.plugin import NO_INTENT
@@ -197,7 +197,7 @@ class _Machine:
     def same_words(self) -> bool:
         """Whether its kubelet is of the simulated one's version: some messages of others are in other words."""
         kubelet = self.case.get("kubelet")
-        return kubelet is None or ".".join(map(str, parse_version(kubelet)[:2])) == DEFAULT
+        return kubelet is None or ".".join(map(str, parse_version(kubelet)[:2])) == SIMULATED
 
     @property
     def unseen(self) -> list[str]:

@@ -44,11 +44,13 @@ def test_the_variable_of_one_program_wins_over_the_folder(tmp_path: Path, monkey
 
 def test_what_an_envtest_folder_lacks_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.cluster.assets.build", lambda _tell: Path("/built"))
+    monkeypatch.setattr("tests.cluster.assets.build_kubernetes", lambda _version, _tell: Path("/kubernetes"))
     for name in ("etcd", "kube-apiserver", "kubectl"):  # what envtest's archives hold
         program(tmp_path, name)
     found = find_assets(print, {"KUBEBUILDER_ASSETS": str(tmp_path)})
     assert found["kubectl"] == tmp_path / "kubectl"
-    assert found["kube-scheduler"] == Path("/built/kube-scheduler")
+    assert found["kube-scheduler"] == Path("/kubernetes/kube-scheduler")
+    assert found["helm"] == Path("/built/helm")
 
 
 @pytest.mark.parametrize("name", ["KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER"])
