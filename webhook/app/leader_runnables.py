@@ -1,7 +1,4 @@
-"""The leader's runnables, created from the settings. A follower has them too, ready to take over.
-
-How a cluster autoscaler is asked for nodes, by the settings.
-"""
+"""The leader's runnables, created from the settings. A follower has them too, ready to take over."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping

@@ -1,13 +1,4 @@
-"""Shutdown on a signal: the first one starts a graceful shutdown, the second one exits at once.
-
-Shutdown without losing a request.
-
-Phases:
-1. Not ready: /readyz fails and answers close their connections, so endpoints and clients switch to other replicas.
-2. Continue serving: requests still arrive until kube-proxy and the API server have noticed.
-3. Finish: no new connections are accepted, and requests in flight are answered.
-All phases together take at most `drain_seconds`.
-"""
+"""Shutdown on a signal: the first one starts a graceful shutdown, the second one exits at once."""
 
 import asyncio
 import os
@@ -36,7 +27,14 @@ def finish_seconds(drain_seconds: float) -> float:
 
 
 async def drain(health: Health, listener: Listener, drain_seconds: float) -> None:
-    """Run all phases; returns when the listener is closed."""
+    """Shut down without losing a request; returns when the listener is closed.
+
+    Phases:
+    1. Not ready: /readyz fails and answers close their connections, so endpoints and clients switch to other replicas.
+    2. Continue serving: requests still arrive until kube-proxy and the API server have noticed.
+    3. Finish: no new connections are accepted, and requests in flight are answered.
+    All phases together take at most `drain_seconds`.
+    """
     health.drain()
     log.info("drain.begun", seconds=drain_seconds)
     await asyncio.sleep(settle_seconds(drain_seconds))

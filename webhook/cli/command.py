@@ -3,8 +3,6 @@
 1. The cluster is a snapshot (`--cluster`), or live: that of `--kubeconfig` and `--context`, else kubectl's.
 2. The answer goes to stdout as a table, JSON or YAML; warnings and errors go to stderr.
 3. Input that cannot be read, and an answer that cannot be written, end the command with exit code 2.
-
-Log lines of the service's code within a command: stdout belongs to the answer.
 """
 
 import gc
@@ -30,7 +28,10 @@ from webhook.cli.render.printable import printable
 
 @contextmanager
 def only_errors_to_stderr() -> Iterator[None]:
-    """Within it, errors are logged to stderr. What the service would log as a warning, commands print themselves."""
+    """Within it, of the service's log lines only errors are written, to stderr: stdout belongs to the answer.
+
+    What the service would log as a warning, commands print themselves.
+    """
     before = structlog.get_config()
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),

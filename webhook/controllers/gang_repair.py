@@ -3,7 +3,7 @@
 A member whose node is gone is recreated by its controller, and held to the domain of the remaining members. If the
 domain has room it is placed there. Else it waits, and usually the remaining members wait for it.
 
-1. A gang was examined, waits, and has lost a node (see `cache.lost_members`, `lost_node_records`). It does not fit
+1. A gang was examined, waits, and has lost a node (see `cache.lost_members`, `LostNodeRecords`). It does not fit
    beside its running members, judged as by the leader's placement.
 2. Its running members are read, and the whole gang is placed on the cluster without them. If no domain holds all of
    it, nothing is moved.
@@ -13,15 +13,6 @@ domain has room it is placed there. Else it waits, and usually the remaining mem
 
 Only members that a controller recreates are evicted: if one has none, the gang stays. Nothing is kept for the gang
 meanwhile: if other pods take the place, it waits like any gang.
-
-Records on a gang's running members which nodes it lost, for a leader that has not seen the loss.
-
-1. When a gang waits and has lost a node, the annotation `lost-nodes` of a few running members is set.
-2. A leader that knows of no loss of a waiting gang reads these members once. It believes a record that has our seal
-   (see `HintKey`) and is for exactly the members that run now: so it is void once a new member has its node.
-3. When the gang has all its members again, the record is removed.
-
-A gang whose members with the record are lost, too, is as one that lost no node.
 """
 
 import json
@@ -69,7 +60,15 @@ class _Written:
 
 
 class LostNodeRecords:
-    """The records of the gangs, by group. Used by the leader alone."""
+    """Records on the running members of gangs which nodes these lost, for a leader that has not seen the loss.
+
+    1. When a gang waits and has lost a node, the annotation `lost-nodes` of a few running members is set.
+    2. A leader that knows of no loss of a waiting gang reads these members once. It believes a record that has our seal
+       (see `HintKey`) and is for exactly the members that run now: so it is void once a new member has its node.
+    3. When the gang has all its members again, the record is removed.
+
+    A gang whose members with the record are lost, too, is as one that lost no node. Used by the leader alone.
+    """
 
     def __init__(self, cache: ClusterCache, writes: PodWrites) -> None:
         self._cache = cache

@@ -1,7 +1,7 @@
 """Reads the owners of waiting pods, from the pod's controller up to the top owner, when the first such pod appears.
 
 1. Callers register the owners that they need and never wait for an answer: `run` reads in the background. Reads are
-   bounded, take turns by namespace, and have a timeout (see `owner_read_queue`).
+   bounded, take turns by namespace, and have a timeout (`ReadQueue`).
 2. An owner is read with a GET, once for all its pods, and so are the owners above it. Then `changed` is called. Until
    then its pods wait, and `why_not` says so. After a failure `why_not` gives the reason, and the owner is read again
    after a while.
@@ -11,13 +11,6 @@
 4. An owner without waiting pods is forgotten.
 
 The chain ends where an object is gone, is another one of the same name, may not be read by us, or has no namespace.
-
-Decides which owner is read next: bounded, and in turns by namespace, so that no tenant waits for another's owners.
-
-1. The concurrent reads are limited per namespace and in total.
-2. Namespaces take turns; within a namespace, the owner that is due first comes first.
-3. If a read took too long, its namespace counts as slow for a while. Slow namespaces share a few of the slots, so that
-   owners whose reads hang (a CRD whose conversion webhook does not answer) never use them all.
 """
 
 import asyncio
@@ -55,7 +48,15 @@ _SLOW_SECONDS: Final = 60.0
 
 
 class ReadQueue:
-    """The scheduled reads and those in flight; all times on one clock."""
+    """Which owner is read next: bounded, and in turns by namespace, so that no tenant waits for another's owners.
+
+    1. The concurrent reads are limited per namespace and in total.
+    2. Namespaces take turns; within a namespace, the owner that is due first comes first.
+    3. If a read took too long, its namespace counts as slow for a while. Slow namespaces share a few of the slots, so
+       that owners whose reads hang (a CRD whose conversion webhook does not answer) never use them all.
+
+    It has the scheduled reads and those in flight; all times are on one clock.
+    """
 
     def __init__(self) -> None:
         self._due: OrderedDict[str, list[tuple[float, int, Key]]] = OrderedDict()

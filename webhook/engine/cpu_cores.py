@@ -3,7 +3,7 @@
 1. What must hold on a node: the policy that the pod requires; else the node's, if the pod's CPUs are bound; and what
    a kubelet with full-pcpus-only requires of every pod that it gives CPUs.
 2. FullPCPUs: the request is a multiple of the threads per core, and that many CPUs are in wholly free cores.
-   SpreadByPCPUs: there are as many cores with a free CPU as CPUs are requested.
+   SpreadByPCPUs: there are as many cores with a free CPU as CPUs are requested (`spread_pods`).
 3. A node that requires another policy than the pod is excluded, and for bound CPUs one whose CPUs are amplified.
 4. A kubelet with full-pcpus-only also counts what is free of the whole node, container after container, before it lets
    a container use the CPUs of an init container again: 8 after 8 take 16 (`at_once`).
@@ -14,15 +14,6 @@ are taken later count against whole cores, also those of pods that would take sp
 
 Source: koordinator pkg/scheduler/plugins/nodenumaresource (plugin.go Filter, resource_manager.go), kubernetes
 pkg/kubelet/cm/cpumanager/policy_static.go (enforceSMTAlignment, SMTAlignmentError).
-
-How many pods get one CPU of each of several cores (SpreadByPCPUs), on machines with more than two threads per core.
-
-A pod takes a CPU of as many cores as it requests CPUs. m pods fit if and only if the cores together have enough, where
-a core counts with at most m of its free CPUs: sum over cores of min(free, m) >= m * cpus (Gale-Ryser).
-
-Known are the wholly free cores, the number of other cores with a free CPU, and these cores' free CPUs together. How
-they are distributed is not. The sum is least if as many of these cores as possible have all but one of their CPUs free
-and the others one, so this is what counts: a node never counts more pods than it takes, and the first one is exact.
 """
 
 from collections.abc import Sequence
@@ -43,7 +34,16 @@ from webhook.model.resources import CPU
 
 
 def spread_pods(free: Amounts, split: Amounts, cores: Amounts, threads: Amounts, cpu: int) -> Amounts:
-    """int64, of the shape of `free`: pods of `cpu` millicores each.
+    """The pods that get one CPU of each of several cores (SpreadByPCPUs): int64, of the shape of `free`.
+
+    The pods request `cpu` millicores each. This matters on machines with more than two threads per core. A pod takes a
+    CPU of as many cores as it requests CPUs. m pods fit if and only if the cores together have enough, where a core
+    counts with at most m of its free CPUs: sum over cores of min(free, m) >= m * cpus (Gale-Ryser).
+
+    Known are the wholly free cores, the number of other cores with a free CPU, and these cores' free CPUs together. How
+    they are distributed is not. The sum is least if as many of these cores as possible have all but one of their CPUs
+    free and the others one, so this is what counts: a node never counts more pods than it takes, and the first one is
+    exact.
 
     free: free millicores; split: those in cores of which a CPU is taken; cores: 1000 for each core with a free CPU;
     threads: per core.

@@ -13,14 +13,6 @@
 3. If the same annotations name levels or segments in our names, too, ours count.
 
 Source: kueue pkg/controller/jobframework/tas_validation.go, site/content/en/docs/concepts/topology_aware_scheduling.md.
-
-Kueue's slices inside slices, as its annotation lists them from coarse to fine.
-
-    kueue.x-k8s.io/podset-slice-required-topology-constraints: |
-      [{"topology": "cloud.example.com/block", "size": 16}, {"topology": "kubernetes.io/hostname", "size": 4}]
-
-Source: kueue pkg/controller/jobframework/tas_validation.go, validateSliceRequiredTopologyConstraintsAnnotation. Kueue's
-own example writes sizes in quotes; they are read, too.
 """
 
 import json
@@ -73,7 +65,16 @@ class Layer(NamedTuple):
 
 
 def layers_of(text: str, path: str) -> tuple[Layer, ...]:
-    """The layers that the annotation lists, from coarse to fine. path: the annotation's. Raises UserError."""
+    """The layers that the annotation lists: slices inside slices, from coarse to fine. Raises UserError.
+
+        kueue.x-k8s.io/podset-slice-required-topology-constraints: |
+          [{"topology": "cloud.example.com/block", "size": 16}, {"topology": "kubernetes.io/hostname", "size": 4}]
+
+    Source: kueue pkg/controller/jobframework/tas_validation.go, validateSliceRequiredTopologyConstraintsAnnotation.
+    Kueue's own example writes sizes in quotes; they are read, too.
+
+    path: the annotation's.
+    """
     try:
         entries = json.loads(text)
     except RecursionError:

@@ -1,13 +1,11 @@
 """NUMA topology of a node, read from NodeResourceTopology: v1alpha1, v1alpha2 and the first proposal's `cells`.
 
+It also says how the node's kubelet aligns pods (`TopologyManagerConfig`), and which pods the exporter counted.
+
 Nothing raises here: one exporter's odd object must not stop a cluster. Unusable values are left out and named in
 `problems`.
 Source: noderesourcetopology-api pkg/apis/topology, scheduler-plugins pkg/noderesourcetopology/nodeconfig (which
-configuration wins), resource-topology-exporter, node-feature-discovery and koordlet (what they publish).
-
-How a node's kubelet aligns pods to NUMA nodes, as its NodeResourceTopology reports it.
-
-Source: scheduler-plugins pkg/noderesourcetopology/nodeconfig (precedence, limits),
+configuration wins, limits), resource-topology-exporter, node-feature-discovery and koordlet (what they publish),
 k8stopologyawareschedwg/podfingerprint (methods).
 """
 

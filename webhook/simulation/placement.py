@@ -2,23 +2,6 @@
 
 Both end at the kubelet of the node. Without the webhook its rejection fails the pod. With it, the binding guard asks
 the same model first, so a node that would reject the pod refuses the binding, and the next best node is tried.
-
-A pod reaches its kubelet: what the kubelet gives it of each NUMA node, or a rejection.
-
-The engine's own model of kubelets (webhook.engine.kubelet) answers, from the sums of what it gave before. A real
-kubelet also knows which CPUs and devices these are, and which NUMA nodes its memory manager keeps together.
-
-The default kube-scheduler by the sums of nodes: filters, then scores.
-
-1. Filter: resources in total, node selector, required node affinity, taints, cordon, readiness (the engine's filter).
-2. Sample: in a cluster of 100 nodes or more, only a part of the fitting nodes is scored, from where the last pod
-   stopped.
-3. Score: NodeResourcesFit (LeastAllocated) and NodeResourcesBalancedAllocation of cpu and memory with weight 1,
-   preferred node affinity with weight 2, PreferNoSchedule taints with weight 3.
-4. Equal scores are drawn by the seed.
-
-Not simulated: pod (anti-)affinity, topology spread, image locality, volumes, ports, preemption, back-off.
-Source: kubernetes 1.36 pkg/scheduler (schedule_one.go, framework/plugins/noderesources, default_plugins.go).
 """
 
 from collections.abc import Hashable, Iterator, Mapping
@@ -68,7 +51,19 @@ class Choice(NamedTuple):
 
 
 class BareScheduler:
-    """The choice of a node, and what it remembers from pod to pod."""
+    """The default kube-scheduler by the sums of nodes: filters, then scores. It remembers where the last pod stopped.
+
+    1. Filter: resources in total, node selector, required node affinity, taints, cordon, readiness (the engine's
+       filter).
+    2. Sample: in a cluster of 100 nodes or more, only a part of the fitting nodes is scored, from where the last pod
+       stopped.
+    3. Score: NodeResourcesFit (LeastAllocated) and NodeResourcesBalancedAllocation of cpu and memory with weight 1,
+       preferred node affinity with weight 2, PreferNoSchedule taints with weight 3.
+    4. Equal scores are drawn by the seed.
+
+    Not simulated: pod (anti-)affinity, topology spread, image locality, volumes, ports, preemption, back-off.
+    Source: kubernetes 1.36 pkg/scheduler (schedule_one.go, framework/plugins/noderesources, default_plugins.go).
+    """
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)  # noqa: S311 # to be repeatable is the point
@@ -143,7 +138,10 @@ _THE_NODE: Final = np.ones(1, dtype=np.bool_)
 
 
 def admitted(room: Room, node: str, pod: Pod, intent: NUMAIntent | None) -> Allocation | None:
-    """What the pod gets on the node; None if its kubelet rejects it.
+    """What the pod gets of each NUMA node when it reaches its kubelet; None if this one rejects it.
+
+    The engine's own model of kubelets (webhook.engine.kubelet) answers, from the sums of what it gave before. A real
+    kubelet also knows which CPUs and devices these are, and which NUMA nodes its memory manager keeps together.
 
     intent: what the webhook knows of the pod; None: kubelets read no annotations, so the node's own policy applies.
     """

@@ -7,14 +7,6 @@
 4. The nodes that can take the pod are determined, or the decision on an equal pod is reused (`decision`).
 5. The affinity or gate, the placement text, the managed fields record and, if requested, environment variables become
    one patch, which is applied to the pod.
-
-A gang member's rank and domains as environment variables of its containers, if an annotation requests them.
-
-Each variable reads a label of the pod through the downward API when its container starts. The labels are written when
-the pod is assigned. Without such a label the variable is empty. A variable that a container defines itself is not
-changed, so a second pass adds nothing.
-
-Source: kubernetes pkg/fieldpath (a key that the pod does not have gives the empty string).
 """
 
 from collections.abc import Iterator, Mapping
@@ -64,7 +56,14 @@ _CONTAINERS: Final = ("initContainers", "containers")
 
 
 def inject_environment(patch: Patch, topologies: Mapping[str, Topology]) -> None:
-    """Add the variables to all containers of the pod of the patch, if it requests them."""
+    """Add a gang member's rank and domains to its containers as environment variables, if an annotation requests them.
+
+    Each variable reads a label of the pod through the downward API when its container starts. The labels are written
+    when the pod is assigned. Without such a label the variable is empty. A variable that a container defines itself is
+    not changed, so a second pass adds nothing.
+
+    Source: kubernetes pkg/fieldpath (a key that the pod does not have gives the empty string).
+    """
     annotations = patch.document["metadata"].get("annotations") or {}
     if annotations.get(INJECT_ENV) != "true":
         return

@@ -8,11 +8,6 @@
 4. The workload is read by its kind, and its requests are compared with the existing topologies.
 5. Errors in fields other than annotations are reported by the validation of the kind. But if a policy is requested and
    no kubelet would align the pods, there is a warning, or a denial by `--not-alignable`.
-
-The pod templates of a workload that request a NUMA policy, and whose pods kubelets do not align.
-
-The request may be on the template or above it. A template that had the same problem before is skipped: a workload that
-is scaled gets no second warning, and an existing workload is not denied.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -54,7 +49,11 @@ _MOST_TEMPLATES: Final = 20
 def unaligned_templates(
     raw: Mapping[str, Any], before: Mapping[str, Any], snapshot: Snapshot, rules: Rules
 ) -> Iterator[tuple[NotAligned, str]]:
-    """What kubelets do not align of a template's pods, and the template's path. For an update, only new problems."""
+    """What kubelets do not align of a template's pods that request a NUMA policy, and the template's path.
+
+    The request may be on the template or above it. A template that had the same problem before is skipped: a workload
+    that is scaled gets no second warning, and an existing workload is not denied.
+    """
     old = {template.path: template for template in templates_in(before)} if before else {}
     looked_at = 0
     for template in templates_in(raw):

@@ -1,6 +1,6 @@
 """`topology-webhook page`: the page on this machine, with the rights of the kubeconfig's user.
 
-The process of `topology-webhook page`: a snapshot, or a cluster that informers follow, and the page's port.
+Its process has a snapshot, or a cluster that informers follow, and the page's port.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""The release's objects in the cluster. Each is read when a check first needs it.
+"""The release's objects in the cluster, and what the API server is and serves: its version, and the kinds we read.
 
-What the API server is and serves: its version, and the kinds that the service reads.
+Each object is read when a check first needs it.
 """
 
 import re

@@ -4,13 +4,10 @@
    that may belong to it are read upwards. From a snapshot, all of them are in it.
 2. Without --namespace, it is the namespace of the kubeconfig's context, as for kubectl; for a snapshot `default`.
 3. A snapshot without the object itself is enough if its pods name it.
-
-Which pods belong to a workload or a PodGroup.
-
-1. A pod belongs to a workload that is among its owners. Each owner is matched by its uid.
-2. A snapshot usually has no workloads, but each pod names its controller. If that is a kind which the workload makes,
+4. A pod belongs to a workload that is among its owners. Each owner is matched by its uid.
+5. A snapshot usually has no workloads, but each pod names its controller. If that is a kind which the workload makes,
    its label or name says whose it is: `web-7d9f` is a ReplicaSet of the Deployment `web`.
-3. A pod belongs to a PodGroup that it, or its owners, name as its gang.
+6. A pod belongs to a PodGroup that it, or its owners, name as its gang.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

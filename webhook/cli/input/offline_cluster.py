@@ -1,13 +1,8 @@
 """A cluster from objects: Nodes, their topologies, Pods, Topologies, Namespaces, as `kubectl get -o yaml` prints them.
 
-Other kinds are ignored. Objects that an API server would not store (a wrong type, an invalid amount, a duplicate
-name)
+Other kinds are ignored. Objects that an API server would not store (a wrong type, an invalid amount, a duplicate name)
 cause an InputError. Oddities that the service only logs in a live cluster (such as an odd zone name) cause a
 warning.
-
-When a snapshot was taken: the newest time in its objects.
-
-Ages count from then, also in a snapshot of last week. What a NodeResourceTopology reports of a pod depends on them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -53,7 +48,10 @@ _IN_CONDITIONS: Final = ("lastTransitionTime", "lastHeartbeatTime", "lastProbeTi
 
 
 def newest_time(objects: Iterable[Mapping[str, Any]]) -> float | None:
-    """The newest time in the objects, in seconds since the epoch; None without any."""
+    """When a snapshot was taken: the newest time in its objects, in seconds since the epoch; None without any.
+
+    Ages count from then, also in a snapshot of last week. What a NodeResourceTopology reports of a pod depends on them.
+    """
     return max((time for raw in objects for time in _times(raw) if time is not None), default=None)
 
 

@@ -2,8 +2,6 @@
 
 Each object is judged on its own against the snapshot. Objects in one call do not compete for capacity, and the
 replicas of a workload that is not a gang count once.
-
-The affinity that keeps a gang's pods in their domains if no leader pins them to nodes: for `review -o yaml`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -107,7 +105,10 @@ def domains_by_path(gangs: Iterable[WorkloadGang], placements: Iterable[GangAssi
 def held(
     one: PodSet, judgement: GangJudgement, domains: Domains, cluster_snapshot: ClusterSnapshot, rules: Rules
 ) -> PodSet:
-    """Members of a gang, pinned to its domains; if it does not fit now, to the nodes that may fit it later."""
+    """Members of a gang with the affinity that keeps them in its domains if no leader pins them to nodes.
+
+    For `review -o yaml`. If the gang does not fit now, they are held to the nodes that may fit it later.
+    """
     gated, constraint = one.outcome.gated, one.outcome.constraint
     if gated is not None and judgement.verdict is not Verdict.ALLOW:
         constraint = hopeful_nodes(gated, cluster_snapshot, rules)

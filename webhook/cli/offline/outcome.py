@@ -4,8 +4,6 @@
 2. If it is gated, the leader reads the owners and places the pod by its complete request. It places members of a gang
    together: see `bare_pods` and `workload`.
 3. Without a gate the pod is pinned to the nodes that fitted at its creation.
-
-The request that the API server would send for the creation of an object.
 """
 
 from collections.abc import Mapping
@@ -40,7 +38,7 @@ _USER: Final = User("the user of this manifest", ())
 
 
 def creation_of(raw: Mapping[str, Any], api_version: str, kind: str, namespace: str) -> AdmissionRequest:
-    """The request to create an object of this kind."""
+    """The request that the API server would send for the creation of an object of this kind."""
     group, _, version = api_version.rpartition("/")
     return AdmissionRequest(
         uid="",

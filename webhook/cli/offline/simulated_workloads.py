@@ -5,11 +5,6 @@
 3. Its annotations say when it is created and how long its pods run.
 4. Pods without a workload that name the same gang become one workload, created with the last of them. If a PodGroup
    says that they wait for a correction or for others, they are left out.
-
-Pods without a workload that are in one gang, as a workload of the simulation.
-
-Their annotations define the gang, or the PodGroup does that Kubernetes or KAI-Scheduler reads. Its subgroups become
-those of the workload.
 """
 
 import math
@@ -58,7 +53,10 @@ _LEVELS: Final = frozenset({KAI_TOPOLOGY, KAI_REQUIRED_PLACEMENT, KAI_PREFERRED_
 
 
 def gang_of_pods(raws: Sequence[Raw], members: Sequence[GatedPod], group: KAIPodGroup | None) -> Workload:
-    """The workload of a gang's pods. Raises UserError.
+    """The workload of a gang's pods that have no other workload. Raises UserError.
+
+    Their annotations define the gang, or the PodGroup does that Kubernetes or KAI-Scheduler reads. Its subgroups become
+    those of the workload.
 
     members: the same pods as the leader sees them; group: the one that a user wrote for KAI-Scheduler, if any.
     """

@@ -1,7 +1,4 @@
-"""Nodes for people: a line for each; of a single node its NUMA nodes side by side, its pods and reservations.
-
-A node's NUMA nodes side by side, each a box with what is used of it and by which pods; as many as fit in a row.
-"""
+"""Nodes for people: a line for each; of a single node its NUMA nodes side by side, its pods and reservations."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -43,7 +40,10 @@ _Line = tuple[str, str]
 
 
 def print_picture(details: NodeDetails, console: Console) -> None:
-    """Print the boxes."""
+    """Print a node's NUMA nodes side by side, as many as fit in a row.
+
+    Each is a box with what is used of it and by which pods.
+    """
     boxes = [_box(numa_node, details.pods, console) for numa_node in details.node.numa_nodes]
     in_row = max(1, console.width // (_WIDTH + 5))
     for first in range(0, len(boxes), in_row):

@@ -11,14 +11,12 @@ Life cycle for a gang of which no member has a node, as often as `settle` is cal
 3. It is cancelled, with its templates, a moment after the gang no longer lacks room: it is placed, gone, or waits for
    something else.
 4. It failed, or was open for long: it is cancelled, and the gang is asked for again after a wait, which doubles each
-   time. So no gang keeps another from its turn.
+   time (`ProvisioningWaits`). So no gang keeps another from its turn.
 5. The pods of the gang have changed: it is cancelled, and another one is made after a shorter wait.
 6. Another client deleted it: the gang is asked for again after a wait.
 
 The objects are written in the background (see `provisioning_writer`): a sweep waits for no answer.
 All of this is read from the objects, so the next leader continues. Nothing is written while the kind is not served.
-
-The gangs for which machines are asked again later, with waits that double. Times are seconds of one clock.
 """
 
 from collections import Counter
@@ -62,7 +60,10 @@ class _Wait:
 
 
 class ProvisioningWaits:
-    """By the digest of the gang."""
+    """The gangs, by digest, for which machines are asked again later, with waits that double.
+
+    Times are seconds of one clock.
+    """
 
     def __init__(self) -> None:
         self._waits: dict[str, _Wait] = {}

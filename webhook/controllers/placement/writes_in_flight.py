@@ -1,30 +1,10 @@
 """The leader's writes in flight: one per pod, with a limit on how many are sent at a time.
 
 1. A write is queued under the node of its pod. Nodes have turns, and the order on each node stays. A pod may have to
-   wait until others are bound to its node (see `ungate_order`).
+   wait until others are bound to its node (`UngateOrder`).
 2. As soon as a slot is free, the next write is sent in a task of its own.
 3. A failed write affects only itself. Its exception is counted and logged, and its pod is retried later.
 4. When the queue is full, its caller waits until a quarter of it is free: what it starts then is worth a cycle.
-
-The order in which assigned pods are ungated: nodes in turn, and on each node in the order of its kubelet.
-
-A kubelet gives NUMA nodes in the order in which pods arrive, so bindings to one node wait for each other (see
-`admission.binding.guard`). A binding that waits too long is refused, which costs more than a binding. So the pods of
-one node are ungated in the order in which they must arrive:
-1. Pods that may arrive in any order are ungated side by side. They are of one arrival class: equal pods that get the
-   same NUMA nodes.
-2. The next class of the node follows when all pods of the one before are bound or gone. Meanwhile other nodes have
-   their turn, so that the scheduler always has pods to bind.
-3. A pod without a class waits for none and holds up none: it has no NUMA nodes, or the service chooses them.
-
-The caller reports each pod that is bound, gone, or not ungated after all. It also reports a pod that takes too long
-(see `binding_pace`): the scheduler may not be able to bind it at all, and then the guard decides on the next ones.
-Pods are identified by their uids: a StatefulSet gives the name of a pod to the next one.
-
-How long to wait for the binding of an ungated pod before the next pods of its node are ungated.
-
-A pod is usually bound some 20 ms after it is ungated, on an overloaded machine after seconds. So the wait follows what
-the last pods took. A scheduler that binds nothing holds up the pods of a node for a moment only.
 """
 
 import asyncio
@@ -49,7 +29,12 @@ _KEPT_SHARE: Final = 0.9
 
 
 class BindingPace:
-    """The time from ungating to binding, of the last pods (uid). Times in seconds of any one clock."""
+    """How long to wait for the binding of an ungated pod before the next pods of its node are ungated.
+
+    A pod is usually bound some 20 ms after it is ungated, on an overloaded machine after seconds. So the wait follows
+    what the last pods took. A scheduler that binds nothing holds up the pods of a node for a moment only. Pods are
+    known by uid; times are in seconds of any one clock.
+    """
 
     def __init__(self) -> None:
         self._ungated: dict[str, float] = {}
@@ -100,7 +85,21 @@ class _Pods(Generic[Item]):
 
 
 class UngateOrder(Generic[Item]):
-    """A queue of items by pod (uid)."""
+    """The order in which assigned pods are ungated: nodes in turn, and on each node in the order of its kubelet.
+
+    A kubelet gives NUMA nodes in the order in which pods arrive, so bindings to one node wait for each other (see
+    `admission.binding.guard`). A binding that waits too long is refused, which costs more than a binding. So the pods
+    of one node are ungated in the order in which they must arrive:
+    1. Pods that may arrive in any order are ungated side by side. They are of one arrival class: equal pods that get
+       the same NUMA nodes.
+    2. The next class of the node follows when all pods of the one before are bound or gone. Meanwhile other nodes have
+       their turn, so that the scheduler always has pods to bind.
+    3. A pod without a class waits for none and holds up none: it has no NUMA nodes, or the service chooses them.
+
+    The caller reports each pod that is bound, gone, or not ungated after all. It also reports a pod that takes too long
+    (see `BindingPace`): the scheduler may not be able to bind it at all, and then the guard decides on the next ones.
+    Pods are identified by their uids: a StatefulSet gives the name of a pod to the next one.
+    """
 
     def __init__(self) -> None:
         self._lanes: dict[_Lane, _Pods[Item]] = {}

@@ -10,8 +10,6 @@
 While a domain is reserved, only pods that end change its capacity. So the maximum over all domains never falls, and
 another domain is chosen only when it holds more: every pod that ends there brings the gang closer to its start.
 The choice depends on the cluster alone, so all replicas make the same choice.
-
-The cluster as it will be once every pod that ever ends has ended: what could hold a gang one day.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -45,7 +43,10 @@ def none_lasts(node: str) -> Iterable[HeldPod]:
 
 
 class LastingCluster:
-    """The empty cluster; lasting pods are put on nodes when these are searched."""
+    """The cluster as it will be once every pod that ever ends has ended: what could hold a gang one day.
+
+    It begins as the empty cluster; lasting pods are put on nodes when these are searched.
+    """
 
     def __init__(self, node_arrays: NodeArrays, lasting_on: LastingOn) -> None:
         empty = empty_cluster(node_arrays)

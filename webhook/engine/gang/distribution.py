@@ -8,14 +8,8 @@
 Step 2 gives the minimum: no k subdomains hold more than the k largest.
 
 If the subdomains are nodes and pods prefer some of them: the least preferred are left out if that costs no node
-(webhook.engine.gang.distribution). Of equally large ones the preferred come first, and the rest goes to the most
+(`without_disliked`). Of equally large ones the preferred come first, and the rest goes to the most
 preferred node that holds it.
-
-Which nodes of a domain remain to choose from, if a gang prefers some of them.
-
-Preference never costs a node. Of the choices with the fewest nodes, the best is the one whose least preferred node is
-preferred most: the least preferred nodes are left out as long as the others hold the pods in equally few. The rest is
-distributed as usual, from the largest node down (webhook.engine.gang.distribution).
 """
 
 from typing import NamedTuple
@@ -27,7 +21,11 @@ from webhook.engine.topology.tree import TopologyTree
 
 
 def without_disliked(domain_capacity: Amounts, widths: Amounts, wanted: Amounts, liked: Amounts) -> Amounts:
-    """int64 [node]: the capacity, 0 for nodes that are left out.
+    """int64 [node]: the capacity, 0 for nodes that are left out because pods prefer others.
+
+    Preference never costs a node. Of the choices with the fewest nodes, the best is the one whose least preferred node
+    is preferred most: the least preferred nodes are left out as long as the others hold the pods in equally few. The
+    rest is distributed as usual, from the largest node down.
 
     domain_capacity, liked: int64 [node], the nodes of one domain side by side; widths, wanted: int64 [domain]: its
     number of nodes, and of pods that it takes.

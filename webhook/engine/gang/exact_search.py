@@ -1,5 +1,6 @@
-"""The exact search (webhook.engine.gang.exact_search) for a gang: its slices, its nodes, its constraints.
+"""The exact search for an assignment of several pod classes with their own constraints, within a limit of work.
 
+What a gang is to the search:
 1. Each slice is one class of pods, or several: its whole segments, and the smaller last one, which again consists of
    whole segments of the next finer layer and a smaller last one.
 2. The front of a node: what fits on the node as a whole and, for classes bound to single NUMA nodes, into those
@@ -7,15 +8,7 @@
 3. Constraints become rules; running members pin them to their domains.
 4. Domains of the gang's level are tried, those that the pods prefer first, then the tightest.
 
-Exact search for an assignment of several pod classes at once, with their own constraints, within a limit of work.
-
-1. From the nodes upwards, compute the Pareto front of each domain by combining those of its subdomains
-   (webhook.engine.gang.pareto_front).
-2. At a constraint's level, reduce vectors to what the constraint allows: classes that belong together are all in one
-   domain of that level or not in it at all, and segments are whole.
-3. A domain whose front covers the whole gang holds it; the share of each subdomain is read back from the top down.
-
-Fronts are lossless, so if this finds no assignment, there is none.
+`Search` then combines fronts over the tree. Fronts are lossless, so if it finds no assignment, there is none.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -61,7 +54,14 @@ Rule = Together | InSegments
 
 
 class Search:
-    """The search for one gang in one tree."""
+    """The search for one gang in one tree: all its pod classes at once.
+
+    1. From the nodes upwards, compute the Pareto front of each domain by combining those of its subdomains
+       (webhook.engine.gang.pareto_front).
+    2. At a constraint's level, reduce vectors to what the constraint allows: classes that belong together are all in
+       one domain of that level or not in it at all, and segments are whole.
+    3. A domain whose front covers the whole gang holds it; the share of each subdomain is read back from the top down.
+    """
 
     def __init__(
         self,

@@ -1,14 +1,6 @@
-"""Greedy placement of a gang of several pod classes, or with constraints of its subgroups: slice by slice.
+"""Placement of a gang of several pod classes, or with constraints of its subgroups.
 
-1. Domains: those with enough capacity for each class by itself, at the preferred level first (without one, at the
-   finest), those whose nodes the pods prefer first, then the tightest.
-2. In each domain: subgroups with their own constraints (finest first, including their segments'), then slices (largest
-   pods first), each by webhook.engine.gang.equal_pods, in what the earlier ones left, and beside them if possible.
-3. If the domain does not hold all of them, the state before it is restored, and the next one is tried.
-
-Placement of a gang of several pod classes, or with constraints of its subgroups.
-
-1. Greedy, for all pods (webhook.engine.gang.greedy_search).
+1. Greedy, for all pods: slice by slice (`GreedySearch`).
 2. Exact, for all pods, at the required level, if greedy found nothing (webhook.engine.gang.exact_search).
 3. The same for the minimum of elastic gangs; then as many of the others as fit beside.
 
@@ -36,7 +28,15 @@ from webhook.model.options import GangStrategy
 
 
 class GreedySearch:
-    """Slices placed one after the other."""
+    """Slices placed one after the other.
+
+    1. Domains: those with enough capacity for each class by itself, at the preferred level first (without one, at the
+       finest), those whose nodes the pods prefer first, then the tightest.
+    2. In each domain: subgroups with their own constraints (finest first, including their segments'), then slices
+       (largest pods first), each by webhook.engine.gang.equal_pods, in what the earlier ones left, and beside them if
+       possible.
+    3. If the domain does not hold all of them, the state before it is restored, and the next one is tried.
+    """
 
     def __init__(self, request: AssignmentRequest, *, full: bool) -> None:
         self.rows: list[tuple[PodSlice, Row]] = []

@@ -5,29 +5,11 @@
 2. The short way for all nodes: every container within one NUMA node
    (webhook.engine.kubelet.policy_single_numa_node).
 3. If that fails and the policy allows more: all sets of NUMA nodes (webhook.engine.kubelet.all_sets), in batches. A
-   best-effort kubelet takes anything available; the sets are then computed only on request.
+   best-effort kubelet takes anything available; the sets are then computed only on request (`wide`).
 4. For a single node whose pods are known, all sets at once: its pods may show what its NRT does not
    (webhook.engine.kubelet.all_sets).
 
 Source: kubernetes pkg/kubelet/cm (topology, cpu, memory and device managers with policy static).
-
-What an admitted pod takes of each NUMA node of one node: the short way, in plain integers.
-
-The pod's NUMA nodes are known. The amounts follow from them if
-1. there is only one: everything is taken there, and resources of init containers are reused; or
-2. one container is admitted by a restricted kubelet: then its NUMA nodes are its affinity, and everything is taken
-   inside (webhook.engine.kubelet.policy_restricted). CPUs: from completely free NUMA nodes while that many are needed,
-   then from the fullest first; memory: from the lowest first; or
-3. one container is admitted by a best-effort kubelet over several (webhook.engine.kubelet.policy_best_effort).
-
-Everything else takes the admission itself (webhook.engine.kubelet.admission). The split of ten nodes of 8
-NUMA nodes in the cluster of make bench takes 88 to 146 times as long without 1. and 2., 1.9 to 2.8 times without 3.
-
-The NUMA nodes of nodes that certainly fit, but over more than one: computed on request.
-
-1. A cheap lower bound of their number, and sometimes the exact set (webhook.engine.kubelet.policy_best_effort).
-2. For the requested nodes, those left: by what their kubelet would take where.
-3. What is still open: all sets of NUMA nodes, the full admission.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -60,7 +42,13 @@ WholeWay = Callable[[PolicyGroup], Masks]
 
 
 def wide(snapshot: Snapshot, policy_groups: Sequence[tuple[PolicyGroup, Share]], whole_way: WholeWay) -> Wide:
-    """The open nodes of some groups, each with the share of its one container."""
+    """The open nodes of some groups, each with the share of its one container.
+
+    The pod certainly fits there, but over more than one NUMA node. Which ones they are is computed on request:
+    1. A cheap lower bound of their number, and sometimes the exact set (webhook.engine.kubelet.policy_best_effort).
+    2. For the requested nodes, those left: by what their kubelet would take where.
+    3. What is still open: all sets of NUMA nodes, the full admission.
+    """
     late = [_LazyGroup(snapshot, policy_group, share, whole_way) for policy_group, share in policy_groups]
     ends = np.cumsum([len(policy_group.nodes) for policy_group, _ in policy_groups])
 
@@ -109,6 +97,16 @@ class _LazyGroup:
 
 def split_inside(snapshot: Snapshot, demand: Demand, policy: NUMAPolicy, node: int, mask: int) -> Allocation | None:
     """The amounts taken of each NUMA node in the mask; None if they do not follow from it.
+
+    The short way, in plain integers. The pod's NUMA nodes are known. The amounts follow from them if
+    1. there is only one: everything is taken there, and resources of init containers are reused; or
+    2. one container is admitted by a restricted kubelet: then its NUMA nodes are its affinity, and everything is taken
+       inside (webhook.engine.kubelet.policy_restricted). CPUs: from completely free NUMA nodes while that many are
+       needed, then from the fullest first; memory: from the lowest first; or
+    3. one container is admitted by a best-effort kubelet over several (webhook.engine.kubelet.policy_best_effort).
+
+    Everything else takes the admission itself (webhook.engine.kubelet.admission). The split of ten nodes of 8
+    NUMA nodes in the cluster of make bench takes 88 to 146 times as long without 1. and 2., 1.9 to 2.8 times without 3.
 
     node: an index; mask: of the NUMA nodes that the pod uses, 0 = not known.
     """

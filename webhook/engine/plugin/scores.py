@@ -4,28 +4,12 @@
 2. LeastAllocated, MostAllocated and BalancedAllocation only score nodes with policy single-numa-node; others get 0.
    Each part of the pod is scored on each NUMA node as published. A node's score is its smallest nonzero one; with scope
    container it is the mean over the containers, truncated.
-3. LeastNUMANodes scores every node (webhook.engine.plugin.scores).
+3. LeastNUMANodes scores every node (`least_numa_nodes`).
 Amounts are rounded up to whole units: 1500m cpu is 2.
 
 Differences where upstream fails: a part that requests nothing does not count (upstream divides by zero), a single
 resource is balanced (upstream: not a number), NUMA ids may have gaps (upstream indexes by them and panics).
 Source: scheduler-plugins pkg/noderesourcetopology/{score,least_allocated,most_allocated,balanced_allocation}.go.
-
-LeastNUMANodes: how few NUMA nodes a pod needs, and whether they are as close as any set of that width.
-
-1. For each part: widths from 1 up; for each width the combinations of NUMA nodes that list every resource of the part
-   and have enough together.
-2. Of those the first that is as close as the closest combination of that width at all, else the closest, the first of
-   equals. Distance is the mean over all ordered pairs, self included; an unpublished distance is 255.
-   Most nodes have enough in one NUMA node. For these, comparing each resource once is the whole search.
-3. With scope container, a part is subtracted from its NUMA nodes, lowest first, before the next.
-   As shipped, a resource that no NUMA node of a node lists (memory, if an exporter publishes CPUs only) leaves no
-   combination. Otherwise such a resource is not aligned there, and does not count.
-4. Score: 100 minus unit times the largest width, plus half a unit if every combination was a closest one; a unit is
-   100 over the node's maximum of NUMA nodes. No combination: 0. Parts that name no resource of any NUMA node do not
-   count; if none counts, 100.
-
-Source: scheduler-plugins pkg/noderesourcetopology/least_numa.go.
 """
 
 import math
@@ -57,7 +41,25 @@ _UNLIMITED: Final = 1 << 56
 def least_numa_nodes(
     snapshot: Snapshot, request: PodRequest, sequence: Sequence[Part], nodes: Nodes, *, as_shipped: bool
 ) -> npt.NDArray[np.int64]:
-    """int64 [n]: the score of some nodes (indexes). as_shipped: a resource that no NUMA node lists leaves no score."""
+    """int64 [n]: the score LeastNUMANodes of some nodes (indexes).
+
+    It says how few NUMA nodes a pod needs, and whether they are as close as any set of that width:
+    1. For each part: widths from 1 up; for each width the combinations of NUMA nodes that list every resource of the
+       part and have enough together.
+    2. Of those the first that is as close as the closest combination of that width at all, else the closest, the first
+       of equals. Distance is the mean over all ordered pairs, self included; an unpublished distance is 255. Most nodes
+       have enough in one NUMA node. For these, comparing each resource once is the whole search.
+    3. With scope container, a part is subtracted from its NUMA nodes, lowest first, before the next.
+       As shipped, a resource that no NUMA node of a node lists (memory, if an exporter publishes CPUs only) leaves no
+       combination. Otherwise such a resource is not aligned there, and does not count.
+    4. Score: 100 minus unit times the largest width, plus half a unit if every combination was a closest one; a unit is
+       100 over the node's maximum of NUMA nodes. No combination: 0. Parts that name no resource of any NUMA node do not
+       count; if none counts, 100.
+
+    Source: scheduler-plugins pkg/noderesourcetopology/least_numa.go.
+
+    as_shipped: a resource that no NUMA node lists leaves no score.
+    """
     unit = _MAX_SCORE // snapshot.node_arrays.max_numa_nodes.take(nodes).astype(np.int64)
     if len(sequence) > 1:
         return _searched(snapshot, request, sequence, nodes, unit, as_shipped)
@@ -260,8 +262,7 @@ def score_nodes(
 ) -> npt.NDArray[np.int64]:
     """int64 [n]: the plugin's score of some nodes (indexes, ascending; None = all), also of those that fail its Filter.
 
-    as_shipped: repeat the plugin even where that makes LeastNUMANodes meaningless
-    (webhook.engine.plugin.scores).
+    as_shipped: repeat the plugin even where that makes LeastNUMANodes meaningless (see `least_numa_nodes`).
     """
     node_arrays = snapshot.node_arrays
     if nodes is None:

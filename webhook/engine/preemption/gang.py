@@ -16,14 +16,9 @@
    several small ones. What is cheaper is kept.
 
 Every set is verified by the engine with exactly its pods gone: the gang fits whole, or nothing ends. What the sums of
-the nodes refuse is not assigned (see `sum_bound`). The trials of step 4 are bounded, and what is not tried ends. The
+the nodes refuse is not assigned (`SumBound`). The trials of step 4 are bounded, and what is not tried ends. The
 result is not always the cheapest: that would take a search over all combinations of nodes. On clusters that are small
 enough for that search, it is in 97 of 100.
-
-A necessary condition for a gang to fit: the sums of its domain's nodes hold what its pods request.
-
-It costs microseconds where a trial costs an assignment of the gang. In a domain that the gang fills, it refuses nearly
-all trials that would fail.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -55,7 +50,11 @@ from webhook.steps import Steps, result_of
 
 
 class SumBound:
-    """The sums of a snapshot for one gang."""
+    """A necessary condition for a gang to fit: the sums of its domain's nodes hold what its pods request.
+
+    It costs microseconds where a trial costs an assignment of the gang. In a domain that the gang fills, it refuses
+    nearly all trials that would fail.
+    """
 
     def __init__(self, snapshot: Snapshot, gang: Gang, candidates: Candidates) -> None:
         sets = gang.all_sets()

@@ -2,10 +2,6 @@
 
 Rows (resources) and zones only change when a new one appears, which is rare. Capacity for nodes grows in steps, so one
 more node costs one column. Resources without a row are stored in webhook.engine.snapshot.rare_resources.
-
-The shape of the arrays: positions for the widest node's NUMA nodes, rows for the resources that most nodes offer.
-
-Capacity for a deleted node is released late: one that comes and goes must not cause a copy each time.
 """
 
 from collections import Counter
@@ -33,7 +29,12 @@ _KEPT_WIDE: Final = 1024
 
 
 class ArrayShape:
-    """What nodes and NRTs need. cells: limit of rows times NUMA nodes."""
+    """The shape of the arrays: positions for the widest node's NUMA nodes, rows for what most nodes offer.
+
+    Capacity for a deleted node is released late: one that comes and goes must not cause a copy each time.
+
+    cells: limit of rows times NUMA nodes.
+    """
 
     def __init__(self, cells: int) -> None:
         self.z = 1

@@ -2,8 +2,6 @@
 
 It is a window on one of ClusterState's buffers. It stays unchanged while a reader holds the object itself; holding
 one of its arrays is not enough.
-
-What changed since a version: enough for an overlay or a tree to catch up instead of being rebuilt.
 """
 
 from collections import deque
@@ -25,7 +23,10 @@ T = TypeVar("T")
 
 
 class ChangeLog(Generic[T]):
-    """The items changed by each of the last versions: append-only, shared by all readers."""
+    """What changed since a version: enough for an overlay or a tree to catch up instead of being rebuilt.
+
+    The items changed by each of the last versions: append-only, shared by all readers.
+    """
 
     __slots__ = ("_entries", "version")
 

@@ -5,11 +5,6 @@
 2. All others are stored here: resource -> node name -> amounts.
 3. A decision on a pod that names one of them uses a snapshot with an additional row, created for that decision (see
    `extra_rows`).
-
-Which resources have a row in the arrays: those that most nodes offer, within a limit.
-
-A cell is one row of one NUMA node's position. At 5,000 nodes one takes 120 KB in each of at most three buffers (three
-amounts of 8 bytes each), so the arrays take at most 90 MiB, whatever is published.
 """
 
 from collections import Counter
@@ -29,7 +24,13 @@ _CLEARLY_MORE: Final = 2
 
 
 class ResourceRows:
-    """The index of rows, and how many objects (nodes and their NRTs) offer each resource."""
+    """Which resources have a row in the arrays: those that most nodes offer, within a limit.
+
+    A cell is one row of one NUMA node's position. At 5,000 nodes one takes 120 KB in each of at most three buffers
+    (three amounts of 8 bytes each), so the arrays take at most 90 MiB, whatever is published.
+
+    It has the index of rows, and how many objects (nodes and their NRTs) offer each resource.
+    """
 
     def __init__(self, cells: int = MAX_CELLS) -> None:
         self.index = ResourceIndex(_ALWAYS)

@@ -2,16 +2,9 @@
 
 1. The first tree of a topology is built whole.
 2. For a later snapshot of the same cluster only the nodes that changed since are looked at, and only those whose labels
-   at the topology's levels are new are moved, and those in whose column another node stands now. Free amounts, taints
-   and the like never touch a tree.
+   at the topology's levels are new are moved (`change_nodes`), and those in whose column another node stands now. Free
+   amounts, taints and the like never touch a tree.
 3. Where that is not possible, or more than a few nodes moved, the tree is rebuilt.
-
-Updating a topology tree with a few nodes' new labels, without sorting the others again.
-
-1. A node that left or moved is taken out of the order; the slices behind it shrink. A domain left empty stays, with
-   nothing in it: it holds no pod, so no decision sees it.
-2. A node that came or moved goes down its path; where a domain is new, it is put among its siblings, in order.
-3. In the lowest domain nodes are in order of name (of their host name where that is a level), as in a fresh tree.
 """
 
 from bisect import bisect_left
@@ -31,6 +24,11 @@ def change_nodes(
     tree: TopologyTree, gone: Iterable[int], come: Mapping[int, Sequence[int]], names: Sequence[str]
 ) -> TopologyTree | None:
     """The tree without the nodes `gone` and with the nodes `come`, both by n; a node that moved is in both.
+
+    1. A node that left or moved is taken out of the order; the slices behind it shrink. A domain left empty stays, with
+       nothing in it: it holds no pod, so no decision sees it.
+    2. A node that came or moved goes down its path; where a domain is new, it is put among its siblings, in order.
+    3. In the lowest domain nodes are in order of name (of their host name where that is a level), as in a fresh tree.
 
     come: for each node the code of its value at each level of the topology (-1 = it lacks the label).
     names: [N], those of all nodes after the change.

@@ -16,8 +16,6 @@ A gang whose PodGroup a user wrote asks for what the PodGroup says instead of st
 
 Assigned members count by their own annotations, too. One that disagrees neither holds the gang to its domain nor counts
 as begun.
-
-What each member of a gang says about it, and what most of them say (see `gang_agreement`).
 """
 
 import re

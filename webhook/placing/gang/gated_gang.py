@@ -7,20 +7,9 @@
 3. The engine finds a domain, nodes and NUMA nodes. If it finds none with the small pod sets counted first, it is asked
    again with the large ones first: if these reach the minimum alone, one member that fits nowhere blocks no others. In
    a gang that owners define every pod set counts, so this is not tried.
-4. Member by member, in order of rank, the node is asked for the exact amounts (see `exact_hints`), and the member is
+4. Member by member, in order of rank, the node is asked for the exact amounts (`ExactHints`), and the member is
    assumed. If one of them does not fit after all, the others are forgotten.
 5. If the gang waits for room and has waited long, a domain is reserved for it (see `kept_domain`).
-
-The exact amounts of a gang's members on their nodes, each with the members before it subtracted.
-
-Members of one template come to many equal nodes. So a decision is made once for members with the same signature and the
-same NUMA nodes, on nodes that are free alike (see `NodeAlone.key`): a gang of 512 on nodes of 12 needs 12 decisions.
-A pod with a node selector or required terms may fit on one of two such nodes only, so there the node counts, too.
-
-Whether a waiting gang could ever fit, recomputed only after a change that matters.
-
-Pods that come and go do not matter: the answer is that of a cluster without them. It depends on the nodes, on their
-amounts of every resource that the gang requests, and on the gang.
 """
 
 import json
@@ -71,7 +60,11 @@ class _Answer:
 
 
 class GangSchedulability:
-    """The cached answer for each waiting gang."""
+    """Whether each waiting gang could ever fit, recomputed only after a change that matters.
+
+    Pods that come and go do not matter: the answer is that of a cluster without them. It depends on the nodes, on their
+    amounts of every resource that the gang requests, and on the gang.
+    """
 
     def __init__(self, strategy: GangStrategy, assignment: Callable[..., GangAssignment] = assign_when_empty) -> None:
         self._strategy = strategy
@@ -113,7 +106,13 @@ Exact = tuple[NUMAHint, NotAligned | None]
 
 
 class ExactHints:
-    """The hints of the members of one gang, while they are assumed one by one."""
+    """The exact amounts of a gang's members on their nodes, each with the members before it subtracted.
+
+    Members of one template come to many equal nodes. So a decision is made once for members with the same signature and
+    the same NUMA nodes, on nodes that are free alike (see `NodeAlone.key`): a gang of 512 on nodes of 12 needs 12
+    decisions. A pod with a node selector or required terms may fit on one of two such nodes only, so there the node
+    counts, too.
+    """
 
     def __init__(self, cache: ClusterCache, rules: Rules) -> None:
         self._cache = cache

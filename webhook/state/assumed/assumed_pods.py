@@ -10,11 +10,6 @@ Life cycle:
 2. `settle` computes the marked nodes, and those whose time has come.
 
 An assumed pod takes precedence over what is derived for the same pod: it is newer.
-
-Pods that were recreated under their name, and are assumed before a watch shows that: who is meant by an event.
-
-The API server has the new pod when its binding is reviewed. Until the watch has caught up, all that it shows of this
-name is about earlier pods, of which there may be several, and does not end what the new one was given.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -36,7 +31,13 @@ from webhook.state.assumed.unreported import ReportingTimes, is_counted
 
 
 class Predecessors:
-    """The assumed pods (namespace/name) that no event has shown yet."""
+    """Pods that were recreated under their name, and are assumed before a watch shows that: who is meant by an event.
+
+    The API server has the new pod when its binding is reviewed. Until the watch has caught up, all that it shows of
+    this name is about earlier pods, of which there may be several, and does not end what the new one was given.
+
+    It has the assumed pods (namespace/name) that no event has shown yet.
+    """
 
     def __init__(self) -> None:
         self._unshown: dict[str, str] = {}  # namespace/name -> uid

@@ -6,17 +6,6 @@ result becomes uncertain if
 2. a pod came first whose NUMA nodes are unknown: without a hint, or with that of an assignment only (see 3);
 3. the pod was assigned before, and was then bound without a review by the leader: its hint says so.
 The node's NodeResourceTopology settles it if only one placement is possible (see `known_placements`).
-
-Finds pods that may be on other NUMA nodes than replayed, because room was freed or taken unseen.
-
-A kubelet gives each pod the first NUMA nodes with room, in the order of arrival. A pod that found room on a lower NUMA
-node is not where it was replayed. The pods that came after it may be
-
-- on the NUMA node that it left free, if that is lower than their own;
-- on any other NUMA node with room, if theirs has no room left.
-
-More room makes a kubelet prefer a lower NUMA node, never a higher one. A NUMA node has room for a pod if it can
-allocate the pod's amounts beside all pods that came before and are certainly there.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -77,6 +66,15 @@ def displaced(
     arrived: Iterable[Arrived], room: Collection[int], topology: NodeTopology
 ) -> Mapping[str, frozenset[int]]:
     """Pod -> the NUMA nodes on which it may be besides those of its hint; only pods that have any.
+
+    Room may have been freed or taken unseen. A kubelet gives each pod the first NUMA nodes with room, in the order of
+    arrival. A pod that found room on a lower NUMA node is not where it was replayed. The pods that came after it may be
+
+    - on the NUMA node that it left free, if that is lower than their own;
+    - on any other NUMA node with room, if theirs has no room left.
+
+    More room makes a kubelet prefer a lower NUMA node, never a higher one. A NUMA node has room for a pod if it can
+    allocate the pod's amounts beside all pods that came before and are certainly there.
 
     arrived: in the order of arrival. room: the NUMA nodes on which room was freed.
     """

@@ -14,11 +14,6 @@ Exporters write every minute, and mostly only the time differs. What is derived 
 ways (see `unreported`): pods that were bound shortly before or after it, and pods that have ended since. Everything
 else is derived again only if something is left to find out: assumed pods, unhinted pods, pods whose NUMA nodes no NRT
 has confirmed, and changes that are due to time alone.
-
-When time alone changes something of a node: the first of 5,000 such times without a look at all of them.
-
-A heap with stale entries: a time that was replaced or removed stays in the heap until it comes first, or until stale
-entries are the majority.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -51,7 +46,11 @@ _LEAST_ENTRIES: Final = 64
 
 
 class DueTimes:
-    """One time per node at most, in seconds of any one clock."""
+    """When time alone changes something of each node: the first of 5,000 such times without a look at all of them.
+
+    A heap with stale entries: a time that was replaced or removed stays in the heap until it comes first, or until
+    stale entries are the majority. Times are in seconds of any one clock.
+    """
 
     def __init__(self) -> None:
         self._at: dict[str, float] = {}

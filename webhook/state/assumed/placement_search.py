@@ -13,12 +13,6 @@ hold exactly what is taken. A placement remains possible if some combination wit
 4. One pod may be anywhere, in any shares: it has what the others leave. With two such pods the NRT proves nothing.
 
 If each pod has one possible placement, as on most nodes, comparing their sums replaces steps 2 and 3.
-
-The placements that a kubelet may have chosen for a pod, by its policy and the node's NUMA nodes.
-
-- Under `single-numa-node`, each container is on one NUMA node; with scope `pod`, the whole pod is.
-- Under `restricted`, the same holds if one NUMA node can hold the container or pod at all.
-- Anything else may be on any NUMA nodes, in any shares.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,7 +56,12 @@ def most_given_to(pod: ResidentPod, topology: NodeTopology) -> Mapping[str, int]
 
 
 def placements_of(shares: Shares, topology: NodeTopology) -> Sequence[NumaAmounts] | None:
-    """The possible placements of containers with these shares; None: any."""
+    """The placements that a kubelet may have chosen for containers with these shares; None: any.
+
+    - Under `single-numa-node`, each container is on one NUMA node; with scope `pod`, the whole pod is.
+    - Under `restricted`, the same holds if one NUMA node can hold the container or pod at all.
+    - Anything else may be on any NUMA nodes, in any shares.
+    """
     if topology.policy not in _ON_ONE:
         return None
     parts = [added(shares)] if topology.scope is Scope.POD else list(shares)

@@ -3,8 +3,6 @@
 A rejected pod stays with the phase Failed until its controller or the garbage collector deletes it. Its Event is there
 for an hour. Both are counted, each pod once. The workload of a pod that only an Event knows is found by the pod's name:
 the name of its controller and a random suffix.
-
-The workload that makes a pod, as far as the pod itself shows it.
 """
 
 from collections import Counter

@@ -6,11 +6,6 @@
 
 What counts as free is the node's total, on nodes that are ready and not cordoned, where selectors and tolerations of
 the pods allow them. NUMA nodes and other rules of placement are not considered, so it is an upper bound of a placement.
-
-Which pods belong together, also where no annotation of this service says so.
-
-In this order: the gang that the pod's annotations name; the PodGroup of another scheduler; the group of a
-LeaderWorkerSet, a JobSet, a job of Kubeflow; an Indexed Job. Pods of other controllers do not depend on each other.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,7 +44,11 @@ class GangKey:
 
 
 def gang_of(raw: Mapping[str, Any]) -> GangKey | None:
-    """The gang of a pod; None if it is in none."""
+    """The gang of a pod, also where no annotation of this service says so; None if it is in none.
+
+    In this order: the gang that the pod's annotations name; the PodGroup of another scheduler; the group of a
+    LeaderWorkerSet, a JobSet, a job of Kubeflow; an Indexed Job. Pods of other controllers do not depend on each other.
+    """
     metadata = raw["metadata"]
     namespace = str(metadata.get("namespace") or "")
     if (membership := membership_of(raw)) is not None:
