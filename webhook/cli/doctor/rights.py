@@ -80,7 +80,7 @@ async def account_rights(release: Release) -> list[Finding]:
     wanted = rights(release.name, self_managed=mode == "SelfManaged")
     if await release.setting(PROVISIONING_CLASS_VARIABLE, ""):
         wanted += PROVISIONING_RIGHTS
-    if (await release.setting(DYNAMIC_RESOURCES_VARIABLE, "true")).lower() == "true":
+    if (await release.setting(DYNAMIC_RESOURCES_VARIABLE, "")).lower() == "true":  # a former release has none
         wanted += DEVICE_RIGHTS
     allowed = await asyncio.gather(*(_is_allowed(release, account, right) for right in wanted))
     missing = [str(right) for right, granted in zip(wanted, allowed, strict=True) if not granted]
