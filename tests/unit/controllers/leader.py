@@ -1,25 +1,35 @@
 """The leader on the real cache. Only the API server is a fake: it takes writes and shows them to the cache."""
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jsonpatch
+from prometheus_client import CollectorRegistry
 
-from tests.builders.clusters import cluster_cache, put
-from tests.unit.controllers.site import TERM, metrics
+from tests.builders.clusters import cluster_cache, machine, put
 from webhook.controllers.placement.controller import PlacementController
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.formats.autoscaling import Autoscaler
 from webhook.formats.kubernetes.pod import Owner
+from webhook.kube.election import Term
 from webhook.kube.events import ObjectEvent
 from webhook.kube.pod_writes import PodWrites
 from webhook.kube.write import Outcome, Write
+from webhook.metrics import PlacementMetrics
 from webhook.model.names import NUMA_HINT
 from webhook.placing.autoscaling.answers import Asking
 from webhook.placing.planner import Limits
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.rules import Rules
+
+TERM = Term(1, "1-a", 0.0, 0.0)
+
+
+def metrics() -> PlacementMetrics:
+    """The controllers' metrics, of one test alone."""
+    return PlacementMetrics(CollectorRegistry(), "test")
 
 
 class ApiServer(PodWrites):
@@ -128,6 +138,8 @@ class ApiServer(PodWrites):
 class Leader:
     """The placement controller in its term."""
 
+    api_server: type[ApiServer] = ApiServer
+
     def __init__(
         self,
         *objects: Mapping[str, Any],
@@ -145,7 +157,7 @@ class Leader:
         self.unsettled = 0.0
         self.cache = preempting or cluster_cache()
         put(self.cache, *objects)
-        self.api = ApiServer(self.cache)
+        self.api = self.api_server(self.cache)
         events: Any = self.api
         self.reporter = reporter = StatusReporter(self.api, events, self.cache.gated_pods, metrics())
         limits = Limits(
@@ -183,6 +195,11 @@ class Leader:
         hints = {key: raw["metadata"]["annotations"].get(NUMA_HINT) for key, raw in self.api.pods.items()}
         return {key.partition("/")[2]: json.loads(hint)["node"] for key, hint in hints.items() if hint}
 
+    def text(self, name: str, namespace: str = "default") -> str:
+        """What the reporter would write about a pod."""
+        report = self.reporter._to_report.get(namespace, f"{namespace}/{name}")
+        return "" if report is None else report.why.text
+
     # What the controller asks about leadership and owners.
 
     def is_leader(self) -> bool:
@@ -193,3 +210,51 @@ class Leader:
 
     async def read_owner(self, namespace: str, owner: Owner) -> Mapping[str, Any] | None:
         raise AssertionError((namespace, owner))
+
+
+class HangingApiServer(ApiServer):
+    """Answers no patch before `answers` is set, and then refuses those of the pods `refused`. It shows none of them."""
+
+    def __init__(self, cache: ClusterCache) -> None:
+        super().__init__(cache)
+        self.answers = asyncio.Event()
+        self.refused: frozenset[str] = frozenset()
+
+    async def patch(self, key: str, operations: Sequence[dict[str, Any]]) -> Write:
+        del operations
+        self.patched.append(key)
+        await self.answers.wait()
+        if key in self.refused:
+            return Write(Outcome.REFUSED, error="422 Invalid: metadata.annotations: Too long" + "x" * 10_000)
+        return Write(Outcome.WRITTEN)
+
+
+class HangingLeader(Leader):
+    """The leader of four nodes of 16 and 16 free CPUs, whose API server and owners hang."""
+
+    api: HangingApiServer
+    api_server = HangingApiServer
+
+    def __init__(self, *pods: Mapping[str, Any]) -> None:
+        nodes = (one for number in range(4) for one in machine(name=f"n{number}", free=(16, 16)))
+        # No pod has waited so long, but each is asked.
+        super().__init__(*nodes, *pods, ungate_after=1e9, clock=lambda: 0.0)
+        # However slow the machine: what is put off stays so, and a cycle has time for all.
+        self.controller._delays._clock = lambda: 0.0
+
+    async def read_owner(self, namespace: str, owner: Owner) -> Mapping[str, Any] | None:
+        await asyncio.Event().wait()
+        raise AssertionError((namespace, owner))
+
+    def waiting_because(self) -> dict[str, str]:
+        found = self.reporter._to_report._namespaces.get("default", {})
+        return {key: one.why.text for key, one in found.items()}
+
+    def turn(self) -> None:
+        """One cycle, driven by hand: it may give others their turn, and waits for nothing."""
+        running = self.controller._cycle()
+        try:
+            while True:
+                assert running.send(None) is None, "a cycle waits for something"
+        except StopIteration:
+            pass

@@ -4,8 +4,7 @@ from typing import Any
 
 from tests.builders.clusters import machine
 from tests.builders.pods import bound, gated
-from tests.unit.controllers.leader import Leader
-from tests.unit.controllers.site import metrics
+from tests.unit.controllers.leader import Leader, metrics
 from webhook.controllers.avoided_node_reports import AvoidedNodeReports
 from webhook.formats.kubernetes.timestamps import utc
 from webhook.model.names import MIN_MEMBER, PLACEMENT
@@ -14,7 +13,7 @@ from webhook.model.names import MIN_MEMBER, PLACEMENT
 N0, N1 = machine(name="n0", free=(8,)), machine(name="n1", free=(8,))
 
 
-class Cluster(Leader):
+class FakeCluster(Leader):
     """A leader, whose wall clock is `now`."""
 
     def __init__(self, *objects: Any) -> None:
@@ -40,7 +39,7 @@ class Cluster(Leader):
         while self.reporter._to_report:
             await self.reporter._send(*self.reporter._to_report.pop())
 
-    def text(self, name: str) -> str:
+    def said(self, name: str) -> str:
         """The placement text, in one line."""
         text: str = self.api.pods[f"default/{name}"]["metadata"]["annotations"].get(PLACEMENT, "")
         return "; ".join(" ".join(line.split()) for line in text.replace("\n  ", " ").split("\n"))
@@ -52,31 +51,24 @@ def of(owner: str) -> list[dict[str, Any]]:
     return [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner, "controller": True}]
 
 
-async def test_the_next_pod_of_the_controller_goes_elsewhere_and_says_why() -> None:
-    cluster = Cluster(*N0, *N1)
+async def test_the_next_pod_of_the_controller_goes_elsewhere_and_says_why_and_other_pods_do_not() -> None:
+    cluster = FakeCluster(*N0, *N1)
     cluster.rejects()
     cluster.waits("next")
-    await cluster.cycle()
-    assert cluster.nodes() == {"next": "n1"}
-    at = utc(cluster.now)
-    assert f"1 avoided after a rejection (n0: TopologyAffinityError at {at})" in cluster.text("next")
-
-
-async def test_other_pods_do_not_avoid_the_node() -> None:
-    cluster = Cluster(*N0, *N1)
-    cluster.rejects()
     cluster.waits("other", "another")
     await cluster.cycle()
-    assert cluster.nodes() == {"other": "n0"}
+    assert cluster.nodes() == {"next": "n1", "other": "n0"}
+    at = utc(cluster.now)
+    assert f"1 avoided after a rejection (n0: TopologyAffinityError at {at})" in cluster.said("next")
 
 
 async def test_if_no_other_node_fits_it_waits_says_until_when_and_then_gets_the_node() -> None:
-    cluster = Cluster(*N0)
+    cluster = FakeCluster(*N0)
     cluster.rejects()
     cluster.waits("next")
     await cluster.cycle()
     assert cluster.waiting() == {"next"}
-    text = cluster.text("next")
+    text = cluster.said("next")
     assert "1 node would fit but is avoided for now: it is used again once its NodeResourceTopology is newer" in text
     assert f"at the latest at {utc(cluster.now + 120)}" in text
     cluster.now += 120
@@ -87,7 +79,7 @@ async def test_if_no_other_node_fits_it_waits_says_until_when_and_then_gets_the_
 
 async def test_a_pod_that_waits_when_the_rejection_comes_avoids_the_node_as_well() -> None:
     # Both nodes are taken until the pods of `before` end.
-    cluster = Cluster(*N0, *N1)
+    cluster = FakeCluster(*N0, *N1)
     before = [bound(name=f"b{n}", node=f"n{n}") for n in range(2)]
     cluster.api.has(*before)
     cluster.waits("next")
@@ -101,24 +93,24 @@ async def test_a_pod_that_waits_when_the_rejection_comes_avoids_the_node_as_well
 
 
 async def test_a_gang_avoids_the_node_of_its_rejected_member() -> None:
-    cluster = Cluster(*N0, *N1, *machine(name="n2", free=(8,)))
+    cluster = FakeCluster(*N0, *N1, *machine(name="n2", free=(8,)))
     cluster.rejects(owner="", group="g")
     for name in ("a", "b"):
         cluster.waits(name, "", group="g")
     await cluster.cycle()
     assert cluster.nodes() == {"a": "n1", "b": "n2"}
-    assert "avoided after a rejection: n0: TopologyAffinityError" in cluster.text("a")
+    assert "avoided after a rejection: n0: TopologyAffinityError" in cluster.said("a")
 
 
 async def test_a_gang_that_needs_the_node_waits_says_why_and_starts_whole() -> None:
-    cluster = Cluster(*N0, *N1)
+    cluster = FakeCluster(*N0, *N1)
     cluster.rejects(owner="", group="g")
     for name in ("a", "b"):
         raw = gated(name=name, group="g", annotations={MIN_MEMBER: "2"})
         cluster.api.has(raw)
     await cluster.cycle()
     assert cluster.waiting() == {"a", "b"}
-    text = cluster.text("a")
+    text = cluster.said("a")
     assert "avoided after a rejection: n0: TopologyAffinityError" in text
     assert f"at the latest at {utc(cluster.now + 120)}" in text
     assert "not even an empty cluster" not in text
@@ -128,25 +120,17 @@ async def test_a_gang_that_needs_the_node_waits_says_why_and_starts_whole() -> N
     assert set(cluster.nodes().values()) == {"n0", "n1"}
 
 
-async def test_an_event_on_the_controller_says_why_and_a_counter_counts() -> None:
-    cluster = Cluster(*N0, *N1)
+async def test_an_event_on_the_controller_or_else_the_pod_says_why_and_a_counter_counts() -> None:
+    cluster, unowned, follower = FakeCluster(*N0, *N1), FakeCluster(*N0, *N1), FakeCluster(*N0, *N1)
     cluster.rejects()
     (event,) = cluster.api.events
     assert (event.key, event.kind, event.uid, event.reason) == ("default/rs", "ReplicaSet", "rs", "NodeAvoided")
     assert event.note.startswith("this ReplicaSet's next pods avoid node n0: its kubelet rejected pod first (Topology")
     assert cluster.metrics.nodes_avoided.labels("TopologyAffinityError")._value.get() == 1
-
-
-async def test_a_follower_avoids_and_says_nothing() -> None:
-    cluster = Cluster(*N0, *N1)
-    cluster.leads = False
-    cluster.rejects()
-    assert cluster.api.events == []
-    assert cluster.cache.avoided.by_key()
-
-
-async def test_without_a_controller_the_event_is_on_the_pod() -> None:
-    cluster = Cluster(*N0, *N1)
-    cluster.rejects(owner="", group="g")
-    (event,) = cluster.api.events
+    unowned.rejects(owner="", group="g")
+    (event,) = unowned.api.events
     assert (event.key, event.kind) == ("default/first", "Pod")
+    follower.leads = False
+    follower.rejects()
+    assert follower.api.events == []
+    assert follower.cache.avoided.by_key()

@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 from tests.builders.clusters import cluster_snapshot, put
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import gated
+from tests.unit.controllers.leader import HangingLeader
 from tests.unit.controllers.placement.peers import burstable
-from tests.unit.controllers.site import Site
 from webhook.engine.decide import Decision
 from webhook.engine.snapshot.ledger import Reservation
 from webhook.placing.pod.assignment import NoAssignment, find_assignment
@@ -33,31 +33,31 @@ def waiting(name: str = "p", group: str = "", **spec: Any) -> dict[str, Any]:
     return gated(name=name, group=group, **{"nodeSelector": POOL, **spec})
 
 
-async def ungated(site: Site) -> list[str]:
+async def ungated(site: HangingLeader) -> list[str]:
     """The pods that one cycle ungates."""
-    site.answers.set()
-    site.cycle()
+    site.api.answers.set()
+    site.turn()
     for _ in range(3):
         await asyncio.sleep(0)
-    return [event.key for event in site.events if event.reason == "Ungated"]
+    return [event.key for event in site.api.events if event.reason == "Ungated"]
 
 
 async def test_it_is_ungated_at_once_and_says_why() -> None:
-    site = Site(waiting("p"), waiting("q"), waiting("fits", nodeSelector={}))
+    site = HangingLeader(waiting("p"), waiting("q"), waiting("fits", nodeSelector={}))
     assert sorted(await ungated(site)) == ["default/p", "default/q"]
-    (note,) = {event.note for event in site.events if event.reason == "Ungated"}
+    (note,) = {event.note for event in site.api.events if event.reason == "Ungated"}
     assert note == f"left to the scheduler until a node is added: {TOLD}"
-    assert sorted(site.patched) == ["default/fits", "default/p", "default/q"]
+    assert sorted(site.api.patched) == ["default/fits", "default/p", "default/q"]
 
 
 async def test_members_of_a_group_are_not() -> None:
-    site = Site(waiting("a", group="g"), waiting("b", group="g"))
+    site = HangingLeader(waiting("a", group="g"), waiting("b", group="g"))
     assert await ungated(site) == []
 
 
 async def test_it_stays_behind_the_gate_if_a_node_has_come_meanwhile() -> None:
-    site = Site(waiting(nodeSelector={"kubernetes.io/hostname": "new"}))
-    site.cycle()
+    site = HangingLeader(waiting(nodeSelector={"kubernetes.io/hostname": "new"}))
+    site.turn()
     put(site.cache, node(name="new"))
     assert await ungated(site) == []
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from tests.builders.clusters import put
 from tests.builders.pods import gated
-from tests.unit.controllers.site import TERM, Site
+from tests.unit.controllers.leader import TERM, HangingLeader
 from webhook.controllers.placement import controller as controlling
 from webhook.controllers.placement import fence
 from webhook.controllers.status_reporter import StatusReporter
@@ -42,13 +43,15 @@ def waiting(name: str, *, group: str = "", members: int = 0, owner: str = "") ->
 
 async def test_a_cycle_waits_for_nothing_whatever_hangs() -> None:
     pods = [waiting(f"p{number:03}") for number in range(100)]
-    site = Site(*pods, waiting("owned", members=1, owner="w"), waiting("g-0", group="g"), waiting("g-1", group="g"))
+    site = HangingLeader(
+        *pods, waiting("owned", members=1, owner="w"), waiting("g-0", group="g"), waiting("g-1", group="g")
+    )
     for _ in range(3):
-        site.cycle()
+        site.turn()
         await asyncio.sleep(0)
     assert site.waiting_because()["default/owned"] == "waiting: its owners: they are being read"
     # Of the writes that hang only so many were begun.
-    assert len(site.patched) == 2
+    assert len(site.api.patched) == 4
 
 
 @pytest.fixture(autouse=True)
@@ -119,23 +122,23 @@ async def test_a_fault_with_one_pod_wherever_it_comes_from_is_that_pods(
     for raw in faulty.values():
         raw["metadata"]["annotations"]["note"] = "faulty"
         raw["spec"]["priority"] = 100
-    site = Site(*faulty.values(), waiting("a"), waiting("b"))
+    site = HangingLeader(*faulty.values(), waiting("a"), waiting("b"))
     faulty_for(monkeypatch, room, name, "faulty")
-    site.answers.set()
+    site.api.answers.set()
     for _ in range(3):
-        site.cycle()
+        site.turn()
         await site.controller.settle()
-        if {"default/a", "default/b"} <= set(site.patched):
+        if {"default/a", "default/b"} <= set(site.api.patched):
             return
-    raise AssertionError(site.patched)
+    raise AssertionError(site.api.patched)
 
 
 async def test_a_pod_that_fails_waits_says_so_and_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    site = Site(waiting("faulty"), waiting("a"))
+    site = HangingLeader(waiting("faulty"), waiting("a"))
     faulty_for(monkeypatch, planner, "find_assignment", "faulty")
     before = internal_error_counts().get(Where.POD, 0)
     for _ in range(10):
-        site.cycle()
+        site.turn()
     assert internal_error_counts()[Where.POD] == before + 1
     assert site.waiting_because()["default/faulty"].startswith("waiting: internal error: InjectedError")
 
@@ -143,16 +146,16 @@ async def test_a_pod_that_fails_waits_says_so_and_is_tried_again_later(monkeypat
 async def test_a_pod_that_is_recreated_under_the_name_does_not_inherit_the_delay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    site = Site(waiting("p"))
+    site = HangingLeader(waiting("p"))
     with monkeypatch.context() as broken:
         faulty_for(broken, planner, "find_assignment", "p")
-        site.cycle()
-    site.cycle()
+        site.turn()
+    site.turn()
     assert site.cache.assumed_node("default/p") is None
     again = waiting("p")
     again["metadata"]["uid"] = "another"
-    site.see(again)
-    site.cycle()
+    put(site.cache, again)
+    site.turn()
     assert site.cache.assumed_node("default/p") is not None
 
 
@@ -160,11 +163,11 @@ async def test_a_gang_that_fails_gives_back_what_it_was_assumed_and_the_others_a
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     members = [waiting(f"g-{number}", group="g", members=3) for number in range(3)]
-    site = Site(*members, waiting("z"))
+    site = HangingLeader(*members, waiting("z"))
     faulty_for(monkeypatch, exact_hints.ExactHints, "of", "'g-2'")
     before = internal_error_counts().get(Where.GANG, 0)
     for _ in range(5):
-        site.cycle()
+        site.turn()
     assert internal_error_counts()[Where.GANG] == before + 1
     assert [site.cache.assumed_node(f"default/g-{number}") for number in range(3)] == [None] * 3
     assert site.cache.assumed_node("default/z") is not None
@@ -174,7 +177,7 @@ async def test_a_gang_that_fails_gives_back_what_it_was_assumed_and_the_others_a
 async def test_a_pod_that_cannot_be_fenced_holds_up_the_others_no_longer_than_it_must(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    site = Site(waiting("refused"), waiting("a"))
+    site = HangingLeader(waiting("refused"), waiting("a"))
     left = iter(range(5, -1, -1))
     monkeypatch.setattr(site, "seconds_until_settled", lambda: float(next(left, 0)))
     monkeypatch.setattr(fence, "Backoff", partial(Backoff, base=0.0))
@@ -182,44 +185,44 @@ async def test_a_pod_that_cannot_be_fenced_holds_up_the_others_no_longer_than_it
     async def annotate(key: str, *_: str) -> Write:
         return Write(Outcome.REFUSED if key == "default/refused" else Outcome.WRITTEN)
 
-    monkeypatch.setattr(site, "annotate", annotate, raising=False)
+    monkeypatch.setattr(site.api, "annotate", annotate)
     async with asyncio.timeout(60):
         assert await site.controller._fence(TERM)
 
 
 async def test_a_write_that_fails_ends_nothing_but_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    site = Site(waiting("faulty"), waiting("a"))
-    site.answers.set()
+    site = HangingLeader(waiting("faulty"), waiting("a"))
+    site.api.answers.set()
     faulty_for(monkeypatch, site.controller._writer, "write", "faulty")
-    site.cycle()
+    site.turn()
     await site.controller.settle()
-    assert site.patched == ["default/a"]
+    assert site.api.patched == ["default/a"]
     assert site.waiting_because()["default/faulty"].startswith("waiting: internal error")
 
 
 async def test_a_pod_whose_placement_is_refused_says_so_once_and_is_tried_again_later_each_time() -> None:
-    site = Site(waiting("full"), waiting("a"))
-    site.answers.set()
-    site.refused = frozenset({"default/full"})
+    site = HangingLeader(waiting("full"), waiting("a"))
+    site.api.answers.set()
+    site.api.refused = frozenset({"default/full"})
     now = 0.0
     site.controller._delays._clock = lambda: now
     tried = []
     for _ in range(200):
         now += 1.0
-        before = site.patched.count("default/full")
-        site.cycle()
+        before = site.api.patched.count("default/full")
+        site.turn()
         await site.controller.settle()
-        if site.patched.count("default/full") > before:
+        if site.api.patched.count("default/full") > before:
             tried.append(now)
-    assert site.patched.count("default/a") == 1
+    assert site.api.patched.count("default/a") == 1
     assert [later - earlier for earlier, later in pairwise(tried)] == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
     assert site.cache.assumed_node("default/full") is None
     told = site.waiting_because()["default/full"]
     assert told.startswith("waiting: it fits, but its placement cannot be written: 422 Invalid")
     assert len(told) <= 1000
-    site.status_reporter._to_report.discard("default", "default/full")
+    site.reporter._to_report.discard("default", "default/full")
     now += 60.0
-    site.cycle()
+    site.turn()
     await site.controller.settle()
     assert "default/full" not in site.waiting_because()
 
@@ -228,9 +231,9 @@ async def test_a_pod_whose_annotations_leave_no_room_for_a_placement_is_given_no
     full = [waiting(f"full-{number}") for number in range(20)]
     for raw in full:
         raw["metadata"]["annotations"]["x"] = "x" * 250_000
-    site = Site(*full, waiting("z"))
-    site.answers.set()
-    site.cycle()
+    site = HangingLeader(*full, waiting("z"))
+    site.api.answers.set()
+    site.turn()
     await site.controller.settle()
-    assert site.patched == ["default/z"]
+    assert site.api.patched == ["default/z"]
     assert all("metadata.annotations" in site.waiting_because()[f"default/full-{number}"] for number in range(20))

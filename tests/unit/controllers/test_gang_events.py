@@ -23,7 +23,7 @@ GROUP = {POD_GROUP_NAME: "pg-w-uid-Job"}
 NOW = 1_000.0
 
 
-class Cluster:
+class FakeCluster:
     """A gang of two pods, and the Events about it. `clock`: seconds."""
 
     def __init__(self, *, warn_after: float = 0.0, owned: bool = True) -> None:
@@ -79,33 +79,43 @@ PLACED = "Normal", "Assigned", "placed in r7: 2 pods on 2 nodes"
 
 
 async def test_a_gang_that_waits_has_one_event_on_its_owner_until_its_reason_changes() -> None:
-    cluster = Cluster()
-    for second, why in enumerate(["no room", "no room", "no rack"], 1):
+    cluster = FakeCluster()
+    # A change of numbers alone is no news.
+    for second, why in enumerate(["rack-1 holds 1 pods", "rack-1 holds 1 pods", "rack-2 holds 2 pods", "no rack"], 1):
         cluster.examined(f"waiting: {why}")
         await cluster.events.sweep(NOW + 60 * second)
-    assert cluster.notes() == [waiting("waiting: no room"), waiting("waiting: no rack")]
+    assert cluster.notes() == [waiting("waiting: rack-1 holds 1 pods"), waiting("waiting: no rack")]
     assert {(event.api_version, event.kind, event.key, event.uid) for event in cluster.told} == {
         ("batch/v1", "Job", "default/w", "uid-Job")
     }
 
 
-async def test_nothing_is_said_while_its_members_are_still_created() -> None:
-    cluster = Cluster()
-    cluster.examined("waiting: 1 of the 2 pods are there")
-    await cluster.events.sweep(NOW + 0.5)
+async def test_nothing_is_said_while_members_are_created_of_those_that_are_gone_and_without_an_owner_to_tell() -> None:
+    creating, gone, unowned = FakeCluster(), FakeCluster(), FakeCluster(owned=False)
+    creating.examined("waiting: 1 of the 2 pods are there")
+    await creating.events.sweep(NOW + 0.5)
+    for cluster in (gone, unowned):
+        cluster.examined("waiting: no room")
+    for raw in gone.raws:
+        gone.cache.pods.delete(f"default/{raw['metadata']['name']}")
+    for cluster in (gone, unowned):
+        await cluster.events.sweep(NOW + 10)
+    assert [cluster.notes() for cluster in (creating, gone, unowned)] == [[], [], []]
+    assert gone.events._gangs == {}
+
+
+async def test_who_does_not_lead_says_nothing_and_forgets() -> None:
+    cluster = FakeCluster()
+    cluster.examined("waiting: no room")
+    cluster.leads = False
+    await cluster.events.sweep(NOW + 10)
+    cluster.leads = True
+    await cluster.events.sweep(NOW + 20)
     assert cluster.notes() == []
 
 
-async def test_a_change_of_numbers_alone_is_no_news() -> None:
-    cluster = Cluster()
-    for second in range(1, 4):
-        cluster.examined(f"waiting: rack-{second} holds {second} pods")
-        await cluster.events.sweep(NOW + 60 * second)
-    assert cluster.notes() == [waiting("waiting: rack-1 holds 1 pods")]
-
-
 async def test_reasons_that_change_all_the_time_are_reported_every_half_minute() -> None:
-    cluster = Cluster()
+    cluster = FakeCluster()
     for second in range(2, 62, 2):
         cluster.examined(f"waiting: reason {'ab'[second // 2 % 2]}")
         await cluster.events.sweep(NOW + second)
@@ -113,7 +123,7 @@ async def test_reasons_that_change_all_the_time_are_reported_every_half_minute()
 
 
 async def test_a_gang_that_was_placed_has_one_event_once_all_its_pods_are_ungated() -> None:
-    cluster = Cluster()
+    cluster = FakeCluster()
     cluster.examined("waiting: no room")
     await cluster.events.sweep(NOW + 10)
     cluster.examined("")
@@ -128,39 +138,10 @@ async def test_a_gang_that_was_placed_has_one_event_once_all_its_pods_are_ungate
 
 
 async def test_after_the_time_that_is_set_it_is_a_warning_at_once() -> None:
-    cluster = Cluster(warn_after=1e9)
+    cluster = FakeCluster(warn_after=1e9)
     cluster.examined("waiting: no room")
     await cluster.events.sweep(NOW + 10)
     cluster.events._warn_after = 1.0  # the pods are years old
     await cluster.events.sweep(NOW + 11)
     await cluster.events.sweep(NOW + 100)
-    assert cluster.notes() == [
-        waiting("waiting: no room"),
-        ("Warning", "WaitingForPlacement", "waiting: no room"),
-    ]
-
-
-async def test_a_gang_whose_pods_are_gone_is_forgotten() -> None:
-    cluster = Cluster()
-    cluster.examined("waiting: no room")
-    for raw in cluster.raws:
-        cluster.cache.pods.delete(f"default/{raw['metadata']['name']}")
-    await cluster.events.sweep(NOW + 10)
-    assert (cluster.notes(), cluster.events._gangs) == ([], {})
-
-
-async def test_a_gang_that_its_pods_name_themselves_has_no_owner_to_tell() -> None:
-    cluster = Cluster(owned=False)
-    cluster.examined("waiting: no room")
-    await cluster.events.sweep(NOW + 10)
-    assert cluster.notes() == []
-
-
-async def test_who_does_not_lead_says_nothing_and_forgets() -> None:
-    cluster = Cluster()
-    cluster.examined("waiting: no room")
-    cluster.leads = False
-    await cluster.events.sweep(NOW + 10)
-    cluster.leads = True
-    await cluster.events.sweep(NOW + 20)
-    assert cluster.notes() == []
+    assert cluster.notes() == [waiting("waiting: no room"), ("Warning", "WaitingForPlacement", "waiting: no room")]

@@ -10,8 +10,7 @@ from tests.builders.clusters import machine, put
 from tests.builders.nodes import node
 from tests.builders.pods import gated
 from tests.builders.topologies import topology
-from tests.unit.controllers.leader import ApiServer, Leader
-from tests.unit.controllers.site import metrics
+from tests.unit.controllers.leader import ApiServer, Leader, metrics
 from webhook.controllers.gang_repair import GangRepair
 from webhook.formats.kubernetes.pod import Owner
 from webhook.internal_errors import internal_error_counts
@@ -29,7 +28,7 @@ def rack(name: str, *nodes: str) -> list[dict[str, Any]]:
     return [one for each in nodes for one in machine(name=each, free=(8,), labels={RACK: name})]
 
 
-class Server(ApiServer):
+class FakeServer(ApiServer):
     """Refuses to evict `kept`; asked: the dry runs."""
 
     kept = ""
@@ -48,14 +47,15 @@ class Server(ApiServer):
         return self.pods.get(key)
 
 
-class Cluster(Leader):
+class RepairedGang(Leader):
     """A gang of two pods of 8 CPUs runs on n0 and n1 of rack r1."""
+
+    api: FakeServer
+    api_server = FakeServer
 
     def __init__(self, *more: Any, owners: Any = (JOB,)) -> None:
         super().__init__(topology(labels=[RACK]), *rack("r1", "n0", "n1"), *more)
         self.owners = list(owners)
-        self.api.__class__ = Server  # the controller has this object already
-        self.api.asked = []  # type: ignore[attr-defined]
         self.metrics = metrics()
         events: Any = self.api
         self.repair = GangRepair(self.cache, self.api, events, self.controller.planner, self.is_leader, self.metrics)
@@ -76,7 +76,7 @@ class Cluster(Leader):
         await super().cycle()
 
     @classmethod
-    async def running(cls, *more: Any, **how: Any) -> "Cluster":
+    async def running(cls, *more: Any, **how: Any) -> "RepairedGang":
         cluster = cls(*more, **how)
         cluster.waits("a")
         cluster.waits("b")
@@ -99,9 +99,14 @@ class Cluster(Leader):
         self.api.delete(f"default/{name}")
         self.waits(f"{name}2")
 
-    def replaced_by(self) -> "Cluster":
+    async def loses_and_sweeps(self) -> None:
+        self.loses()
+        await self.cycle()
+        await self.repair.sweep(0)
+
+    def replaced_by(self) -> "RepairedGang":
         """The next leader, which has started after the loss: it knows what the API server knows."""
-        other = Cluster(*rack("r2", "n2", "n3"))
+        other = RepairedGang(*rack("r2", "n2", "n3"))
         other.cache.use_hint_key(self.cache.hint_key)
         put(other.cache, {**node(name="n1", cpus=16, labels={RACK: "r1"}), "status": NOT_READY})
         other.api.has(*self.api.pods.values())
@@ -118,7 +123,7 @@ NOT_READY = {
 
 
 async def test_it_moves_as_a_whole_to_a_domain_that_holds_all_of_it() -> None:
-    cluster = await Cluster.running(*rack("r2", "n2", "n3"))
+    cluster = await RepairedGang.running(*rack("r2", "n2", "n3"))
     cluster.loses()
     await cluster.cycle()
     assert cluster.waiting() == {"b2"}
@@ -133,68 +138,48 @@ async def test_it_moves_as_a_whole_to_a_domain_that_holds_all_of_it() -> None:
     assert {name: place for name, place in cluster.nodes().items() if name in {"a2", "b2"}} == {"a2": "n2", "b2": "n3"}
 
 
-async def test_if_its_domain_has_room_it_stays() -> None:
-    cluster = await Cluster.running(*rack("r2", "n2", "n3"))
-    put(cluster.cache, *rack("r1", "n4"))
-    cluster.loses()
-    await cluster.cycle()
-    await cluster.repair.sweep(0)
-    assert cluster.nodes()["b2"] == "n4"
-    assert cluster.api.evicted == []
+R2 = rack("r2", "n2", "n3")
 
 
-async def test_if_no_domain_holds_all_of_it_it_stays() -> None:
-    cluster = await Cluster.running(*rack("r2", "n2"))
+@pytest.mark.parametrize(
+    ("others", "added", "owners", "leads"),
+    [
+        (R2, rack("r1", "n4"), (JOB,), True),
+        (rack("r2", "n2"), [], (JOB,), True),
+        (R2, [], (), True),
+        (R2, [], (JOB,), False),
+    ],
+    ids=["its domain has room", "no domain holds all of it", "no controller recreates its members", "not the leader"],
+)
+async def test_else_it_stays(
+    others: list[dict[str, Any]], added: list[dict[str, Any]], owners: Any, leads: bool
+) -> None:
+    cluster = await RepairedGang.running(*others, owners=owners)
+    put(cluster.cache, *added)
     cluster.loses()
     await cluster.cycle()
+    cluster.leads = leads
     await cluster.repair.sweep(0)
     assert (cluster.api.evicted, cluster.told("GangMoved")) == ([], [])
+    assert leads or cluster.api.asked == []
+    assert cluster.nodes().get("b2") == ("n4" if added else None)
 
 
 async def test_if_one_member_may_not_be_evicted_none_is() -> None:
-    cluster = await Cluster.running(*rack("r2", "n2", "n3"))
-    cluster.api.kept = "default/a"  # type: ignore[attr-defined]
-    cluster.loses()
-    await cluster.cycle()
-    await cluster.repair.sweep(0)
+    cluster = await RepairedGang.running(*rack("r2", "n2", "n3"))
+    cluster.api.kept = "default/a"
+    await cluster.loses_and_sweeps()
     assert cluster.api.evicted == []
     assert cluster.told("GangNotMoved")[0].endswith("it stays, because default/a may not be evicted now")
-    cluster.api.kept = ""  # type: ignore[attr-defined]
+    cluster.api.kept = ""
     await cluster.repair.sweep(1)
     assert cluster.api.evicted == []  # not again so soon
     await cluster.repair.sweep(31)
     assert cluster.api.evicted == ["default/a"]
 
 
-async def test_a_gang_that_waits_for_a_new_member_and_lost_no_node_stays() -> None:
-    cluster = await Cluster.running(*rack("r2", "n2", "n3"))
-    cluster.waits("c")
-    await cluster.cycle()
-    await cluster.repair.sweep(0)
-    assert cluster.waiting() == {"c"}
-    assert cluster.api.evicted == []
-
-
-@pytest.mark.parametrize("owners", [()])
-async def test_members_that_no_controller_recreates_stay(owners: Any) -> None:
-    cluster = await Cluster.running(*rack("r2", "n2", "n3"), owners=owners)
-    cluster.loses()
-    await cluster.cycle()
-    await cluster.repair.sweep(0)
-    assert cluster.api.evicted == []
-
-
-async def test_a_follower_moves_nothing() -> None:
-    cluster = await Cluster.running(*rack("r2", "n2", "n3"))
-    cluster.loses()
-    await cluster.cycle()
-    cluster.leads = False
-    await cluster.repair.sweep(0)
-    assert (cluster.api.evicted, cluster.api.asked) == ([], [])  # type: ignore[attr-defined]
-
-
 async def test_an_eviction_that_a_budget_delays_is_repeated() -> None:
-    cluster = await Cluster.running(*rack("r2", "n2", "n3"))
+    cluster = await RepairedGang.running(*rack("r2", "n2", "n3"))
     cluster.loses()
     await cluster.cycle()
     cluster.api.outcome = Outcome.NOT_NOW
@@ -206,10 +191,8 @@ async def test_an_eviction_that_a_budget_delays_is_repeated() -> None:
 
 
 async def test_a_leader_that_has_not_seen_the_loss_moves_it_as_well() -> None:
-    cluster = await Cluster.running()
-    cluster.loses()
-    await cluster.cycle()
-    await cluster.repair.sweep(0)
+    cluster = await RepairedGang.running()
+    await cluster.loses_and_sweeps()
     assert cluster.api.evicted == []
     successor = cluster.replaced_by()
     await successor.cycle()
@@ -222,10 +205,8 @@ async def test_a_leader_that_has_not_seen_the_loss_moves_it_as_well() -> None:
 @pytest.mark.parametrize("how", ["another gang", "another node", "another seal", "text", "another type", "deep"])
 async def test_a_forged_record_moves_nothing(how: str) -> None:
     before = dict(internal_error_counts())
-    cluster = await Cluster.running()
-    cluster.loses()
-    await cluster.cycle()
-    await cluster.repair.sweep(0)
+    cluster = await RepairedGang.running()
+    await cluster.loses_and_sweeps()
     raw = cluster.api.pods["default/a"]
     record = json.loads(raw["metadata"]["annotations"][LOST_NODES])
     forged = {
@@ -243,10 +224,8 @@ async def test_a_forged_record_moves_nothing(how: str) -> None:
 
 
 async def test_a_record_is_void_for_other_members_and_is_removed_when_the_gang_is_whole() -> None:
-    cluster = await Cluster.running()
-    cluster.loses()
-    await cluster.cycle()
-    await cluster.repair.sweep(0)
+    cluster = await RepairedGang.running()
+    await cluster.loses_and_sweeps()
     assert LOST_NODES in cluster.api.pods["default/a"]["metadata"]["annotations"]
     put(cluster.cache, *rack("r1", "n4"))
     await cluster.cycle()
@@ -256,12 +235,12 @@ async def test_a_record_is_void_for_other_members_and_is_removed_when_the_gang_i
 
 
 async def test_a_waiting_gang_is_read_for_a_record_only_once() -> None:
-    cluster = await Cluster.running(*rack("r2", "n2", "n3"))
+    cluster = await RepairedGang.running(*rack("r2", "n2", "n3"))
     cluster.waits("c")
     reads: list[str] = []
     read = cluster.api.read
 
-    async def counted(key: str) -> Raw | None:
+    async def counted(key: str) -> dict[str, Any] | None:
         reads.append(key)
         return await read(key)
 
@@ -275,7 +254,7 @@ async def test_a_waiting_gang_is_read_for_a_record_only_once() -> None:
 
 
 async def test_a_gang_that_is_whole_again_before_a_budget_allows_its_move_loses_no_member() -> None:
-    cluster = await Cluster.running(*rack("r2", "n2", "n3"))
+    cluster = await RepairedGang.running(*rack("r2", "n2", "n3"))
     cluster.loses()
     await cluster.cycle()
     cluster.api.outcome = Outcome.NOT_NOW  # the budget changes between the dry run and the eviction

@@ -4,8 +4,7 @@ from typing import Any
 
 from tests.builders.clusters import cluster_cache
 from tests.builders.pods import pod
-from tests.unit.controllers.leader import ApiServer
-from tests.unit.controllers.site import metrics
+from tests.unit.controllers.leader import ApiServer, metrics
 from webhook.controllers.gate_removal import GateRemoval
 from webhook.kube.write import Outcome
 from webhook.model.names import PLACEMENT, PLACEMENT_GATE
@@ -13,7 +12,7 @@ from webhook.model.names import PLACEMENT, PLACEMENT_GATE
 OURS, OTHERS = {"name": PLACEMENT_GATE}, {"name": "kueue.x-k8s.io/admission"}
 
 
-class Cluster:
+class FakeCluster:
     """Pods a, b with our gate, and c with another gate as well."""
 
     def __init__(self) -> None:
@@ -30,26 +29,25 @@ class Cluster:
         return [gate["name"] for gate in self.api.pods[f"default/{name}"]["spec"].get("schedulingGates", ())]
 
 
-async def test_pods_that_our_gate_alone_holds_back_are_ungated_and_say_why() -> None:
-    cluster = Cluster()
+async def test_the_leader_ungates_pods_that_our_gate_alone_holds_back_and_they_say_why() -> None:
+    cluster = FakeCluster()
+    cluster.leads = False
+    await cluster.removal.sweep(0)
+    assert cluster.api.patched == []
+    cluster.leads = True
     await cluster.removal.sweep(0)
     assert [cluster.gates(name) for name in "abc"] == [[], [], [PLACEMENT_GATE, OTHERS["name"]]]
     text = cluster.api.pods["default/a"]["metadata"]["annotations"][PLACEMENT]
     assert text.startswith("ungated: the mode is Observe, so no pod is placed")
     assert sorted(cluster.api.told()) == [("default/a", "Ungated"), ("default/b", "Ungated")]
-
-
-async def test_a_pod_with_another_gate_follows_once_that_is_removed() -> None:
-    cluster = Cluster()
-    await cluster.removal.sweep(0)
     raw = cluster.api.pods["default/c"]
-    cluster.api.has({**raw, "spec": {**raw["spec"], "schedulingGates": [OURS]}})
+    cluster.api.has({**raw, "spec": {**raw["spec"], "schedulingGates": [OURS]}})  # the other gate was removed
     await cluster.removal.sweep(0)
     assert cluster.gates("c") == []
 
 
 async def test_a_write_that_fails_is_counted_and_tried_again() -> None:
-    cluster = Cluster()
+    cluster = FakeCluster()
     cluster.api.outcome = Outcome.REFUSED
     await cluster.removal.sweep(0)
     assert len(cluster.api.patched) == 2
@@ -59,10 +57,3 @@ async def test_a_write_that_fails_is_counted_and_tried_again() -> None:
     cluster.api.outcome = Outcome.WRITTEN
     await cluster.removal.sweep(30)
     assert cluster.gates("a") == []
-
-
-async def test_a_follower_ungates_no_pod() -> None:
-    cluster = Cluster()
-    cluster.leads = False
-    await cluster.removal.sweep(0)
-    assert cluster.api.patched == []

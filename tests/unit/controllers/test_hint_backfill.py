@@ -25,7 +25,7 @@ LATE = HintBackfill("default/p", "u", HINT)
 COUNTED = "topology_webhook_hints_backfilled_total"
 
 
-class Unhinted(ClusterCache):
+class FakeCache(ClusterCache):
     """A cluster in which hints are missing."""
 
     def __init__(self, *backfill: HintBackfill) -> None:
@@ -40,7 +40,7 @@ def sweep(server: Server, backfill: HintBackfill = LATE) -> tuple[Sequence[Objec
     """What was told, and how many hints were counted."""
     registry, told = CollectorRegistry(), Told()
     metrics = PlacementMetrics(registry, "topology_webhook")
-    hints = HintBackfiller(Unhinted(backfill), server, told, lambda: True, metrics, concurrency=2)
+    hints = HintBackfiller(FakeCache(backfill), server, told, lambda: True, metrics, concurrency=2)
     asyncio.run(hints.sweep(0))
     return told.events, registry.get_sample_value(COUNTED)
 
@@ -74,13 +74,7 @@ def test_what_nobody_believes_is_written_over(forged: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "now",
-    [
-        None,
-        bound(uid="the next"),
-        bound(node="n1"),
-        bound(**{NUMA_HINT: HINT.to_json(), RESOURCE_STATUS: "{}"}),
-    ],
+    "now", [None, bound(uid="the next"), bound(node="n1"), bound(**{NUMA_HINT: HINT.to_json(), RESOURCE_STATUS: "{}"})]
 )
 def test_another_pod_and_one_that_has_a_hint_are_left_as_they_are(now: dict[str, Any] | None) -> None:
     server = Server(now=now)

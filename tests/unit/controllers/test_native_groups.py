@@ -1,4 +1,4 @@
-"""The leader and gangs that PodGroups of Kubernetes itself define: admitted by the webhook, placed by the leader."""
+"""Gangs of Kubernetes' own PodGroups: admitted by the webhook, placed by the leader; what the condition says."""
 
 import asyncio
 from collections.abc import Mapping
@@ -8,10 +8,12 @@ import pytest
 
 from tests.builders.clusters import machine, put
 from tests.builders.native_pod_groups import gated_in_group, in_group, native_pod_group
-from tests.builders.pods import SINGLE, created, plain
+from tests.builders.pods import SINGLE, gated
 from tests.builders.topologies import topology
 from tests.unit.controllers.leader import Leader
 from webhook.admission.pod.mutation import mutate_pod
+from webhook.controllers.native_group_conditions import NativeGroupConditions
+from webhook.kube.write import Outcome, Write
 from webhook.model.names import (
     KAI_TOPOLOGY,
     MIN_MEMBER,
@@ -23,6 +25,7 @@ from webhook.model.names import (
 from webhook.state.rules import Rules
 
 RACK = "example.com/rack"
+
 # rack r1 ── n0 [16]  n1 [16]      [free cpus per NUMA node]
 # rack r2 ── n2 [16]
 RACKS = (
@@ -57,22 +60,15 @@ def why(it: Leader) -> set[str]:
     return set(reported)
 
 
-def test_a_pod_of_a_constrained_or_unknown_group_is_marked_and_gated() -> None:
+def test_a_pod_is_marked_and_gated_if_it_or_its_group_asks_for_something_or_the_group_is_unknown() -> None:
     it = leader(native_pod_group(name="racks", minimum=2, level=RACK), native_pod_group(name="free", minimum=2))
-    for group, managed in (("racks", True), ("unknown", True), ("free", False)):
-        decided = mutate_pod(in_group(group), it.cache.snapshot(), Rules())
+    for group, own, managed in (("racks", {}, True), ("unknown", {}, True), ("free", {}, False), ("free", NUMA, True)):
+        decided = mutate_pod(in_group(group, annotations=own), it.cache.snapshot(), Rules())
         assert decided.gated is managed
         annotations = decided.mutated["metadata"].get("annotations") or {}
         assert annotations.get(SCHEDULING_GROUP) == (group if managed else None)
         # A later webhook changed the pod: the second pass comes to the same.
         assert mutate_pod(decided.mutated, it.cache.snapshot(), Rules()).mutated == decided.mutated
-
-
-def test_a_pod_that_requests_numa_nodes_is_a_member_of_any_group() -> None:
-    it = leader(native_pod_group(name="free", minimum=2))
-    decided = mutate_pod(in_group("free", annotations=NUMA), it.cache.snapshot(), Rules())
-    assert decided.gated
-    assert decided.mutated["metadata"]["annotations"][SCHEDULING_GROUP] == "free"
 
 
 def test_where_groups_are_not_served_nothing_changes() -> None:
@@ -122,16 +118,9 @@ def test_pods_are_ungated_if_their_group_turns_out_to_request_nothing() -> None:
 
 def test_a_group_and_a_gang_of_the_same_name_are_two() -> None:
     it = leader(native_pod_group(minimum=2, level=RACK))
-    it.api.has(
-        gated_in_group(name="a"),
-        created(name="b", group="g", annotations={MIN_MEMBER: "2"}, schedulingGates=plain_gates()),
-    )
+    it.api.has(gated_in_group(name="a"), gated(name="b", group="g", annotations={MIN_MEMBER: "2"}))
     cycle(it)
     assert it.waiting() == {"a", "b"}
-
-
-def plain_gates() -> list[dict[str, str]]:
-    return [{"name": "topology-webhook.dev/placement"}]
 
 
 def test_the_fault_of_one_group_is_its_own() -> None:
@@ -180,32 +169,19 @@ def test_a_pod_that_names_another_gang_beside_its_group_waits_alone() -> None:
 
 
 def test_the_groups_own_priority_decides_the_order() -> None:
-    it = leader(
-        native_pod_group(name="low", minimum=2, level=RACK),
-        native_pod_group(name="high", minimum=2, level=RACK, priority=9),
-    )
-    it.api.has(
-        *(
-            gated_in_group(g, name=f"{g}-{n}", cpu=16, second=second)
-            for n in "ab"
-            for second, g in enumerate(("low", "high"))
-        )
-    )
+    groups: dict[str, dict[str, Any]] = {"low": {}, "high": {"priority": 9}}
+    it = leader(*(native_pod_group(name=name, minimum=2, level=RACK, **own) for name, own in groups.items()))
+    for second, group in enumerate(groups):
+        it.api.has(*(gated_in_group(group, name=f"{group}-{n}", cpu=16, second=second) for n in "ab"))
     cycle(it)
     assert it.waiting() == {"low-a", "low-b"}
 
 
 def test_a_mark_without_the_field_is_no_membership() -> None:
     it = leader(native_pod_group(minimum=2, level=RACK))
-    it.api.has(plain_marked())
+    it.api.has(gated(name="a", annotations={SCHEDULING_GROUP: "g"}, numa=None))
     cycle(it)
     assert it.waiting() == set()
-
-
-def plain_marked() -> dict[str, Any]:
-    raw = created(name="a", annotations={SCHEDULING_GROUP: "g"}, numa=None, schedulingGates=plain_gates())
-    assert plain()["spec"].get("schedulingGroup") is None
-    return raw
 
 
 def test_pods_of_a_group_below_a_composite_one_are_the_schedulers_and_say_so() -> None:
@@ -339,3 +315,119 @@ def test_members_wait_for_the_bindings_of_none() -> None:
     cycle(it)
     assert it.waiting() == set()
     assert started == [None] * 4
+
+
+GROUP = native_pod_group(minimum=2, level=RACK)
+
+
+class ConditionWriter:
+    """A leader of the racks above, and the conditions that it writes; the API server shows them."""
+
+    def __init__(self, *objects: Mapping[str, Any]) -> None:
+        self.leader = leader(*objects)
+        self.cache = self.leader.cache
+        self.written: list[dict[str, Any]] = []
+        self.answer = True
+        writes: Any = self
+        self.conditions = NativeGroupConditions(self.cache, writes, lambda: self.leader.leads)
+        self.leader.controller.gang_examined.subscribe(self.conditions.saw)
+
+    async def set_condition(self, key: str, version: str, condition: dict[str, Any]) -> Write:
+        assert (key, version) == ("default/g", "v1alpha2")
+        if self.answer:
+            self.written.append(condition)
+            self.shows(condition)
+        return Write(Outcome.WRITTEN if self.answer else Outcome.REFUSED)
+
+    def shows(self, condition: Mapping[str, Any]) -> None:
+        """The PodGroup has this condition, from any writer."""
+        put(self.cache, {**GROUP, "status": {"conditions": [dict(condition)]}})
+
+    def turn(self) -> list[tuple[str, str, str]]:
+        """One cycle and one comparison, as if the last were long ago; returns what has been written so far."""
+        self.leader.controller._changed()
+        cycle(self.leader)
+        self.conditions._not_before.clear()
+        asyncio.run(self.conditions.sweep(0))
+        return [(one["status"], one["reason"], one["message"]) for one in self.written]
+
+    def bind(self, *names: str) -> None:
+        for name in names:
+            raw = self.leader.api.pods[f"default/{name}"]
+            self.leader.api.has({**raw, "spec": {**raw["spec"], "nodeName": self.leader.nodes()[name]}})
+
+
+WAITS = ("False", "Unschedulable", "gang g: 1 of the 2 pods that must start together are there")
+PLACED = ("True", "Scheduled", "placed in r1: 2 pods on 2 nodes")
+
+
+def members(*names: str) -> list[dict[str, Any]]:
+    return [gated_in_group(name=name, cpu=16) for name in names]
+
+
+def test_it_says_what_the_group_waits_for_and_then_where_it_is_placed() -> None:
+    site = ConditionWriter(GROUP)
+    assert site.turn() == []  # no pod names it
+    site.leader.api.has(*members("a"))
+    assert site.turn() == [WAITS]
+    assert site.turn() == [WAITS]
+    site.leader.api.has(*members("b"))
+    assert site.turn() == [WAITS]  # the scheduler has not bound them yet
+    site.bind("a")
+    assert site.turn() == [WAITS]
+    site.bind("b")
+    assert site.turn() == [WAITS, PLACED]
+    assert [one["type"] for one in site.written] == ["PodGroupScheduled"] * 2
+    site.leader.api.has(*members("c"))
+    (*_, last) = site.turn()
+    assert last[:2] == ("True", "Scheduled")
+    assert last[2].startswith("placed in r1: 2 pods on 2 nodes; others wait: gang g")
+
+
+def test_it_names_the_fields_of_the_group_that_have_no_effect_here() -> None:
+    site = ConditionWriter(native_pod_group(minimum=2, level=RACK, resourceClaims=[{"name": "c"}]))
+    site.leader.api.has(*members("a"))
+    ignored = "; spec.resourceClaims is for the scheduler: devices of claims are not counted per NUMA node"
+    assert site.turn() == [(*WAITS[:2], f"{WAITS[2]}{ignored}")]
+
+
+def test_what_the_scheduler_writes_is_not_written_over_and_what_was_scheduled_once_stays_so() -> None:
+    def scheduled(message: str) -> dict[str, str]:
+        return {"type": "PodGroupScheduled", "status": "True", "reason": "Scheduled", "message": message}
+
+    site = ConditionWriter(GROUP)
+    site.leader.api.has(*members("a", "b"))
+    site.turn()
+    site.bind("a", "b")
+    assert site.turn() == [PLACED]
+    site.shows(scheduled("3 of 3"))
+    assert site.turn() == [PLACED]
+    site.shows(scheduled(""))
+    assert site.turn() == [PLACED, PLACED]
+    site.leader.leads = False
+    site.turn()
+    site.leader.leads = True  # a new leader has not said anything
+    site.shows(scheduled(PLACED[2]))
+    assert site.turn() == [PLACED, PLACED]
+    site = ConditionWriter(GROUP)
+    site.shows(scheduled(""))
+    site.leader.api.has(*members("a"))
+    assert site.turn() == []
+
+
+def test_a_refused_write_is_tried_again_later() -> None:
+    site = ConditionWriter(GROUP)
+    site.leader.api.has(*members("a"))
+    site.answer = False
+    assert site.turn() == []
+    assert site.conditions._not_before.keys() == {"default/g"}
+    site.answer = True
+    assert site.turn() == [WAITS]
+
+
+def test_the_fault_of_a_group_is_in_its_condition() -> None:
+    site = ConditionWriter(native_pod_group(minimum=2, level="example.com/none"))
+    site.leader.api.has(*members("a"))
+    ((status, _, message),) = site.turn()
+    assert status == "False"
+    assert '"example.com/none" is a level of no Topology. Levels are: example.com/rack.' in message

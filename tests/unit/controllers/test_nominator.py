@@ -22,9 +22,14 @@ from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.rules import Rules
 
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nominate, "_SETTLE_SECONDS", 0.0)
+
+
 # a [9]  b [16]  c [2]      [free cpus]; the pods ask for 8
 FREE = {"a": 9, "b": 16, "c": 2}
-
 DENIED = {
     "type": "PodScheduled",
     "status": "False",
@@ -32,7 +37,7 @@ DENIED = {
 }
 
 
-class Cluster(PodWrites):
+class FakeCluster(PodWrites):
     """The pods p and q wait, unless the test says otherwise; what is named to the scheduler."""
 
     def __init__(self, assumed: str | None = None, free: Mapping[str, int] = FREE) -> None:
@@ -59,12 +64,7 @@ class Cluster(PodWrites):
         return Write(Outcome.WRITTEN)
 
 
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nominate, "_SETTLE_SECONDS", 0.0)
-
-
-async def named(cluster: Cluster, *refusals: tuple[str, str], leads: bool = True) -> str:
+async def named(cluster: FakeCluster, *refusals: tuple[str, str], leads: bool = True) -> str:
     """The nodes that are named, one refusal (pod, node) being looked after before the next."""
     nominator = Nominator(cluster.cache, cluster, Rules(), lambda: leads)
     running = asyncio.create_task(nominator.run())
@@ -78,10 +78,19 @@ async def named(cluster: Cluster, *refusals: tuple[str, str], leads: bool = True
     return "".join(node for _, _, node in cluster.named)
 
 
-async def test_the_best_node_that_can_take_the_pod_is_named() -> None:
-    cluster = Cluster()
+async def test_the_best_node_that_can_take_the_pod_is_named_or_that_which_it_was_assumed() -> None:
+    cluster = FakeCluster()
     assert await named(cluster, ("p", "c")) == "a"
     assert cluster.named == [("default/p", "p", "a")]
+    assert await named(FakeCluster(assumed="b"), ("p", "c")) == "b"
+    assert await named(FakeCluster(assumed="c"), ("p", "c")) == "a"
+
+
+async def test_each_node_has_its_turn_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusals = [("p", "c")] * 4
+    assert await named(FakeCluster(), *refusals) == "ab"
+    monkeypatch.setattr(nominate, "_AGAIN_SECONDS", 0.0)
+    assert await named(FakeCluster(), *refusals) == "aaaa"
 
 
 def preferring(name: str) -> dict[str, Any]:
@@ -96,25 +105,13 @@ async def test_of_equal_nodes_that_is_named_which_the_user_prefers_not_which_was
     preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [preferring("e")]}
     affinity = {"affinity": {"nodeAffinity": preferred}}
     for ours, best in (((), "e"), ((preferring("e"),), "d")):
-        cluster = Cluster(free={"d": 9, "e": 9})
+        cluster = FakeCluster(free={"d": 9, "e": 9})
         cluster.show("p", spec=affinity, **{MANAGED_FIELDS: ManagedFields.of(Constraint((), ours), 0).text()})
         assert await named(cluster, ("p", "c")) == best
 
 
-async def test_that_which_it_was_assumed_goes_before() -> None:
-    assert await named(Cluster(assumed="b"), ("p", "c")) == "b"
-    assert await named(Cluster(assumed="c"), ("p", "c")) == "a"
-
-
-async def test_each_node_has_its_turn_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    refusals = [("p", "c")] * 4
-    assert await named(Cluster(), *refusals) == "ab"
-    monkeypatch.setattr(nominate, "_AGAIN_SECONDS", 0.0)
-    assert await named(Cluster(), *refusals) == "aaaa"
-
-
 async def test_pods_that_were_refused_together_are_named_different_nodes() -> None:
-    cluster = Cluster()
+    cluster = FakeCluster()
     nominator = Nominator(cluster.cache, cluster, Rules(), lambda: True)
     running = asyncio.create_task(nominator.run())
     for pod in "pq":
@@ -126,11 +123,11 @@ async def test_pods_that_were_refused_together_are_named_different_nodes() -> No
 
 
 async def test_nothing_is_named_for_a_pod_that_is_gone_or_held_to_its_node_nor_by_who_leads_no_more() -> None:
-    gone = Cluster()
+    gone = FakeCluster()
     gone.cache.pods.delete("default/p")
-    held = Cluster()
+    held = FakeCluster()
     held.show("p", hint='{"node": "c", "numaNodeResources": []}')
-    for cluster, leads in ((gone, True), (held, True), (Cluster(), False)):
+    for cluster, leads in ((gone, True), (held, True), (FakeCluster(), False)):
         assert await named(cluster, ("p", "c"), leads=leads) == ""
 
 
@@ -141,7 +138,7 @@ async def test_nothing_is_named_for_a_pod_that_is_gone_or_held_to_its_node_nor_b
 async def test_a_refusal_that_the_scheduler_does_not_tell_of_was_forged(
     monkeypatch: pytest.MonkeyPatch, condition: Mapping[str, Any] | None
 ) -> None:
-    cluster = Cluster()
+    cluster = FakeCluster()
     cluster.show("p", condition or {})
     assert await named(cluster, ("p", "c")) == ""
     monkeypatch.setattr(nominate, "_PROOF_SECONDS", -1.0)
@@ -149,13 +146,13 @@ async def test_a_refusal_that_the_scheduler_does_not_tell_of_was_forged(
 
 
 async def test_a_refusal_on_a_node_that_the_scheduler_did_not_try_changes_nothing() -> None:
-    cluster = Cluster()
+    cluster = FakeCluster()
     assert await named(cluster, ("p", "a"), ("p", "b")) == ""
     assert await named(cluster, ("p", "a"), ("p", "b"), ("p", "c")) == "a"
 
 
 async def test_forged_refusals_are_remembered_in_bounds() -> None:
-    nominator = Nominator(ClusterCache(), Cluster(), Rules(), lambda: True)
+    nominator = Nominator(ClusterCache(), FakeCluster(), Rules(), lambda: True)
     for number in range(5000):
         nominator.refused(f"default/p{number}", "u", "a")
         nominator.refused("default/p", "u", f"n{number}")

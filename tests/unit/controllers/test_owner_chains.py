@@ -1,4 +1,4 @@
-"""The owners of waiting pods, against an API server that answers as the test says."""
+"""The owners of waiting pods: read once, in turns by namespace, from an API server that answers as the test says."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -11,7 +11,7 @@ import pytest
 
 from tests.builders.workloads import job, owned
 from webhook.controllers import owner_chains
-from webhook.controllers.owner_chains import OwnerChains
+from webhook.controllers.owner_chains import Key, OwnerChains, ReadQueue
 from webhook.formats.kubernetes.pod import Owner
 from webhook.internal_errors import Where, internal_error_counts
 from webhook.kube.api_errors import UnreachableError
@@ -20,7 +20,7 @@ from webhook.model.names import KAI_TOPOLOGY
 JOB = Owner("batch/v1", "Job", "w", "uid-Job", True)
 
 
-class Server:
+class FakeServer:
     """Objects by kind; a kind that is not there is gone, and an exception is what the call meets with."""
 
     def __init__(self, **objects: dict[str, Any] | Exception) -> None:
@@ -47,7 +47,7 @@ def nothing() -> None:
 
 
 @asynccontextmanager
-async def reading(server: Server, changed: Callable[[], None] = nothing) -> AsyncIterator[OwnerChains]:
+async def reading(server: FakeServer, changed: Callable[[], None] = nothing) -> AsyncIterator[OwnerChains]:
     known = OwnerChains(server.read, changed)
     task = asyncio.create_task(known.run())
     try:
@@ -65,7 +65,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 async def test_an_owner_is_read_once_for_all_its_pods_and_those_above_it() -> None:
-    server = Server(Job=job("JobSet"), JobSet=owned("JobSet", "jobset.x-k8s.io/v1alpha2", {"replicatedJobs": []}))
+    server = FakeServer(Job=job("JobSet"), JobSet=owned("JobSet", "jobset.x-k8s.io/v1alpha2", {"replicatedJobs": []}))
     async with reading(server) as known:
         for _ in range(3):
             known.want([("ns", JOB)] * 5)
@@ -76,7 +76,7 @@ async def test_an_owner_is_read_once_for_all_its_pods_and_those_above_it() -> No
 
 
 async def test_who_asks_never_waits_and_is_told_that_owners_are_being_read() -> None:
-    async with reading(Server(Job=job())) as known:
+    async with reading(FakeServer(Job=job())) as known:
         known.want([("ns", JOB)])
         assert known.get("ns", JOB) is None
         assert known.why_not("ns", JOB) == "they are being read"
@@ -85,7 +85,7 @@ async def test_who_asks_never_waits_and_is_told_that_owners_are_being_read() -> 
 
 
 async def test_a_ring_of_owners_ends() -> None:
-    server = Server(Job=job("Job"))
+    server = FakeServer(Job=job("Job"))
     async with reading(server) as known:
         known.want([("ns", JOB)])
         await until(lambda: known.get("ns", JOB))
@@ -94,7 +94,7 @@ async def test_a_ring_of_owners_ends() -> None:
 
 async def test_a_call_that_fails_is_told_and_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owner_chains, "_FAILED_BASE", 0.001)
-    server = Server(Job=UnreachableError("down"))
+    server = FakeServer(Job=UnreachableError("down"))
     async with reading(server) as known:
         known.want([("ns", JOB)])
         await until(lambda: known.why_not("ns", JOB) == "down; they are read again")
@@ -104,7 +104,7 @@ async def test_a_call_that_fails_is_told_and_made_again(monkeypatch: pytest.Monk
 
 async def test_an_owner_that_hangs_is_given_up_and_holds_up_no_other_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owner_chains, "_ANSWER_SECONDS", 0.5)
-    server = Server(Job=job())
+    server = FakeServer(Job=job())
     server.hanging.add("slow")
     hanging = [("slow", Owner("example.com/v1", "Thing", f"t{number}", f"uid-{number}", True)) for number in range(500)]
     async with reading(server) as known:
@@ -116,7 +116,7 @@ async def test_an_owner_that_hangs_is_given_up_and_holds_up_no_other_namespace(m
 
 
 async def test_a_reference_that_names_no_object_is_never_read_and_says_why() -> None:
-    server = Server(Job=job())
+    server = FakeServer(Job=job())
     bad = Owner("batch/v1", "Pods?watch=1&x=", "w", "uid", True)
     async with reading(server) as known:
         known.want([("ns", bad), ("ns", JOB)])
@@ -127,7 +127,7 @@ async def test_a_reference_that_names_no_object_is_never_read_and_says_why() -> 
 
 async def test_a_fault_of_ours_with_one_owner_is_counted_and_that_of_its_pods() -> None:
     before = internal_error_counts().get(Where.OWNER, 0)
-    server = Server(Job=job(), Broken={"kind": "Broken"})
+    server = FakeServer(Job=job(), Broken={"kind": "Broken"})
     broken = Owner("batch/v1", "Broken", "w", "uid", True)
     async with reading(server) as known:
         known.want([("ns", broken), ("ns", JOB)])
@@ -137,7 +137,7 @@ async def test_a_fault_of_ours_with_one_owner_is_counted_and_that_of_its_pods() 
 
 async def test_a_change_that_matters_is_followed_while_pods_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owner_chains, "_READ_AGAIN_SECONDS", 0.001)
-    server = Server(Job=job())
+    server = FakeServer(Job=job())
     woken = asyncio.Event()
     async with reading(server, woken.set) as known:
         known.want([("ns", JOB)])
@@ -158,7 +158,7 @@ async def test_owners_that_take_long_to_decode_are_read_again_for_a_share_of_a_p
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(owner_chains, "_READ_AGAIN_SECONDS", 0.001)
-    server = Server(Job=job())
+    server = FakeServer(Job=job())
 
     async def read(namespace: str, owner: Owner) -> Mapping[str, Any] | None:
         found = await server.read(namespace, owner)
@@ -180,10 +180,12 @@ async def test_owners_that_take_long_to_decode_are_read_again_for_a_share_of_a_p
     assert len(server.asked) <= 2 * len(large)
 
 
-async def test_what_is_known_stays_when_it_cannot_be_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_known_stays_when_it_cannot_be_read_again_until_no_pod_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(owner_chains, "_READ_AGAIN_SECONDS", 0.001)
     monkeypatch.setattr(owner_chains, "_FAILED_BASE", 0.001)
-    server = Server(Job=job())
+    server = FakeServer(Job=job())
     async with reading(server) as known:
         known.want([("ns", JOB)])
         await until(lambda: known.get("ns", JOB))
@@ -191,11 +193,72 @@ async def test_what_is_known_stays_when_it_cannot_be_read_again(monkeypatch: pyt
         asked = len(server.asked)
         await until(lambda: len(server.asked) > asked + 2)
         assert known.get("ns", JOB) is not None
-
-
-async def test_what_nobody_waits_for_is_forgotten() -> None:
-    async with reading(Server(Job=job())) as known:
-        known.want([("ns", JOB)])
-        await until(lambda: known.get("ns", JOB))
         known.want([])
         assert known.get("ns", JOB) is None
+
+
+def job_of(namespace: str, number: int) -> Key:
+    return namespace, Owner("batch/v1", "Job", f"j{number}", f"uid-{number}", True)
+
+
+def test_a_namespace_has_a_few_reads_at_a_time_and_the_next_when_one_ends() -> None:
+    queue = ReadQueue()
+    for number in range(10):
+        queue.put(job_of("a", number), 0.0)
+    begun = list(queue.take(0.0))
+    assert begun == [job_of("a", number) for number in range(4)]
+    assert list(queue.take(0.0)) == []
+    assert queue.next_at() is None
+    queue.done(begun[2], 0.0, in_time=True)
+    assert list(queue.take(0.0)) == [job_of("a", 4)]
+
+
+def test_namespaces_have_their_turn_one_after_the_other_and_all_together_a_bound() -> None:
+    queue, crowd = ReadQueue(), ReadQueue()
+    for number in range(1000):
+        queue.put(job_of("hostile", number), 0.0)
+        crowd.put(job_of(f"ns{number}", 0), 0.0)
+    queue.put(job_of("honest", 0), 0.0)
+    assert [one[0] for one in queue.take(0.0)] == ["hostile", "honest", "hostile", "hostile", "hostile"]
+    assert len(list(crowd.take(0.0))) == 16
+
+
+def test_slow_namespaces_leave_places_to_the_others_however_many_they_are() -> None:
+    queue = ReadQueue()
+    slow = [job_of(f"slow{namespace}", number) for namespace in range(40) for number in range(4)]
+    for one in slow:
+        queue.put(one, 0.0)
+    begun = list(queue.take(0.0))
+    while begun:
+        for one in begun:
+            queue.done(one, 5.0, in_time=False)
+        begun = list(queue.take(5.0))
+        if {one[0] for one in begun} and len(begun) <= 4:
+            break
+    assert len(begun) == 4  # of all that are slow together
+    for number in range(12):
+        queue.put(job_of(f"honest{number}", 0), 5.0)
+    assert len(list(queue.take(5.0))) == 12
+
+
+def test_a_slow_namespace_is_as_the_others_after_a_while() -> None:
+    queue = ReadQueue()
+    queue.put(job_of("a", 0), 0.0)
+    (begun,) = queue.take(0.0)
+    queue.done(begun, 5.0, in_time=False)
+    for number in range(10):
+        queue.put(job_of("a", number), 5.0)
+        queue.put(job_of("b", number), 5.0)
+    assert len(list(queue.take(66.0))) == 8
+
+
+def test_what_is_due_later_or_was_forgotten_is_not_read_now() -> None:
+    queue = ReadQueue()
+    queue.put(job_of("a", 0), 3.0)
+    queue.put(job_of("a", 1), 0.0)
+    queue.forget(job_of("a", 1))
+    assert list(queue.take(0.0)) == []
+    assert queue.next_at() == 3.0
+    queue.put(job_of("a", 0), 7.0)
+    assert queue.next_at() == 7.0
+    assert list(queue.take(7.0)) == [job_of("a", 0)]

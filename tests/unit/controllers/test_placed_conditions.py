@@ -16,7 +16,7 @@ from webhook.model.names import PLACEMENT
 NOW = 1_000.0
 
 
-class Site:
+class FakeCluster:
     """Pods, and the writer of their conditions. `reasons`: those that were reported, by key."""
 
     def __init__(self) -> None:
@@ -69,70 +69,64 @@ def dates(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def test_a_waiting_pod_says_why_with_the_words_of_its_placement_once_that_is_reported() -> None:
-    site = Site()
+    site = FakeCluster()
     site.waits()
     del site.reasons["default/p"]
     await site.sweep()
-    assert site.api.conditions == []
     site.waits()
+    site.leads = False
+    await site.sweep()
+    assert site.api.conditions == []
+    site.leads = True
     for second in range(3):
         await site.sweep(second)
     assert site.condition() == ("False", "NoSingleNUMANode", "waiting: no room")
     assert len(site.api.conditions) == 1
 
 
-async def test_another_text_changes_the_message_and_not_the_time_of_its_transition() -> None:
-    site = Site()
-    site.waits()
-    await site.sweep()
-    site.change(text="waiting: no rack")
-    await site.sweep(1)
-    assert site.condition() == ("False", "NoSingleNUMANode", "waiting: no rack")
-    assert placed_condition(site.api.pods["default/p"])["lastTransitionTime"] == "2030-01-01T00:00:00Z"
-
-
-async def test_a_bound_pod_is_placed_since_that_write_and_stays_so() -> None:
-    site = Site()
-    site.waits()
-    await site.sweep()
-    site.bind()
-    await site.sweep(1)
-    assert site.condition() == ("True", "Bound", "bound to n0, NUMA 0")
-    assert placed_condition(site.api.pods["default/p"])["lastTransitionTime"] == "2030-01-01T00:00:01Z"
-    site.change(text="bound to n0, NUMA 1")
-    await site.sweep(2)
-    assert len(site.api.conditions) == 2
-    assert site.cache.unconfirmed_pods() == {}
-
-
-async def test_the_other_conditions_stay() -> None:
-    site = Site()
+async def test_another_text_changes_the_message_alone_and_a_bound_pod_is_placed_since_that_write() -> None:
+    site = FakeCluster()
     site.waits()
     raw = site.api.pods["default/p"]
     site.api.has({**raw, "status": {"conditions": [{"type": "PodScheduled", "status": "False"}]}})
     await site.sweep()
-    assert [one["type"] for one in site.api.pods["default/p"]["status"]["conditions"]] == [
-        "PodScheduled",
-        "topology-webhook.dev/Placed",
-    ]
+    site.change(text="waiting: no rack")
+    await site.sweep(1)
+    assert site.condition() == ("False", "NoSingleNUMANode", "waiting: no rack")
+    found = site.api.pods["default/p"]
+    assert placed_condition(found)["lastTransitionTime"] == "2030-01-01T00:00:00Z"
+    assert [one["type"] for one in found["status"]["conditions"]] == ["PodScheduled", "topology-webhook.dev/Placed"]
+    site.bind()
+    await site.sweep(2)
+    assert site.condition() == ("True", "Bound", "bound to n0, NUMA 0")
+    assert placed_condition(site.api.pods["default/p"])["lastTransitionTime"] == "2030-01-01T00:00:01Z"
+    site.change(text="bound to n0, NUMA 1")
+    await site.sweep(3)
+    assert len(site.api.conditions) == 3
+    assert site.cache.unconfirmed_pods() == {}
+
+
+async def test_a_message_is_cut_to_the_length_of_a_condition() -> None:
+    site = FakeCluster()
+    site.waits(text="waiting: " + "x" * 40_000)
+    await site.sweep()
+    assert len(site.condition()[2]) == 32_768
+    await site.sweep(40)
+    assert len(site.api.conditions) == 1
 
 
 async def test_a_pod_that_the_scheduler_has_not_bound_for_long_is_not_placed() -> None:
-    site = Site()
+    site = FakeCluster()
     site.waits()
     site.change(text="the scheduler chooses the node, for its volumes", schedulingGates=[])
     await site.sweep()
     assert site.api.conditions == []
     await site.sweep(10)
-    assert site.condition() == (
-        "False",
-        "WaitingForScheduler",
-        "the scheduler chooses the node, for its volumes",
-    )
+    assert site.condition() == ("False", "WaitingForScheduler", "the scheduler chooses the node, for its volumes")
 
 
 async def test_while_many_pods_get_their_nodes_nothing_is_written_for_a_minute() -> None:
-    site = Site()
+    site = FakeCluster()
     names = [f"p{number}" for number in range(3)]
     for name in names:
         site.waits(name)
@@ -147,7 +141,7 @@ async def test_while_many_pods_get_their_nodes_nothing_is_written_for_a_minute()
 
 
 async def test_if_pods_get_their_nodes_all_the_time_conditions_are_written_after_a_minute() -> None:
-    site = Site()
+    site = FakeCluster()
     for second in range(0, 66, 5):
         for number in range(11):
             name = f"p{second}-{number}"
@@ -159,7 +153,7 @@ async def test_if_pods_get_their_nodes_all_the_time_conditions_are_written_after
 
 
 async def test_a_condition_that_another_controller_removes_is_written_again_every_half_minute() -> None:
-    site = Site()
+    site = FakeCluster()
     site.waits()
     site.bind()
     for second in range(61):
@@ -167,20 +161,3 @@ async def test_a_condition_that_another_controller_removes_is_written_again_ever
         site.api.has({**raw, "status": {}})
         await site.sweep(second)
     assert len(site.api.conditions) == 3
-
-
-async def test_who_does_not_lead_writes_nothing() -> None:
-    site = Site()
-    site.waits()
-    site.leads = False
-    await site.sweep()
-    assert site.api.conditions == []
-
-
-async def test_a_message_is_cut_to_the_length_of_a_condition() -> None:
-    site = Site()
-    site.waits(text="waiting: " + "x" * 40_000)
-    await site.sweep()
-    assert len(site.condition()[2]) == 32_768
-    await site.sweep(40)
-    assert len(site.api.conditions) == 1

@@ -2,17 +2,19 @@
 
 from typing import Any
 
+import pytest
+
 from tests.builders.clusters import machine, put
 from tests.builders.nodes import node
 from tests.builders.pods import gated
-from tests.unit.controllers.leader import Leader
-from tests.unit.controllers.site import metrics
+from tests.unit.controllers.leader import Leader, metrics
 from webhook.controllers.stuck_pods import Limits, StuckPods
 from webhook.kube.write import Outcome
 from webhook.state.rules import Rules
 
 # n0 ── NUMA 0 [8]      [free cpus]; the pod asks for 8 and is placed there
 N0 = machine(name="n0", free=(8,))
+
 # n1 ── NUMA 0 [8]
 N1 = machine(name="n1", free=(8,))
 CORDONED = node(name="n0", cpus=16, unschedulable=True)
@@ -47,41 +49,44 @@ class Stuck(Leader):
             await self.stuck.sweep(now)
 
 
-async def test_it_is_looked_at_once_it_has_been_without_gate_and_node_for_so_long() -> None:
+async def test_an_event_names_its_node_and_one_that_can_take_it_once_it_has_had_neither_gate_nor_node_for_so_long() -> (
+    None
+):
     site = await Stuck.made(after=30.0)
     await site.sweeps(0, 29)
     assert (site.stuck.count, site.api.told()) == (0, [])
     await site.sweeps(30)
     assert (site.stuck.count, site.api.told()) == (1, [("default/p", "Stuck")])
-
-
-async def test_the_event_names_its_node_and_one_that_can_take_it() -> None:
-    site = await Stuck.made()
-    await site.sweeps(0, 30)
     (event,) = site.api.events
     assert event.type == "Warning"
     assert event.note.startswith("node n0, on which it was placed, can no longer take it: ")
     assert ", though n1 can; delete it to get a new placement" in event.note
 
 
-async def test_it_is_not_evicted_unless_that_is_set() -> None:
-    site = await Stuck.made(owned=True)
+DELETED = {"deletionTimestamp": "2030-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("evict", "owned", "leads", "metadata", "told"),
+    [
+        (True, True, True, {}, ["EvictedForRescheduling"]),
+        (False, True, True, {}, ["Stuck"]),
+        (True, False, True, {}, ["Stuck"]),
+        (True, True, False, {}, []),
+        (True, True, True, DELETED, []),
+    ],
+    ids=["evicted", "unless that is set", "a bare pod never", "only by the leader", "not one that is being deleted"],
+)
+async def test_where_that_is_set_it_is_evicted_and_its_controller_makes_another_one(
+    evict: bool, owned: bool, leads: bool, metadata: dict[str, str], told: list[str]
+) -> None:
+    site = await Stuck.made(evict=evict, owned=owned)
+    site.leads = leads
+    raw = site.api.pods["default/p"]
+    site.api.has({**raw, "metadata": {**raw["metadata"], **metadata}})
     await site.sweeps(0, 30)
-    assert site.api.evicted == []
-
-
-async def test_where_that_is_set_it_is_evicted_and_its_controller_makes_another_one() -> None:
-    site = await Stuck.made(evict=True, owned=True)
-    await site.sweeps(0, 30)
-    assert site.api.evicted == ["default/p"]
-    assert site.api.told() == [("default/p", "EvictedForRescheduling")]
-
-
-async def test_a_bare_pod_is_never_evicted() -> None:
-    site = await Stuck.made(evict=True)
-    await site.sweeps(0, 30)
-    assert site.api.evicted == []
-    assert site.api.told() == [("default/p", "Stuck")]
+    assert site.api.evicted == (["default/p"] if "EvictedForRescheduling" in told else [])
+    assert site.api.told() == [("default/p", reason) for reason in told]
 
 
 async def test_an_eviction_that_a_disruption_budget_puts_off_is_tried_again_after_the_same_time() -> None:
@@ -92,31 +97,13 @@ async def test_an_eviction_that_a_disruption_budget_puts_off_is_tried_again_afte
     assert site.api.told() == []
 
 
-async def test_a_pod_whose_node_can_take_it_again_is_stuck_no_more() -> None:
+async def test_a_pod_whose_node_can_take_it_again_or_that_no_other_node_could_take_is_not_stuck() -> None:
     site = await Stuck.made()
     await site.sweeps(0, 30)
     put(site.cache, N0[0])
     await site.sweeps(60)
     assert site.stuck.count == 0
-
-
-async def test_a_pod_that_no_other_node_could_take_either_is_not_stuck() -> None:
     site = await Stuck.made()
     site.cache.nodes.delete("n1")
     await site.sweeps(0, 30)
     assert (site.stuck.count, site.api.told()) == (0, [])
-
-
-async def test_a_replica_that_does_not_lead_evicts_nothing() -> None:
-    site = await Stuck.made(evict=True, owned=True)
-    site.leads = False
-    await site.sweeps(0, 30)
-    assert site.api.evicted == []
-
-
-async def test_a_pod_that_is_being_deleted_is_left_as_it_is() -> None:
-    site = await Stuck.made(evict=True, owned=True)
-    raw = site.api.pods["default/p"]
-    site.api.has({**raw, "metadata": {**raw["metadata"], "deletionTimestamp": "2030-01-01T00:00:00Z"}})
-    await site.sweeps(0, 30)
-    assert site.api.evicted == []

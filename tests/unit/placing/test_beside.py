@@ -1,19 +1,11 @@
 """A pod that has room beside another preemptor ends no pods of its own."""
 
 from tests.property.preemptors import Placed
-from tests.unit.controllers.preemption.leader import PreemptingLeader, high, member, one_node, two_nodes
-
-# n0 ── NUMA 0 [0 of 8: a, priority 0]  NUMA 1 [0 of 8: b, priority 10]
-
-
-def at_once(leader: PreemptingLeader) -> None:
-    """Nothing is put off."""
-    leader.controller.planner.preemptors._delays._clock = lambda: 1e9
+from tests.unit.controllers.preemption.leader import PreemptingLeader, begun, high, member, one_node, two_nodes
 
 
 async def test_two_pods_that_share_a_numa_node_end_one_pod() -> None:
-    leader = PreemptingLeader(one_node(), high("x", cpu=4), high("y", cpu=4, second=1))
-    await leader.round()
+    leader = await begun(one_node(), high("x", cpu=4), high("y", cpu=4, second=1))
     assert leader.api.evicted == ["default/a"]
     assert leader.holds == {"pod x": {"n0"}}
     assert leader.text("y") == (
@@ -28,8 +20,7 @@ async def test_two_pods_that_share_a_numa_node_end_one_pod() -> None:
 
 async def test_a_third_pod_without_room_there_has_a_victim_of_its_own_elsewhere() -> None:
     waiting = [high(f"x{number}", cpu=4, second=number) for number in range(3)]
-    leader = PreemptingLeader(two_nodes(), *waiting)
-    await leader.round()
+    leader = await begun(two_nodes(), *waiting)
     assert len(leader.api.evicted) == 2
     assert set().union(*leader.holds.values()) == {"n0", "n1"}
     leader.end(*leader.api.evicted)
@@ -39,8 +30,7 @@ async def test_a_third_pod_without_room_there_has_a_victim_of_its_own_elsewhere(
 
 
 async def test_a_pod_that_comes_before_the_exporter_shows_that_the_victim_has_ended_waits_for_the_same_room() -> None:
-    leader = PreemptingLeader(one_node(), high("x", cpu=4))
-    await leader.round()
+    leader = await begun(one_node(), high("x", cpu=4))
     leader.end("default/a", shown=False)
     leader.api.has(high("y", cpu=4, second=1), high("z", cpu=4, second=2))
     await leader.round()
@@ -53,16 +43,11 @@ async def test_a_pod_that_comes_before_the_exporter_shows_that_the_victim_has_en
     assert leader.api.evicted == ["default/a"]
 
 
-async def test_room_that_is_shown_counts_once() -> None:
-    leader = PreemptingLeader(one_node(), high("x", cpu=4))
-    await leader.round()
+async def test_room_that_is_shown_counts_once_and_a_namesake_of_a_victim_is_another_pod() -> None:
+    leader = await begun(one_node(), high("x", cpu=4))
     leader.end("default/a")
     assert leader.controller.planner.preemptors.unshown.holdings().unshown == {}
-
-
-async def test_a_namesake_of_a_victim_is_another_pod() -> None:
-    leader = PreemptingLeader(one_node(), high("x", cpu=4))
-    await leader.round()
+    leader = await begun(one_node(), high("x", cpu=4))
     leader.end("default/a", shown=False)
     leader.api.has(Placed("a", "n0", cpus=3, priority=10, numa=0, fields={"uid": "another"}).raw())
     holdings = leader.controller.planner.preemptors.unshown.holdings()
@@ -70,11 +55,16 @@ async def test_a_namesake_of_a_victim_is_another_pod() -> None:
     assert left.numa[0]["cpu"] == 5000, "of 8, it holds 3"
 
 
+async def test_without_room_beside_it_the_other_waits_for_the_held_node() -> None:
+    leader = await begun(one_node(), high("x", cpu=8), high("y", cpu=4, second=1))
+    assert leader.api.evicted == ["default/a"]
+    assert "room for both" not in leader.text("y"), "x takes the whole NUMA node"
+
+
 async def test_a_pod_of_higher_priority_does_not_wait_for_one_of_lower_priority() -> None:
-    leader = PreemptingLeader(one_node(), high("x", cpu=4))
-    await leader.round()
+    leader = await begun(one_node(), high("x", cpu=4))
     leader.api.has(high("higher", cpu=4, priority=1000))
-    at_once(leader)
+    leader.controller.planner.preemptors._delays._clock = lambda: 1e9  # nothing is put off
     await leader.round()
     leader.end("default/a")
     await leader.round()
@@ -82,18 +72,10 @@ async def test_a_pod_of_higher_priority_does_not_wait_for_one_of_lower_priority(
     assert leader.api.evicted == ["default/a"]
 
 
-async def test_without_room_beside_it_the_other_waits_for_the_held_node() -> None:
-    leader = PreemptingLeader(one_node(), high("x", cpu=8), high("y", cpu=4, second=1))
-    await leader.round()
-    assert leader.api.evicted == ["default/a"]
-    assert "room for both" not in leader.text("y"), "x takes the whole NUMA node"
-
-
 async def test_when_the_first_is_gone_the_other_gets_the_room() -> None:
-    leader = PreemptingLeader(one_node(), high("x", cpu=4), high("y", cpu=4, second=1))
-    await leader.round()
+    leader = await begun(one_node(), high("x", cpu=4), high("y", cpu=4, second=1))
     leader.api.delete("default/x")
-    at_once(leader)
+    leader.controller.planner.preemptors._delays._clock = lambda: 1e9  # nothing is put off
     await leader.round()
     assert "room for both" not in leader.text("y")
     leader.end("default/a")
@@ -112,8 +94,7 @@ async def test_there_is_room_beside_a_gang() -> None:
 
 
 async def test_a_pod_has_room_beside_one_that_was_placed_a_moment_ago() -> None:
-    leader = PreemptingLeader(two_nodes(), high("x", cpu=4))
-    await leader.round()
+    leader = await begun(two_nodes(), high("x", cpu=4))
     leader.end(*leader.api.evicted)
     await leader.cycle()
     assert "x" in leader.nodes()

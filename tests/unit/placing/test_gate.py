@@ -7,14 +7,13 @@ import pytest
 
 from tests.builders.clusters import cluster_snapshot
 from tests.builders.nodes import node, nrt
-from tests.builders.pods import SINGLE, pod
+from tests.builders.pods import pod
 from webhook.admission.pod.mutation import mutate_pod
 from webhook.formats.kubernetes.gates import waits_for_us_alone
 from webhook.model.names import (
     KAI_REQUIRED_PLACEMENT,
     KAI_TOPOLOGY,
     MANAGED_FIELDS,
-    NUMA_TOPOLOGY_SPEC,
     PLACEMENT,
     PLACEMENT_GATE,
     POD_GROUP_NAME,
@@ -38,7 +37,7 @@ def created(raw: dict[str, Any], gate: GateMode = "Always", no_capacity: NoCapac
 
 
 def in_group(**annotations: str) -> dict[str, Any]:
-    return pod(metadata={"annotations": {NUMA_TOPOLOGY_SPEC: SINGLE, **annotations}})
+    return pod(annotations=annotations)
 
 
 @pytest.mark.parametrize(
@@ -85,15 +84,11 @@ def test_a_gated_pod_that_fits_says_where_it_could_go() -> None:
     ]
 
 
-def test_the_gate_is_taken_off_however_often_it_was_written() -> None:
-    raw = pod(cpu="8", schedulingGates=[GATE, {"name": "example.com/quota"}, GATE])
-    assert created(raw, "WhenNeeded")["spec"]["schedulingGates"] == [{"name": "example.com/quota"}]
-
-
-def test_a_gate_that_is_not_needed_any_more_is_taken_off_and_others_stay() -> None:
+def test_a_gate_that_is_not_needed_any_more_is_taken_off_however_often_it_was_written_and_others_stay() -> None:
     other = {"name": "example.com/quota"}
-    fits, waits = pod(cpu="8", schedulingGates=[other, GATE]), pod(cpu="12", schedulingGates=[other])
-    assert created(fits, "WhenNeeded")["spec"]["schedulingGates"] == [other]
+    waits = pod(cpu="12", schedulingGates=[other])
+    for gates in ([other, GATE], [GATE, other, GATE]):
+        assert created(pod(cpu="8", schedulingGates=gates), "WhenNeeded")["spec"]["schedulingGates"] == [other]
     assert created(waits, "WhenNeeded")["spec"]["schedulingGates"] == [other, GATE]
 
 

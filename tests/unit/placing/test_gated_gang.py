@@ -1,129 +1,204 @@
-"""A group's members as sets and parts, and how many of them go together."""
+"""What a gang's members get on their nodes, and what one that waits is told of ever having a place."""
 
+import asyncio
+from functools import partial
+from time import monotonic, time
 from typing import Any
 
-from tests.builders.clusters import cluster_snapshot
+import pytest
+
+from tests.builders.clusters import assuming
+from tests.builders.gangs import GPU, RACK, TOPOLOGY, gpus, group, podset, racks, whole_nodes
+from tests.builders.nodes import node, nrt
 from tests.builders.pods import gated
-from tests.builders.workloads import of, owned
-from webhook.engine.gang.gang_spec import Gang
+from tests.builders.records import GI, resident, state, tell
+from tests.builders.records import node as node_record
+from tests.builders.records import topology as topology_record
+from tests.unit.controllers.leader import Leader
+from webhook.engine.gang.gang_assignment import assign_gang
+from webhook.engine.gang.gang_spec import Constraint, Gang
+from webhook.engine.gang.resolvable import assign_when_empty
+from webhook.engine.gang.result import GangAssignment
+from webhook.engine.snapshot.ledger import Ledger, Reservation
+from webhook.engine.snapshot.node_sums import NodeSums
+from webhook.engine.snapshot.single_node import NodeAlone, node_for
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
-from webhook.formats.kubernetes.membership import AssignedMember
-from webhook.formats.kubernetes.owner_chain import OwnerChain
-from webhook.formats.topology import Level, Topology, TopologySource
-from webhook.model.names import (
-    JOB_COMPLETION_INDEX,
-    KAI_REQUIRED_PLACEMENT,
-    KAI_SEGMENT_REQUIRED_PLACEMENT,
-    KAI_SEGMENT_SIZE,
-    KAI_TOPOLOGY,
-)
-from webhook.placing.gang.gang_agreement import minimum_of
+from webhook.formats.koordinator.hint import NUMAHint
+from webhook.model.names import MIN_MEMBER, NUMA_HINT
+from webhook.model.options import GangStrategy
+from webhook.model.policy import NUMAPolicy
 from webhook.placing.gang.gang_search import GatedGang
-from webhook.placing.gang.pod_sets import Assembled, Assembly, ranks_of
+from webhook.placing.gang.gated_gang import ExactHints, GangAssigner, GangSchedulability
+from webhook.placing.gang.kept_domain import KeptDomains
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.placing.waiting_unit import units_of
-
-TOPOLOGY = Topology("dc", TopologySource.KAI, (Level("example.com/row"), Level("example.com/rack")))
-ROW = {KAI_TOPOLOGY: "dc", KAI_REQUIRED_PLACEMENT: "row"}
-RACK = {KAI_TOPOLOGY: "dc", KAI_REQUIRED_PLACEMENT: "rack"}
-CONTAINER = {"containers": [{"name": "main"}]}
+from webhook.state.assumed.assumed_pod import AssumedPod
+from webhook.state.cluster_snapshot import ClusterSnapshot
+from webhook.state.rules import Rules
 
 
-def member(name: str, annotations: dict[str, str], owner_chain: OwnerChain | None = None, **more: Any) -> GatedPod:
-    raw = gated(name=name, **more)
-    raw["metadata"]["annotations"] |= annotations
-    return GatedPod.from_object(raw, owner_chain)
+# n0 to n3 ── NUMA 0 [16]  NUMA 1 [16]      [free cpus]: six members on each
+def _leader(count: int, **spec: Any) -> Leader:
+    names = [f"n{number}" for number in range(4)]
+    nodes = (node(name=name, cpus=32, labels={"pool": name}) for name in names)
+    leader = Leader(*nodes, *(nrt(node=name, free=(16, 16)) for name in names))
+    members = [gated(name=f"g-{number:02}", cpu=5, group="g", **spec) for number in range(count)]
+    for raw in members:
+        raw["metadata"]["annotations"][MIN_MEMBER] = str(count)
+    leader.api.has(*members)
+    return leader
 
 
-def group(*members: GatedPod, minimum: int = 1) -> Gang:
-    (gang,) = units_of(members)
-    assert isinstance(gang, GatedGang)
-    snapshot = cluster_snapshot().nodes
-    assembled = Assembly(gang.members, TOPOLOGY, {}).run(
-        minimum, snapshot, TopologyTrees().tree(TOPOLOGY, snapshot.node_arrays)
+def _hints(leader: Leader) -> list[tuple[str, int]]:
+    """(node, NUMA node) of each pod."""
+    hints = [NUMAHint.parse(raw["metadata"]["annotations"][NUMA_HINT]) for raw in leader.api.pods.values()]
+    return sorted((hint.node, hint.numa_nodes[0][0]) for hint in hints)
+
+
+@pytest.fixture
+def decided(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The members for which a decision is made."""
+    names: list[str] = []
+    decide = ExactHints._decided
+
+    def noted(self: ExactHints, gated: Any, *others: Any) -> Any:
+        names.append(gated.pod.name)
+        return decide(self, gated, *others)
+
+    monkeypatch.setattr(ExactHints, "_decided", noted)
+    return names
+
+
+async def test_equal_members_on_equal_nodes_are_decided_once(decided: list[str]) -> None:
+    leader = _leader(24)
+    await leader.cycle()
+    assert _hints(leader) == [(f"n{number}", numa_id) for number in range(4) for numa_id in (0, 0, 0, 1, 1, 1)]
+    assert len(decided) == 6
+
+
+async def test_the_node_counts_for_members_that_select_nodes(decided: list[str]) -> None:
+    leader = _leader(18, nodeSelector={"of": "some"})
+    await leader.cycle()
+    assert not decided
+    for number in range(3):
+        leader.cache.nodes.upsert(f"n{number}", node(name=f"n{number}", cpus=32, labels={"of": "some"}))
+    await leader.cycle()
+    assert {at for at, _ in _hints(leader)} == {"n0", "n1", "n2"}
+    assert len(decided) == 18
+
+
+# zone-a ── rack-1 ── n0 [4]  n1 [4]        [GPUs]
+PLACES = racks(n0="zone-a/rack-1", n1="zone-a/rack-1")
+
+
+def gang_of(count: int) -> Gang:
+    return group(podset(name="w", of=gpus(), count=count), constraint=Constraint(RACK))
+
+
+class WaitingGangs:
+    """A cluster whose groups wait; `asked` counts the placements on the empty one."""
+
+    def __init__(self) -> None:
+        self.cluster = whole_nodes(places=PLACES, free={name: {GPU: 4} for name in PLACES})
+        self.trees = TopologyTrees()
+        self.schedulability = GangSchedulability(GangStrategy.BIN_PACK, self.assign)
+        self.asked = 0
+
+    def assign(self, *asked: Any) -> GangAssignment:
+        self.asked += 1
+        return assign_when_empty(*asked)
+
+    def text(self, asked: Gang) -> str:
+        snapshot = Snapshot(self.cluster.node_arrays())
+        placement = assign_gang(snapshot, self.trees.tree(TOPOLOGY, snapshot.node_arrays), asked)
+        assert not placement.assigned
+        return self.schedulability.text("g", placement, asked, None)
+
+
+@pytest.fixture
+def site() -> WaitingGangs:
+    return WaitingGangs()
+
+
+def test_a_group_that_is_too_large_is_told_what_it_needs_and_one_that_waits_for_others_nothing(
+    site: WaitingGangs,
+) -> None:
+    assert site.text(gang_of(9)) == (
+        "not even an empty cluster has a place for it: the best rack, rack-1, would hold 8 of 9 pods; "
+        f"needed: at least 1 more {GPU} there"
     )
-    assert isinstance(assembled, Assembled)
-    return assembled.gang
+    tell(site.cluster, resident(name="other", node="n0", requests={GPU: 4}))
+    assert site.text(gang_of(8)) == ""
 
 
-def training(master: dict[str, str] | None = None, /, **annotations: str) -> OwnerChain:
-    worker = {"metadata": {"annotations": RACK}, "spec": CONTAINER}
-    replicas = {
-        "Master": {"replicas": 1, "template": {"metadata": {"annotations": master or {}}, "spec": CONTAINER}},
-        "Worker": {"replicas": 3, "template": worker},
-    }
-    return of(owned("PyTorchJob", "kubeflow.org/v1", {"pytorchReplicaSpecs": replicas}, **annotations))
+def test_pods_that_come_and_go_do_not_have_it_worked_out_again(site: WaitingGangs) -> None:
+    first = site.text(gang_of(9))
+    tell(site.cluster, resident(name="other", node="n0", requests={GPU: 4}))
+    assert site.text(gang_of(9)) == first
+    assert site.asked == 1
 
 
-def test_a_role_that_asks_for_a_level_itself_is_a_part_within_what_all_ask() -> None:
-    owner_chain = training(**ROW)
-    master = member("w-master-0", {}, owner_chain)
-    workers = [member(f"w-worker-{index}", RACK, owner_chain) for index in range(3)]
-    whole = group(*workers, master, minimum=4)
-    # levels of the tree: 0 is the cluster
-    assert (whole.constraint.required, [podset.name for podset in whole.sets]) == (1, ["w-master-0"])
-    (part,) = whole.subgroups
-    assert part.constraint.required == 2
-    assert [one.rank for one in part.sets[0].members] == [1, 2, 3]
-    assert sum(podset.minimum for podset in whole.all_sets()) == 4
+def test_a_node_that_comes_or_grows_and_a_group_that_changes_do(site: WaitingGangs) -> None:
+    site.text(gang_of(9))
+    site.text(gang_of(10))
+    assert site.asked == 2
+    labels = {"example.com/zone": "zone-a", "example.com/rack": "rack-1"}
+    for name, gpus_of in (("n0", 5), ("n2", 0)):
+        allocatable = {"cpu": 10**6, "memory": 1 << 40, "pods": 110, GPU: gpus_of}
+        tell(site.cluster, node_record(name=name, allocatable=allocatable, labels=labels))
+        assert "would hold 9 of 10 pods" in site.text(gang_of(10))
+    assert site.asked == 4
 
 
-def test_what_all_members_ask_alike_bounds_them_together() -> None:
-    owner_chain = training()
-    whole = group(*(member(f"w-worker-{index}", RACK, owner_chain) for index in range(3)))
-    assert (whole.constraint.required, whole.subgroups) == (2, ())
+def test_of_groups_that_wait_no_more_nothing_is_kept(site: WaitingGangs) -> None:
+    site.text(gang_of(9))
+    site.schedulability.keep({"g"})
+    site.text(gang_of(9))
+    assert site.asked == 1
+    site.schedulability.keep(())
+    site.text(gang_of(9))
+    assert site.asked == 2
 
 
-def test_roles_whose_templates_ask_for_the_same_level_have_a_domain_each_as_review_says() -> None:
-    owner_chain = training(RACK)
-    workers = [member(f"w-worker-{index}", RACK, owner_chain) for index in range(3)]
-    whole = group(*workers, member("w-master-0", RACK, owner_chain), minimum=4)
-    assert (whole.constraint.required, whole.sets) == (None, ())
-    parts = [(part.constraint.required, [one.name for one in part.sets[0].members]) for part in whole.subgroups]
-    assert parts == [(2, ["w-master-0"]), (2, ["w-worker-0", "w-worker-1", "w-worker-2"])]
+# n0: NUMA 0 with 8 cpus and 4Gi, NUMA 1 with 4 cpus and 12Gi; no kubelet aligns there.
+NODE = state(
+    node_record(name="n0", allocatable={"cpu": 16_000, "memory": 128 * GI, "pods": 9}),
+    topology_record(
+        node="n0",
+        free=[{"cpu": 8000, "memory": 4 * GI}, {"cpu": 4000, "memory": 12 * GI}],
+        capacity={"cpu": 8000, "memory": 64 * GI},
+        policy=NUMAPolicy.NONE,
+    ),
+)
 
 
-def test_members_without_owners_that_ask_differently_are_bound_by_what_no_two_differ_in() -> None:
-    named = {"pod-group-name": "g"}
-    whole = group(member("a", {**named, **ROW}), member("b", {**named, **RACK}))
-    assert whole.constraint.required is None
-    assert sorted(part.constraint.required or 0 for part in whole.subgroups) == [1, 2]
+class OneNode:
+    """The node, and what is assumed on it."""
+
+    def __init__(self) -> None:
+        self._node_arrays, self._ledger = NODE.node_arrays(), Ledger()
+
+    def snapshot(self) -> ClusterSnapshot:
+        return ClusterSnapshot(Snapshot(self._node_arrays, self._ledger), {})
+
+    def node_for(self, name: str, pod: str) -> tuple[NodeAlone, NodeSums] | None:
+        return node_for(self._node_arrays, self._ledger, name, pod)
+
+    def assume(self, pod: AssumedPod) -> None:
+        self._ledger.put(Reservation.of(pod.pod, pod.node, pod.numa, pod.requests, policy=pod.policy))
 
 
-def test_a_group_by_another_name_than_its_owners_waits_for_as_many_as_it_says() -> None:
-    asked = {"pod-group-name": "g", "topology-webhook.dev/min-member": "9"}
-    assert minimum_of(member("a", asked, training(**ROW))) == 9
-    assert minimum_of(member("a", {"topology-webhook.dev/min-member": "9"}, training(**ROW))) == 4
-    assert minimum_of(member("a", {}, training(**ROW))) == 4
+def member(name: str, cpu: str, memory: str) -> GatedPod:
+    return GatedPod.from_object(gated(name=name, group="g", cpu=cpu, memory=memory))
 
 
-def test_a_members_segments_are_its_own_whoever_comes_first() -> None:
-    named = {"pod-group-name": "g", KAI_TOPOLOGY: "dc", KAI_SEGMENT_REQUIRED_PLACEMENT: "rack"}
-    others = [member(f"b{index}", {**named, KAI_SEGMENT_SIZE: "2"}) for index in range(4)]
-    whole = group(member("a-0", {**named, KAI_SEGMENT_SIZE: "3"}), *others)
-    sizes = {one.name: podset.segments.size for podset in whole.sets if podset.segments for one in podset.members}
-    assert sizes == {"a-0": 3, "b0": 2, "b1": 2, "b2": 2, "b3": 2}
-
-
-def ranked(name: str, rank: str, created: int = 0) -> GatedPod:
-    raw = gated(name=name, second=created, group="g")
-    raw["metadata"]["labels"] = {JOB_COMPLETION_INDEX: rank}
-    return GatedPod.from_object(raw)
-
-
-def test_a_rank_that_is_taken_is_no_others_and_one_beyond_any_cluster_is_none() -> None:
-    pods = [
-        ranked("first", "0"),
-        ranked("forged", "0", created=9),
-        ranked("vast", "9" * 18),
-        ranked("longer", "9" * 10_000),
-        ranked("running", "3"),
-    ]
-    ranks = ranks_of(pods, [AssignedMember("n0", 3)])
-    assert {key.partition("/")[2]: rank for key, rank in ranks.items()} == {
-        "first": 0,
-        "forged": 1,
-        "longer": 2,
-        "running": 4,
-        "vast": 5,
-    }
+async def test_a_small_member_leaves_the_numa_node_that_only_suits_another() -> None:
+    (gang,) = units_of([member("first", "4", "1Gi"), member("second", "2", "10Gi")])
+    assert isinstance(gang, GatedGang)
+    cluster: Any = OneNode()
+    placer = GangAssigner(cluster, assuming(cluster), Rules(), KeptDomains(cluster, 0, float, monotonic, time))
+    found = await placer.assign(gang, 2, {}, (), partial(asyncio.sleep, 0))
+    assert isinstance(found, list), found
+    places = {one.pod.name: [numa for numa, _ in assignment.hint.numa_nodes] for one, assignment, _ in found}
+    assert places == {"first": [0], "second": [1]}

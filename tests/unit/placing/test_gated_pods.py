@@ -11,21 +11,16 @@ from tests.builders.workloads import job, of
 from webhook.formats.kubernetes.owner_chain import OwnerChain
 from webhook.formats.patches.affinity_patch import Constraint
 from webhook.formats.patches.managed_fields import ManagedFields
-from webhook.model.names import (
-    INHERIT,
-    KAI_TOPOLOGY,
-    MANAGED,
-    MANAGED_FIELDS,
-    NUMA_DEFAULTS,
-    NUMA_TOPOLOGY_SPEC,
-)
+from webhook.model.names import INHERIT, KAI_TOPOLOGY, MANAGED, MANAGED_FIELDS, NUMA_DEFAULTS, NUMA_TOPOLOGY_SPEC
 from webhook.model.policy import Exclusive, NUMAPolicy
 from webhook.placing.gang.gang_search import GatedGang
-from webhook.placing.pod.gated_pods import GatedPod, GatedPods, GroupBasis
+from webhook.placing.pod.gated_pods import ASKS_FOR_NOTHING, GatedPod, GatedPods, GroupBasis
 from webhook.placing.retry_delays import RetryDelays
 from webhook.placing.waiting_unit import units_of
 from webhook.state.rules import Rules
 from webhook.steps import result_of
+
+OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "w", "uid": "uid-Job", "controller": True}
 
 
 def all_pods() -> GatedPods:
@@ -81,8 +76,8 @@ def test_each_new_pod_is_parsed_in_a_step_of_its_own() -> None:
 
 def test_what_is_gone_is_forgotten_and_what_changed_is_read_again() -> None:
     pods = all_pods()
-    result_of(pods.update(by_key(gated(name="a"), gated(name="b"))))
-    result_of(pods.update(by_key(gated(name="a", priority=7))))
+    for raws in ([gated(name="a"), gated(name="b")], [gated(name="a", priority=7)]):
+        result_of(pods.update(by_key(*raws)))
     assert [one.pod.priority for one in pods.in_order()] == [7]
 
 
@@ -132,29 +127,16 @@ def test_what_an_earlier_pass_preferred_is_not_its_users_wish() -> None:
 
 def test_members_of_a_group_have_the_turn_of_their_first() -> None:
     pods = all_pods()
-    raws = (
-        gated(name="a", second=1),
-        gated(name="g-1", second=2, group="g"),
-        gated(name="b", second=3),
-        gated(name="g-2", second=4, group="g"),
-        gated(name="h", second=0, group="h"),
-    )
-    result_of(pods.update(by_key(*raws)))
-    units = units_of(pods.in_order())
-    assert [
-        [one.pod.name for one in unit.members] if isinstance(unit, GatedGang) else unit.pod.name for unit in units
-    ] == [
-        ["h"],
-        "a",
-        ["g-1", "g-2"],
-        "b",
-    ]
+    groups = {"a": "", "g-1": "g", "b": "", "g-2": "g"}
+    raws = [gated(name=name, second=n, group=group) for n, (name, group) in enumerate(groups.items(), 1)]
+    result_of(pods.update(by_key(*raws, gated(name="h", second=0, group="h"))))
+    units = (unit.members if isinstance(unit, GatedGang) else (unit,) for unit in units_of(pods.in_order()))
+    assert [[one.pod.name for one in members] for members in units] == [["h"], ["a"], ["g-1", "g-2"], ["b"]]
 
 
 def test_what_owners_say_is_taken_in_and_a_pod_without_a_wish_asks_for_nothing() -> None:
     raw = gated(name="a")
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "w", "uid": "uid-Job", "controller": True}
-    raw["metadata"] |= {"ownerReferences": [owner], "annotations": {INHERIT: "true"}}
+    raw["metadata"] |= {"ownerReferences": [OWNER], "annotations": {INHERIT: "true"}}
     pods = all_pods()
     result_of(pods.update(by_key(raw)))
     assert [(namespace, owner.uid) for namespace, owner in pods.owners()] == [("default", "uid-Job")]
@@ -169,8 +151,7 @@ def test_what_owners_say_is_taken_in_and_a_pod_without_a_wish_asks_for_nothing()
 
 def test_owners_that_say_something_wrong_are_a_fault_of_the_pod_until_they_do_no_more() -> None:
     raw = gated(name="a")
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "w", "uid": "uid-Job", "controller": True}
-    raw["metadata"] |= {"ownerReferences": [owner], "annotations": {INHERIT: "true"}}
+    raw["metadata"] |= {"ownerReferences": [OWNER], "annotations": {INHERIT: "true"}}
     pods = all_pods()
     result_of(pods.update(by_key(raw)))
     pods.take(lambda *_: of(job(**{NUMA_TOPOLOGY_SPEC: "{"})), no_group)
@@ -222,3 +203,38 @@ def test_the_owners_annotation_comes_before_the_defaults_and_they_before_none() 
 def test_pods_of_other_defaults_do_not_have_the_same_answer() -> None:
     assert marked(**{MANAGED: "all"}).signature != marked(**{MANAGED: "all", NUMA_DEFAULTS: RESTRICTED}).signature
     assert marked(**{MANAGED: "all"}).signature == marked(**{MANAGED: "aligned"}).signature
+
+
+KUEUE_READ = {
+    "kueue.x-k8s.io/podset-required-topology": "rack",
+    "kai.scheduler/topology": "network",
+    "kai.scheduler/topology-required-placement": "rack",
+}
+
+
+def of_job(labels: dict[str, str], *, numa: str | None = None, reads_kueue: bool = True) -> GatedPod:
+    owner: dict[str, Any] = job()
+    owner["metadata"]["labels"] = labels
+    raw = gated(annotations=KUEUE_READ, numa=numa, metadata={"ownerReferences": [OWNER]})
+    return GatedPod.from_object(raw, of(owner), reads_kueue=reads_kueue)
+
+
+def test_a_pod_of_a_workload_with_a_queue_asks_for_nothing_and_its_text_says_why() -> None:
+    pod = of_job({"kueue.x-k8s.io/queue-name": "team"})
+    assert not pod.asks
+    assert pod.why_unasked == (
+        "its topology annotations are left to Kueue, which manages its owner (label kueue.x-k8s.io/queue-name)"
+    )
+    assert pod.owner is not None  # it is read again when it changes
+
+
+def test_its_numa_policy_still_counts() -> None:
+    pod = of_job({"kueue.x-k8s.io/queue-name": "team"}, numa='{"numaTopologyPolicy": "SingleNUMANode"}')
+    assert pod.asks
+    assert pod.membership is None
+
+
+def test_without_a_queue_or_without_the_setting_nothing_changes() -> None:
+    assert of_job({}).membership is not None
+    assert of_job({"kueue.x-k8s.io/queue-name": "team"}, reads_kueue=False).membership is not None
+    assert of_job({}).why_unasked == ASKS_FOR_NOTHING

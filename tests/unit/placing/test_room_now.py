@@ -7,7 +7,7 @@ import pytest
 
 from tests.builders.pods import SINGLE
 from tests.property.preemptors import CPUS, Cluster, Placed, preemptor
-from tests.unit.controllers.preemption.leader import PreemptingLeader, high, member
+from tests.unit.controllers.preemption.leader import begun, high, member
 from webhook.engine.decide import decide
 from webhook.formats.koordinator.intent import parse_numa_intent
 from webhook.formats.kubernetes.pod import Pod
@@ -25,8 +25,7 @@ def split() -> Cluster:
 
 
 async def test_it_is_placed_while_the_victim_ends_if_the_sums_have_room_for_both() -> None:
-    leader = PreemptingLeader(split(), high("x", cpu=5))
-    await leader.round()
+    leader = await begun(split(), high("x", cpu=5))
     assert leader.holds == {"pod x": {"n0"}}
     leader.api.has(high("small", cpu=1, second=1))
     await leader.round()
@@ -37,8 +36,7 @@ async def test_it_is_placed_while_the_victim_ends_if_the_sums_have_room_for_both
 
 
 async def test_it_waits_while_the_scheduler_would_not_bind_it() -> None:
-    leader = PreemptingLeader(half_full(), high("x", cpu=6))
-    await leader.round()
+    leader = await begun(half_full(), high("x", cpu=6))
     assert leader.api.evicted == ["default/a"]
     leader.api.has(high("small", cpu=2, second=1, priority=1))
     await leader.round()
@@ -54,8 +52,7 @@ async def test_it_waits_while_the_scheduler_would_not_bind_it() -> None:
 async def test_it_waits_if_its_kubelet_could_give_it_the_room_that_is_held() -> None:
     # Both fit by their amounts: y on NUMA 1 now, x on NUMA 0 then. Its kubelet may take NUMA 0 for y.
     cluster = Cluster(("n0",), (Placed("a", "n0", 4, 0, numa=0), Placed("b", "n0", 4, 500, numa=1)))
-    leader = PreemptingLeader(cluster, high("x", cpu=6))
-    await leader.round()
+    leader = await begun(cluster, high("x", cpu=6))
     assert leader.api.evicted == ["default/a"]
     leader.api.has(high("y", cpu=3, second=1, priority=1), high("z", cpu=2, second=2, priority=1))
     await leader.round()
@@ -64,16 +61,14 @@ async def test_it_waits_if_its_kubelet_could_give_it_the_room_that_is_held() -> 
 
 async def test_a_second_pod_waits_until_the_exporter_has_reported_the_first() -> None:
     cluster = Cluster(("n0",), (Placed("a", "n0", 5, 0, numa=0), Placed("b", "n0", 4, 500, numa=1)))
-    leader = PreemptingLeader(cluster, high("x", cpu=5))
-    await leader.round()
+    leader = await begun(cluster, high("x", cpu=5))
     leader.api.has(high("s0", cpu=1, second=1), high("s1", cpu=1, second=2))
     await leader.round()
     assert leader.waiting() == {"x", "s1"}
 
 
 async def test_a_gang_is_not_placed_on_a_held_node() -> None:
-    leader = PreemptingLeader(split(), high("x", cpu=5))
-    await leader.round()
+    leader = await begun(split(), high("x", cpu=5))
     leader.api.has(member(0, 1, cpu=1))
     await leader.round()
     assert "g-0" in leader.waiting()
@@ -91,8 +86,7 @@ async def test_whatever_numa_node_it_gets_the_preemptor_fits_once_its_victims_ar
             pods.append(Placed(f"p{len(pods)}", "n0", cpus, random.choice((0, 500)), numa=numa))
     cluster = Cluster(("n0",), tuple(pods))
     x, small = random.randint(4, 8), 1
-    leader = PreemptingLeader(cluster, high("x", cpu=x))
-    await leader.round()
+    leader = await begun(cluster, high("x", cpu=x))
     assert leader.api.evicted
     leader.ended |= set(leader.api.evicted)
     leader.api.has(high("small", cpu=small, second=1, priority=1))

@@ -10,6 +10,7 @@ from tests.builders.gangs import GPU, TOPOLOGY, racks, whole_nodes
 from tests.builders.pods import container
 from tests.builders.records import resident, tell
 from webhook.cli.offline.gang_members import RunningPod, running_members
+from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.formats.workload.readers import read_workload
@@ -34,9 +35,6 @@ PLACES = racks(n0="zone-a/rack-1", n1="zone-a/rack-1", n2="zone-a/rack-2", n3="z
 FREE = {name: {GPU: amount} for name, amount in {"n0": 4, "n1": 4, "n2": 3, "n3": 2}.items()}
 
 
-NO_PLACE = "the best rack, rack-1, would hold 0 of 2 pods"
-
-
 def template(gpus: int = 1, annotations: Mapping[str, str] | None = None) -> dict[str, Any]:
     amounts = {GPU: gpus}
     asks = [container(requests=amounts, limits=amounts)]
@@ -54,11 +52,13 @@ def job(pods: int, annotations: dict[str, str] | None = None, gpus: int = 1) -> 
     return read("Job", "batch/v1", {"parallelism": pods, "template": template(gpus)}, annotations)
 
 
-def judged(workload: Workload, running: dict[str, str] | None = None) -> GangJudgement:
-    cluster_snapshot = ClusterSnapshot(
-        Snapshot(whole_nodes(places=PLACES, free=FREE).node_arrays()), {"network": TOPOLOGY}
-    )
+def in_cluster(workload: Workload, nodes: NodeArrays, running: dict[str, str] | None = None) -> GangJudgement:
+    cluster_snapshot = ClusterSnapshot(Snapshot(nodes), {"network": TOPOLOGY})
     return judge_gangs(workload, cluster_snapshot, TopologyTrees(), Rules(), running)
+
+
+def judged(workload: Workload, running: dict[str, str] | None = None) -> GangJudgement:
+    return in_cluster(workload, whole_nodes(places=PLACES, free=FREE).node_arrays(), running)
 
 
 def test_annotations_are_found_at_any_depth_with_their_place() -> None:
@@ -69,21 +69,61 @@ def test_annotations_are_found_at_any_depth_with_their_place() -> None:
     ]
 
 
-def test_a_group_is_told_its_rack() -> None:
-    judgement = judged(job(5, RACK))
-    assert judgement.verdict is Verdict.ALLOW
-    assert judgement.message == "gang train: 5 pods on 2 nodes in rack rack-2 (zone zone-a)"
+NO_RACK = "gang train does not fit now: no node is in any rack: "
+NOT_EVEN_EMPTY = "; not even an empty cluster has a place for it: "
+PREFERS = {"kai.scheduler/topology": "network", "kai.scheduler/topology-preferred-placement": "rack"}
+# rack-1 takes two replicas of 4 pods, rack-2 one, and nothing the fourth.
+FOUR_REPLICAS = {"replicas": 4, "leaderWorkerTemplate": {"size": 4, "workerTemplate": template()}}
 
 
-def test_a_group_that_waits_is_told_what_is_short_where() -> None:
-    judgement = judged(job(9, RACK))
-    assert judgement.verdict is Verdict.WAIT
-    assert judgement.message == (
-        f"gang train does not fit now: rack rack-1 holds 8 of 9 pods: {GPU}; not even an empty cluster has a place "
-        f"for it: the best rack, rack-1, would hold 8 of 9 pods; needed: at least 1 more {GPU} there"
-    )
+@pytest.mark.parametrize(
+    ("workload", "running", "verdict", "message"),
+    [
+        (job(5, RACK), None, Verdict.ALLOW, "gang train: 5 pods on 2 nodes in rack rack-2 (zone zone-a)"),
+        (
+            job(9, RACK),
+            None,
+            Verdict.WAIT,
+            (
+                f"gang train does not fit now: rack rack-1 holds 8 of 9 pods: {GPU}{NOT_EVEN_EMPTY}the best rack, "
+                f"rack-1, would hold 8 of 9 pods; needed: at least 1 more {GPU} there"
+            ),
+        ),
+        (
+            job(15, {"kai.scheduler/batch-min-member": "4"}),
+            None,
+            Verdict.ALLOW,
+            "gang train: 13 pods on 4 nodes; no room yet for 2 pods beyond the minimum",
+        ),
+        (
+            job(4, RACK),
+            {"train-1": "n0"},
+            Verdict.ALLOW,
+            "gang train: 3 pods on 1 node in rack rack-1 (zone zone-a), beside 1 that runs",
+        ),
+        (job(8, PREFERS), None, Verdict.ALLOW, "gang train: 8 pods on 2 nodes in rack rack-1 (zone zone-a)"),
+        (
+            job(9, PREFERS),
+            None,
+            Verdict.ALLOW,
+            "gang train: 9 pods on 3 nodes in zone zone-a; preferred rack missed: in 2 racks (rack-1, rack-2)",
+        ),
+    ],
+    ids=["its rack", "what is short where", "beyond the minimum", "beside one that runs", "preferred", "missed"],
+)
+def test_a_gang_is_told_where_it_goes_and_what_is_short(
+    workload: Workload, running: dict[str, str] | None, verdict: Verdict, message: str
+) -> None:
+    judgement = judged(workload, running)
+    assert (judgement.verdict, judgement.message) == (verdict, message)
     assert judgement.placement is not None
-    assert list(judgement.placement.pods()) == []
+    assert bool(list(judgement.placement.pods())) is (verdict is Verdict.ALLOW)
+
+
+def test_of_several_gangs_that_without_a_place_is_named() -> None:
+    judgement = judged(read("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", FOUR_REPLICAS, RACK))
+    assert judgement.verdict is Verdict.WAIT
+    assert judgement.message.startswith("gang train-3 of workload train does not fit now: ")
 
 
 def busy(workload: Workload) -> GangJudgement:
@@ -91,8 +131,7 @@ def busy(workload: Workload) -> GangJudgement:
     cluster = whole_nodes(places=PLACES, free=FREE)
     for name, free in FREE.items():
         tell(cluster, resident(name=f"on-{name}", node=name, requests=free))
-    cluster_snapshot = ClusterSnapshot(Snapshot(cluster.node_arrays()), {"network": TOPOLOGY})
-    return judge_gangs(workload, cluster_snapshot, TopologyTrees(), Rules())
+    return in_cluster(workload, cluster.node_arrays())
 
 
 def test_only_of_a_group_that_not_even_an_empty_cluster_holds_it_is_said() -> None:
@@ -107,12 +146,8 @@ def test_only_of_a_group_that_not_even_an_empty_cluster_holds_it_is_said() -> No
 @pytest.mark.parametrize(
     ("gpus", "selector", "needed"),
     [
-        (5, {}, f"{NO_PLACE}; needed: at least 10 more {GPU} there"),
-        (
-            1,
-            {"no": "where"},
-            f"{NO_PLACE}; needed: nodes that its node selectors, tolerations and NUMA policies allow",
-        ),
+        (5, {}, f"at least 10 more {GPU} there"),
+        (1, {"no": "where"}, "nodes that its node selectors, tolerations and NUMA policies allow"),
     ],
 )
 def test_what_is_needed_is_a_resource_or_nodes_that_may_be_used(
@@ -121,31 +156,19 @@ def test_what_is_needed_is_a_resource_or_nodes_that_may_be_used(
     whole = template(gpus)
     whole["spec"]["nodeSelector"] = selector
     judgement = judged(read("Job", "batch/v1", {"parallelism": 2, "template": whole}, RACK))
-    assert judgement.message.endswith(f"; not even an empty cluster has a place for it: {needed}")
-
-
-def test_of_a_level_that_no_node_has_the_label_is_named() -> None:
-    cluster_snapshot = ClusterSnapshot(
-        Snapshot(whole_nodes(places=racks(n0="zone-a/"), free={"n0": {GPU: 4}}).node_arrays()), {"network": TOPOLOGY}
-    )
-    judgement = judge_gangs(job(2, RACK), cluster_snapshot, TopologyTrees(), Rules())
-    assert judgement.message == (
-        "gang train does not fit now: no node is in any rack: none has the label example.com/rack; not even an empty "
-        "cluster has a place for it: no node is in any rack; needed: the label example.com/rack"
+    assert judgement.message.endswith(
+        f"{NOT_EVEN_EMPTY}the best rack, rack-1, would hold 0 of 2 pods; needed: {needed}"
     )
 
 
 @pytest.mark.parametrize(
     ("places", "lacking", "needed"),
     [
-        (
-            {"n0": "/rack-1", "n1": "/rack-2"},
-            "none has the label example.com/zone;",
-            "the label example.com/zone",
-        ),
+        ({"n0": "zone-a/"}, "example.com/rack", "the label example.com/rack"),
+        ({"n0": "/rack-1", "n1": "/rack-2"}, "example.com/zone", "the label example.com/zone"),
         (
             {"n0": "zone-a/", "n1": "/rack-2"},
-            "none has the label example.com/rack beside example.com/zone;",
+            "example.com/rack beside example.com/zone",
             "the labels example.com/zone and example.com/rack on one node",
         ),
     ],
@@ -154,24 +177,9 @@ def test_of_a_rack_that_no_node_is_in_the_label_is_named_that_is_missing(
     places: dict[str, str], lacking: str, needed: str
 ) -> None:
     nodes = whole_nodes(places=racks(**places), free={name: {GPU: 4} for name in places}).node_arrays()
-    cluster_snapshot = ClusterSnapshot(Snapshot(nodes), {"network": TOPOLOGY})
-    judgement = judge_gangs(job(2, RACK), cluster_snapshot, TopologyTrees(), Rules())
-    assert f"does not fit now: no node is in any rack: {lacking}" in judgement.message
-    assert judgement.message.endswith(f"no node is in any rack; needed: {needed}")
-
-
-def test_what_finds_no_room_beyond_the_minimum_is_counted() -> None:
-    judgement = judged(job(15, {"kai.scheduler/batch-min-member": "4"}))
-    assert judgement.verdict is Verdict.ALLOW
-    assert judgement.message == "gang train: 13 pods on 4 nodes; no room yet for 2 pods beyond the minimum"
-
-
-def test_the_gang_without_a_place_is_named() -> None:
-    # rack-1 takes two replicas of 4 pods, rack-2 one, and nothing the fourth.
-    spec = {"replicas": 4, "leaderWorkerTemplate": {"size": 4, "workerTemplate": template()}}
-    judgement = judged(read("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", spec, RACK))
-    assert judgement.verdict is Verdict.WAIT
-    assert judgement.message.startswith("gang train-3 of workload train does not fit now: ")
+    assert in_cluster(job(2, RACK), nodes).message == (
+        f"{NO_RACK}none has the label {lacking}{NOT_EVEN_EMPTY}no node is in any rack; needed: {needed}"
+    )
 
 
 def test_a_wrong_wish_denies_and_any_other_fault_is_raised() -> None:
@@ -189,11 +197,6 @@ def test_groups_of_other_schedulers_are_not_ours() -> None:
     assert why_unmanaged(job(1, RACK), Rules()) is None
 
 
-def test_members_that_run_draw_the_others_to_their_rack() -> None:
-    judgement = judged(job(4, RACK), {"train-1": "n0"})
-    assert judgement.message == "gang train: 3 pods on 1 node in rack rack-1 (zone zone-a), beside 1 that runs"
-
-
 def bound(name: str, kind: str = "Job", owner: str = "train", node: str = "n0") -> dict[str, Any]:
     owners = [{"kind": kind, "name": owner, "controller": True}]
     return {
@@ -208,50 +211,33 @@ def members(workload: Workload, *pods: dict[str, Any]) -> dict[str, str]:
     return running_members(workload, [running for running in read_ones if running is not None])
 
 
-def test_pods_are_known_by_their_controller_and_the_beginning_of_their_name() -> None:
-    assert members(job(3), bound("train-2-x7k2p"), bound("train-0-abcde", node="n1")) == {
-        "train-2": "n0",
-        "train-0": "n1",
-    }
-
-
-def test_pods_without_an_index_take_the_first_free_places() -> None:
-    assert members(job(3), bound("train-x7k2p"), bound("train-0-abcde", node="n1")) == {
-        "train-0": "n1",
-        "train-1": "n0",
-    }
-
-
-def test_pods_of_a_deployment_are_owned_by_its_replica_set() -> None:
-    deployment = read("Deployment", "apps/v1", {"replicas": 2, "template": template()})
-    assert members(deployment, bound("train-5d9-x7k2p", "ReplicaSet", "train-5d9")) == {"train-0": "n0"}
+@pytest.mark.parametrize(
+    ("workload", "pods", "expected"),
+    [
+        (job(3), [bound("train-2-x7k2p"), bound("train-0-abcde", node="n1")], {"train-2": "n0", "train-0": "n1"}),
+        (job(3), [bound("train-x7k2p"), bound("train-0-abcde", node="n1")], {"train-0": "n1", "train-1": "n0"}),
+        (
+            read("Deployment", "apps/v1", {"replicas": 2, "template": template()}),
+            [bound("train-5d9-x7k2p", "ReplicaSet", "train-5d9")],
+            {"train-0": "n0"},
+        ),
+        (job(1), [bound("train-aaaaa"), bound("train-bbbbb", node="n1")], {"train-0": "n0"}),
+    ],
+    ids=["by index", "the first free place without one", "a Deployment's by its ReplicaSet", "as many as places"],
+)
+def test_pods_are_known_by_their_controller_and_the_beginning_of_their_name(
+    workload: Workload, pods: list[dict[str, Any]], expected: dict[str, str]
+) -> None:
+    assert members(workload, *pods) == expected
 
 
 def test_pods_of_others_and_ended_ones_are_no_members() -> None:
-    ended = bound("train-0-aaaaa")
+    ended, waiting, elsewhere = (bound(f"train-{index}-aaaaa") for index in range(3))
     ended["status"]["phase"] = "Succeeded"
-    waiting = bound("train-1-bbbbb")
     waiting["spec"] = {}
-    elsewhere = bound("train-2-ccccc")
     elsewhere["metadata"]["namespace"] = "other"
     of_another = bound("train-2-ddddd", owner="training")
     assert members(job(3), ended, waiting, elsewhere, of_another) == {}
-
-
-def test_more_pods_than_places_are_counted_once() -> None:
-    assert members(job(1), bound("train-aaaaa"), bound("train-bbbbb", node="n1")) == {"train-0": "n0"}
-
-
-PREFERS = {"kai.scheduler/topology": "network", "kai.scheduler/topology-preferred-placement": "rack"}
-
-
-def test_a_preferred_level_that_is_missed_is_said() -> None:
-    kept, missed = judged(job(8, PREFERS)), judged(job(9, PREFERS))
-    assert kept.message == "gang train: 8 pods on 2 nodes in rack rack-1 (zone zone-a)"
-    assert missed.verdict is Verdict.ALLOW
-    assert missed.message == (
-        "gang train: 9 pods on 3 nodes in zone zone-a; preferred rack missed: in 2 racks (rack-1, rack-2)"
-    )
 
 
 def test_a_part_that_misses_its_own_level_is_named() -> None:

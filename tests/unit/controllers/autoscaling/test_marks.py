@@ -3,14 +3,17 @@
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.builders.clusters import put
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import gated
 from tests.builders.topologies import topology
-from tests.unit.controllers.autoscaling.asking import NODEPOOL, AskingLeader, filler, full, pool_node
-from tests.unit.controllers.site import TERM
+from tests.unit.controllers.autoscaling.asking import NODEPOOL, AskingLeader, filler, full, gang, pool_node
+from tests.unit.controllers.leader import TERM
+from webhook.controllers.autoscaling.exporter_reports import MissingExporterReports
 from webhook.formats.autoscaling import scheduled_condition
+from webhook.kube.events import EventRecorder
 from webhook.kube.write import Outcome
 from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, MIN_MEMBER
 from webhook.placing.autoscaling import answers
@@ -19,18 +22,59 @@ from webhook.state.delegated_pods import is_unschedulable, last_failure
 from webhook.steps import result_of
 
 RACK = "example.com/rack"
+BLUE = pool_node("n0"), full("n0")
+ALONE = node(name="alone"), full("alone")  # in no group
+OTHER_LABEL = pool_node("n0", label="node.cluster.x-k8s.io/pool"), full("n0")
+OF_KARPENTER = pool_node("n1", "spot", label=NODEPOOL), full("n1")
+CLUSTER_API = {"group_labels": ("node.cluster.x-k8s.io/pool",)}
+KARPENTER = {"autoscaler": "Karpenter"}
+NO_GROUP = "; cluster-autoscaler is not asked for a node: no node has the label of a node group"
+OFF_N9 = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["n9"]}]}]
+OFF_BY_NAME = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": OFF_N9}}}
+IN_A_RACK = gang(annotations={KAI_TOPOLOGY: "network", KAI_REQUIRED_PLACEMENT: RACK})
+P = gated(name="p")
+OFF_P = gated(name="p", affinity=OFF_BY_NAME)
 
 
-def member(name: str, group: str = "g", minimum: int = 2, **annotations: str) -> dict[str, Any]:
-    return gated(name=name, group=group, annotations={MIN_MEMBER: str(minimum), **annotations})
-
-
-def in_a_rack(name: str) -> dict[str, Any]:
-    return gated(
-        name=name,
-        group="g",
-        annotations={MIN_MEMBER: "2", KAI_TOPOLOGY: "network", KAI_REQUIRED_PLACEMENT: RACK},
-    )
+@pytest.mark.parametrize(
+    ("objects", "how", "marked", "says"),
+    [
+        pytest.param(objects, how, set(marked), says, id=name)
+        for name, objects, how, marked, says in (
+            ("too large for a NUMA node of every group", [*BLUE, gated(name="p", cpu=20)], {}, "",
+             "not asked for a node: no node like those of a node group could take it even if it were empty"),
+            ("a node outside of groups is no template", [*ALONE, P], {}, "", NO_GROUP),
+            ("nor where the group has another policy", [*ALONE, BLUE[0], full("n0", policy="best-effort"), P], {}, "",
+             ""),
+            ("a label that is no group's", [*OTHER_LABEL, P], {}, "", NO_GROUP),
+            ("a label that the settings name", [*OTHER_LABEL, P], CLUSTER_API, "p", ""),
+            ("Karpenter adds no nodes of others", [*BLUE, P], KARPENTER, "", ""),
+            ("Karpenter adds nodes of its pools", [*BLUE, *OF_KARPENTER, P], KARPENTER, "p",
+             "Karpenter is asked for a node of node group spot"),
+            ("Karpenter ignores pods that exclude names", [*BLUE, *OF_KARPENTER, OFF_P], KARPENTER, "",
+             "Karpenter ignores pods that select nodes by name"),
+            ("cluster-autoscaler does not", [*BLUE, *OF_KARPENTER, OFF_P], {}, "p", ""),
+            ("requires a node by name", [*BLUE, gated(name="p", nodeSelector={"kubernetes.io/hostname": "n0"})], {}, "",
+             "it requires nodes by name"),
+            ("a gang with a member that no template takes", [*BLUE, *gang("a"), *gang("b", cpu=20)], {}, "",
+             "cluster-autoscaler is not asked for nodes: pod b: no node like those"),
+            ("a gang for one rack, of a group without racks", [topology(labels=[RACK]), *BLUE, *IN_A_RACK], {}, "",
+             "none of their node groups is known to add nodes in a domain of example.com/rack"),
+            ("a gang for one rack, of a group with one",
+             [topology(labels=[RACK]), pool_node("n0", labels={RACK: "r0"}), full("n0"), *IN_A_RACK], {}, "ab",
+             "assuming that they lie in the same domains of example.com/rack as its nodes"),
+            ("a gang for which no node exists", [*BLUE, *gang(nodeSelector={"pool": "gpu"})], {}, "ab",
+             "cluster-autoscaler is asked for nodes, as none exists that they could go to"),
+        )
+    ],
+)  # fmt: skip
+async def test_pods_are_marked_if_one_more_node_of_a_group_could_take_them_and_else_say_why_not(
+    objects: list[dict[str, Any]], how: dict[str, Any], marked: set[str], says: str
+) -> None:
+    leader = AskingLeader(*objects, **how)
+    await leader.settle()
+    assert leader.marked() == marked
+    assert says in leader.text("p" if "default/p" in leader.api.pods else "a")
 
 
 async def test_a_pod_that_an_empty_node_of_a_group_could_take_is_marked_and_stays_behind_the_gate() -> None:
@@ -47,7 +91,7 @@ async def test_a_pod_that_an_empty_node_of_a_group_could_take_is_marked_and_stay
 
 
 async def test_nothing_is_written_again_while_nothing_changes() -> None:
-    leader = AskingLeader(pool_node("n0"), full("n0"), gated(name="p"))
+    leader = AskingLeader(*BLUE, P)
     await leader.settle()
     for _ in range(40):
         await leader.after(1)
@@ -55,34 +99,10 @@ async def test_nothing_is_written_again_while_nothing_changes() -> None:
 
 
 async def test_a_pod_is_not_marked_before_it_has_lacked_room_for_a_moment() -> None:
-    leader = AskingLeader(pool_node("n0"), full("n0"), gated(name="p"))
+    leader = AskingLeader(*BLUE, P)
     await leader.after(0)
     await leader.after(1)
     assert leader.marked() == set()
-
-
-async def test_a_pod_that_is_too_large_for_a_numa_node_of_every_group_is_not_marked_and_says_so() -> None:
-    leader = AskingLeader(pool_node("n0"), full("n0"), gated(name="p", cpu=20))
-    await leader.settle()
-    assert leader.marked() == set()
-    assert leader.text("p").endswith(
-        "; cluster-autoscaler is not asked for a node: "
-        "no node like those of a node group could take it even if it were empty"
-    )
-
-
-async def test_a_node_outside_of_groups_is_no_template() -> None:
-    # alone [16 16] is in no group; n0 [16 16] of group blue has another policy.
-    leader = AskingLeader(
-        node(name="alone"), full("alone"), pool_node("n0"), full("n0", policy="best-effort"), gated(name="p")
-    )
-    await leader.settle()
-    assert leader.marked() == set()
-    leader = AskingLeader(node(name="alone"), full("alone"), gated(name="p"))
-    await leader.settle()
-    assert leader.text("p").endswith(
-        "; cluster-autoscaler is not asked for a node: no node has the label of a node group"
-    )
 
 
 async def test_a_node_that_went_since_the_sweep_began_is_no_template() -> None:
@@ -96,52 +116,6 @@ async def test_a_node_that_went_since_the_sweep_began_is_no_template() -> None:
     found = result_of(leader.answers.find(unit, 100.0))
     assert not found.is_asked
     assert "no node has the label of a node group" in found.text
-
-
-async def test_a_group_of_another_label_counts_if_the_settings_name_it() -> None:
-    objects = pool_node("n0", label="node.cluster.x-k8s.io/pool"), full("n0"), gated(name="p")
-    leader = AskingLeader(*objects)
-    await leader.settle()
-    assert leader.marked() == set()
-    leader = AskingLeader(*objects, group_labels=("node.cluster.x-k8s.io/pool",))
-    await leader.settle()
-    assert leader.marked() == {"p"}
-
-
-async def test_karpenter_is_asked_for_nodes_of_its_own_pools_alone() -> None:
-    leader = AskingLeader(pool_node("n0"), full("n0"), gated(name="p"), autoscaler="Karpenter")
-    await leader.settle()
-    assert leader.marked() == set()
-    leader.has(pool_node("n1", "spot", label=NODEPOOL), full("n1"))
-    await leader.settle()
-    assert leader.marked() == {"p"}
-    assert "Karpenter is asked for a node of node group spot" in leader.text("p")
-
-
-async def test_karpenter_is_not_asked_for_a_pod_that_excludes_nodes_by_name() -> None:
-    terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["n9"]}]}]
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
-    objects = (
-        pool_node("n0"),
-        pool_node("n1", label=NODEPOOL),
-        full("n0"),
-        full("n1"),
-        gated(name="p", affinity=affinity),
-    )
-    leader = AskingLeader(*objects, autoscaler="Karpenter")
-    await leader.settle()
-    assert "Karpenter ignores pods that select nodes by name" in leader.text("p")
-    leader = AskingLeader(*objects)
-    await leader.settle()
-    assert leader.marked() == {"p"}
-
-
-async def test_a_pod_that_requires_a_node_by_name_is_not_marked() -> None:
-    selector = {"kubernetes.io/hostname": "n0"}
-    leader = AskingLeader(pool_node("n0"), full("n0"), gated(name="p", nodeSelector=selector))
-    await leader.settle()
-    assert leader.marked() == set()
-    assert "it requires nodes by name" in leader.text("p")
 
 
 async def test_the_newest_complete_node_speaks_for_its_group_so_that_a_changed_group_adds_no_nodes_in_vain() -> None:
@@ -178,7 +152,7 @@ async def test_a_new_node_without_numa_nodes_leaves_the_mark_so_that_autoscalers
 
 
 async def test_the_mark_is_removed_when_the_pod_no_longer_waits_for_room() -> None:
-    leader = AskingLeader(pool_node("n0"), full("n0"), gated(name="p"))
+    leader = AskingLeader(*BLUE, P)
     await leader.settle()
     # A member joins a gang that is incomplete: it no longer lacks room, but members.
     raw = leader.api.pods["default/p"]
@@ -192,7 +166,7 @@ async def test_the_mark_is_removed_when_the_pod_no_longer_waits_for_room() -> No
 
 
 async def test_a_placed_pod_keeps_its_mark_for_a_moment_and_nobody_takes_it_for_the_schedulers_word() -> None:
-    leader = AskingLeader(pool_node("n0"), full("n0"), gated(name="p"))
+    leader = AskingLeader(*BLUE, P)
     await leader.settle()
     leader.has(nrt(node="n0", free=[16, 0]))
     await leader.after(1)
@@ -205,50 +179,20 @@ async def test_a_placed_pod_keeps_its_mark_for_a_moment_and_nobody_takes_it_for_
 
 
 async def test_a_pod_for_which_the_scheduler_nominated_a_node_is_not_marked() -> None:
-    leader = AskingLeader(pool_node("n0"), full("n0"), gated(name="p"))
+    leader = AskingLeader(*BLUE, P)
     await leader.api.nominate("default/p", "p", "n0")
     await leader.settle()
     assert leader.marked() == set()
 
 
 async def test_a_whole_gang_is_marked_and_an_incomplete_one_is_not() -> None:
-    leader = AskingLeader(pool_node("n0"), full("n0"), member("a"), member("b"), member("alone", group="other"))
+    leader = AskingLeader(*BLUE, *gang(), *gang(["alone"], group="other"))
     await leader.settle()
     assert leader.marked() == {"a", "b"}
     assert "cluster-autoscaler is asked for nodes of node group blue" in leader.text("a")
     assert leader.message("a").startswith(
-        "topology-webhook: its gang does not fit now, and could on more nodes of node group"
+        "topology-webhook: its gang does not fit now, and could on more nodes of node"
     )
-
-
-async def test_a_gang_with_a_member_that_no_template_takes_is_not_marked() -> None:
-    large = gated(name="b", group="g", cpu=20, annotations={MIN_MEMBER: "2"})
-    leader = AskingLeader(pool_node("n0"), full("n0"), member("a"), large)
-    await leader.settle()
-    assert leader.marked() == set()
-    assert "cluster-autoscaler is not asked for nodes: pod b: no node like those" in leader.text("a")
-
-
-async def test_a_gang_that_needs_one_rack_is_marked_if_the_group_has_nodes_in_racks_and_says_what_is_assumed() -> None:
-    gang = in_a_rack("a"), in_a_rack("b")
-    rack = topology(labels=[RACK])
-    leader = AskingLeader(rack, pool_node("n0"), full("n0"), *gang)
-    await leader.settle()
-    assert leader.marked() == set()
-    assert "none of their node groups is known to add nodes in a domain of example.com/rack" in leader.text("a")
-    leader = AskingLeader(rack, pool_node("n0", labels={RACK: "r0"}), full("n0"), *gang)
-    await leader.settle()
-    assert leader.marked() == {"a", "b"}
-    assert "assuming that they lie in the same domains of example.com/rack as its nodes" in leader.text("a")
-
-
-async def test_a_gang_for_which_no_node_exists_is_marked_as_a_single_pod_would_be_ungated() -> None:
-    pool = {"pool": "gpu"}
-    gang = [gated(name=name, group="g", annotations={MIN_MEMBER: "2"}, nodeSelector=pool) for name in ("a", "b")]
-    leader = AskingLeader(pool_node("n0"), full("n0"), *gang)
-    await leader.settle()
-    assert leader.marked() == {"a", "b"}
-    assert "cluster-autoscaler is asked for nodes, as none exists that they could go to" in leader.text("a")
 
 
 async def test_a_thousand_pods_cost_a_bounded_number_of_writes_a_second_and_each_namespace_has_its_turn() -> None:
@@ -275,7 +219,7 @@ async def test_equal_pods_cost_one_decision(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_the_next_leader_knows_what_is_marked_and_nothing_is_written_by_one_that_does_not_lead() -> None:
-    first = AskingLeader(pool_node("n0"), full("n0"), gated(name="p"))
+    first = AskingLeader(*BLUE, P)
     await first.settle()
     second = AskingLeader(pool_node("n0"), full("n0"), *first.api.pods.values())
     second.leads = False
@@ -289,7 +233,7 @@ async def test_the_next_leader_knows_what_is_marked_and_nothing_is_written_by_on
 
 
 async def test_marks_that_are_left_over_are_removed_where_no_autoscaler_is_named() -> None:
-    first = AskingLeader(pool_node("n0"), full("n0"), gated(name="p"))
+    first = AskingLeader(*BLUE, P)
     await first.settle()
     second = AskingLeader(pool_node("n0"), full("n0"), *first.api.pods.values(), autoscaler="None")
     await second.settle()
@@ -298,9 +242,32 @@ async def test_marks_that_are_left_over_are_removed_where_no_autoscaler_is_named
 
 
 async def test_a_write_that_fails_is_tried_again() -> None:
-    leader = AskingLeader(pool_node("n0"), full("n0"), gated(name="p"))
+    leader = AskingLeader(*BLUE, P)
     leader.api.outcome = Outcome.UNKNOWN
     await leader.settle()
     leader.api.outcome = Outcome.WRITTEN
     await leader.after(1)
     assert leader.marked() == {"p"}
+
+
+def test_a_node_without_exporter_is_reported_again_after_the_api_server_has_dropped_the_first_event() -> None:
+    client: Any = None
+    recorder = EventRecorder(client, "test")
+    missing = MissingExporterReports(recorder, 300)
+    with capture_logs() as lines:
+        for minute in range(121):
+            missing.tell(["n0"], 60.0 * minute)
+    assert len(recorder._waiting) == len(lines) == 3, "at 0, 60 and 120 minutes"
+
+
+def test_where_no_exporter_runs_each_sweep_reports_some_of_the_nodes() -> None:
+    events: Any = EventRecorder(None, "test")  # type: ignore[arg-type] # nothing is written
+    missing = MissingExporterReports(events, 300)
+    names = {f"n{number}" for number in range(250)}
+    with capture_logs() as lines:
+        missing.tell(names, 0)
+        assert len(lines) == 100
+        for second in range(1, 5):
+            missing.tell(names, second)
+    assert {line["node"] for line in lines} == names
+    assert len(lines) == 250

@@ -36,91 +36,79 @@ async def asked(*objects: dict[str, Any], **how: Any) -> AskingLeader:
     return leader
 
 
-async def later(leader: AskingLeader, seconds: float) -> None:
-    await leader.after(seconds)
-    await leader.after(0)
-
-
 async def test_a_pod_for_which_no_node_was_added_is_kept_off_the_nodes_that_it_fits_in_sum_and_stays_gated() -> None:
     # n0 [0 0] is free in sum; n1 is full.
     leader = await asked(pool_node("n0"), full("n0"), pool_node("n1"), full("n1"), filler("n1"), gated(name="p"))
     assert "cluster-autoscaler may add none until it is kept off them, after 60 s" in leader.text("p")
-    await later(leader, 55)
+    await leader.after(55)
     assert excluded(leader) == set()
     await leader.api.annotate("default/p", "example.com/any", "change")
-    await later(leader, 10)
+    await leader.after(10)
     assert (excluded(leader), leader.marked(), leader.waiting()) == ({"n0"}, {"p"}, {"p"})
     (note,) = {event.note for event in leader.api.events if event.reason == "KeptOffNodes"}
     assert note.startswith("it can no longer go to n0: it fits there in total, but on no NUMA node")
-    await later(leader, 100)
+    await leader.after(100)
     assert "it is permanently kept off nodes that have enough free only in total" in leader.text("p")
     assert leader.api.patched.count("default/p") == 1
 
 
-async def test_it_is_placed_on_the_node_that_is_added_and_what_was_added_to_it_can_be_told_from_its_users() -> None:
-    raw = gated(name="p", affinity=requiring(OTHER_POOL), metadata={"ownerReferences": [OWNER]})
-    leader = await asked(pool_node("n0"), full("n0"), raw)
-    await later(leader, 65)
+@pytest.mark.parametrize(
+    ("affinity", "owners"),
+    [(requiring(OTHER_POOL), [OWNER]), (None, [OWNER]), (None, [])],
+    ids=["terms of its own", "none", "none and no controller"],
+)
+async def test_it_is_placed_on_the_node_that_is_added_and_what_was_added_to_it_can_be_told_from_its_users(
+    affinity: Any, owners: list[Any]
+) -> None:
+    own = {"affinity": affinity} if affinity else {}
+    leader = await asked(pool_node("n0"), full("n0"), gated(name="p", metadata={"ownerReferences": owners}, **own))
+    await leader.after(65)
     assert excluded(leader) == {"n0"}
+    await leader.after(0)  # what was added to it excludes no node that may come
+    assert leader.marked() == {"p"}
     leader.has(pool_node("n1", age=-60), nrt(node="n1", free=[16, 16]))
     await leader.after(1)
     assert leader.nodes() == {"p": "n1"}
     placed = leader.api.pods["default/p"]
     record = ManagedFields.parse(placed["metadata"]["annotations"][MANAGED_FIELDS])
-    assert without_ours(placed, record)["spec"]["affinity"] == requiring(OTHER_POOL)
-
-
-async def test_the_same_holds_for_a_pod_without_terms_of_its_own_with_and_without_a_controller() -> None:
-    for metadata in ({}, {"ownerReferences": [OWNER]}):
-        leader = await asked(pool_node("n0"), full("n0"), gated(name="p", metadata=metadata))
-        await later(leader, 65)
-        assert excluded(leader) == {"n0"}
-        leader.has(pool_node("n1", age=-60), nrt(node="n1", free=[16, 16]))
-        await leader.after(1)
-        placed = leader.api.pods["default/p"]
-        record = ManagedFields.parse(placed["metadata"]["annotations"][MANAGED_FIELDS])
-        assert leader.nodes() == {"p": "n1"}
-        assert without_ours(placed, record)["spec"].keys() & {"affinity", "nodeSelector"} == set()
+    spec = without_ours(placed, record)["spec"]
+    assert (spec.get("affinity"), "nodeSelector" in spec) == (affinity, False)
 
 
 async def test_a_node_that_is_added_means_that_the_autoscaler_is_at_work() -> None:
     leader = await asked(pool_node("n0"), full("n0"), gated(name="p"))
     leader.has(pool_node("n1", age=-40), full("n1"), filler("n1"))
-    await later(leader, 65)
+    await leader.after(65)
     assert excluded(leader) == set()
-    await later(leader, 40)
+    await leader.after(40)
     assert excluded(leader) == {"n0"}
-
-
-async def test_a_node_that_is_not_complete_yet_is_not_excluded() -> None:
-    leader = await asked(pool_node("n0"), full("n0"), gated(name="p"), new_node_seconds=4_000.0)
-    await later(leader, 65)
-    assert excluded(leader) == set()
-
-
-async def test_a_node_whose_exporter_is_missing_is_excluded_too() -> None:
-    leader = await asked(pool_node("n0"), full("n0"), filler("n0"), pool_node("mute"), gated(name="p"))
-    await later(leader, 65)
-    assert excluded(leader) == {"mute"}
-
-
-async def test_the_terms_of_a_pod_that_its_user_may_apply_again_are_not_changed() -> None:
-    leader = await asked(pool_node("n0"), full("n0"), gated(name="p", affinity=requiring(OTHER_POOL)))
-    await later(leader, 65)
-    assert leader.api.pods["default/p"]["spec"]["affinity"] == requiring(OTHER_POOL)
-
-
-async def test_no_more_nodes_are_named_than_the_setting_allows() -> None:
-    nodes = [one for name in ("n0", "n1", "n2") for one in (pool_node(name), full(name))]
-    leader = await asked(*nodes, gated(name="p"))
-    await later(leader, 65)
-    assert excluded(leader) == set()
 
 
 @pytest.mark.parametrize("how", [{"narrow_after": 0.0}, {"autoscaler": "Karpenter", "narrow_after": 0.0}])
 async def test_it_can_be_switched_off_and_karpenter_would_ignore_such_a_pod(how: dict[str, Any]) -> None:
     nodes = pool_node("n0"), full("n0"), pool_node("k0", label=NODEPOOL), full("k0")
     leader = await asked(*nodes, gated(name="p"), **how)
-    await later(leader, 1_000)
+    await leader.after(1_000)
     assert (excluded(leader), leader.marked()) == (set(), {"p"})
     assert "nodes that cannot align it have enough free in total, so" in leader.text("p")
+
+
+@pytest.mark.parametrize(
+    ("objects", "how", "off"),
+    [
+        ([pool_node("n0"), full("n0"), gated(name="p")], {"new_node_seconds": 4_000.0}, set()),
+        ([pool_node("n0"), full("n0"), filler("n0"), pool_node("mute"), gated(name="p")], {}, {"mute"}),
+        ([*(one for n in range(3) for one in (pool_node(f"n{n}"), full(f"n{n}"))), gated(name="p")], {}, set()),
+    ],
+    ids=["not a node that is not complete yet", "a node whose exporter is missing", "not more than the setting allows"],
+)
+async def test_which_nodes_are_excluded(objects: list[dict[str, Any]], how: dict[str, Any], off: set[str]) -> None:
+    leader = await asked(*objects, **how)
+    await leader.after(65)
+    assert excluded(leader) == off
+
+
+async def test_the_terms_of_a_pod_that_its_user_may_apply_again_are_not_changed() -> None:
+    leader = await asked(pool_node("n0"), full("n0"), gated(name="p", affinity=requiring(OTHER_POOL)))
+    await leader.after(65)
+    assert leader.api.pods["default/p"]["spec"]["affinity"] == requiring(OTHER_POOL)

@@ -9,8 +9,7 @@ from typing import Any, Final, Self
 from tests.builders.clusters import put
 from tests.builders.pods import gated
 from tests.property.preemptors import Cluster, Placed
-from tests.unit.controllers.leader import Leader
-from tests.unit.controllers.site import TERM, metrics
+from tests.unit.controllers.leader import TERM, Leader, metrics
 from tests.unit.views.one_node import WRITTEN_AT
 from webhook.controllers.preemption.controller import PreemptionController
 from webhook.controllers.preemption.wave import Waves
@@ -54,6 +53,24 @@ class PreemptingLeader(Leader):
         await self.preemption.settle()
         await self.cycle()
 
+    def searches(self) -> list[tuple[Any, Any]]:
+        """The preemptors that are searched for from now on, and what is found for each."""
+        found: list[tuple[Any, Any]] = []
+        run = self.preemption._search.run
+
+        def noted(preemptor: Any, closed: Any) -> Any:
+            result = yield from run(preemptor, closed)
+            found.append((preemptor, result))
+            return result
+
+        self.preemption._search.run = noted  # type: ignore[method-assign,assignment]
+        return found
+
+    def nominated(self) -> dict[str, str]:
+        """The nominated node of each pod that has one."""
+        nodes = {key: (raw.get("status") or {}).get("nominatedNodeName") for key, raw in self.api.pods.items()}
+        return {key: node for key, node in nodes.items() if node}
+
     def end(self, *keys: str, shown: bool = True) -> None:
         """These pods end. shown: whether their exporters have seen that."""
         for key in keys:
@@ -66,11 +83,6 @@ class PreemptingLeader(Leader):
         """The exporters publish what runs."""
         left = [pod for pod in self.cluster.pods if pod.key not in self.ended]
         put(self.cache, *(self.cluster.nrt(name, left) for name in self.cluster.nodes))
-
-    def text(self, name: str, namespace: str = "default") -> str:
-        """What the reporter would write about a pod."""
-        report = self.reporter._to_report.get(namespace, f"{namespace}/{name}")
-        return "" if report is None else report.why.text
 
     def replaced_by(self) -> Self:
         """The next leader: it knows what the API server knows."""
@@ -161,6 +173,17 @@ def high(name: str = "high", *, cpu: int = 8, priority: int = 100, **how: Any) -
 
 def member(number: int, minimum: int = 4, **how: Any) -> dict[str, Any]:
     return high(f"g-{number}", group="g", annotations={MIN_MEMBER: str(minimum)}, second=number, **how)
+
+
+def members(count: int = 4, minimum: int = 4, **how: Any) -> list[dict[str, Any]]:
+    return [member(number, minimum, **how) for number in range(count)]
+
+
+async def begun(cluster: Cluster, *waiting: Mapping[str, Any]) -> PreemptingLeader:
+    """A leader, one round after these pods have come."""
+    leader = PreemptingLeader(cluster, *waiting)
+    await leader.round()
+    return leader
 
 
 def two_nodes(priority: int = 0) -> Cluster:

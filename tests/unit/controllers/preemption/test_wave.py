@@ -1,4 +1,4 @@
-"""What happens if the API server refuses an end after others have begun, or the leader changes in between."""
+"""What happens if the API server refuses an end after others have begun, or someone goes away in between."""
 
 import asyncio
 from typing import Any
@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from tests.property.preemptors import Cluster, Placed
-from tests.unit.controllers.preemption.leader import PreemptingLeader, high, member, one_node, two_nodes
+from tests.unit.controllers.preemption.leader import PreemptingLeader, begun, high, members, one_node, two_nodes
+from webhook.controllers.preemption.wave import Waves
 from webhook.kube.write import Outcome, Write
 from webhook.placing.preemption.holds import Phase
 
@@ -31,40 +32,32 @@ def ending(leader: PreemptingLeader) -> set[str]:
     return {key for key, raw in leader.api.pods.items() if "deletionTimestamp" in raw["metadata"]}
 
 
-def nominated(leader: PreemptingLeader) -> dict[str, str]:
-    nodes = {key: (raw.get("status") or {}).get("nominatedNodeName") for key, raw in leader.api.pods.items()}
-    return {key: node for key, node in nodes.items() if node}
-
-
 ALL = {"default/v00", "default/v01", "default/v10", "default/v11"}
 
 
-async def test_an_end_that_is_postponed_is_retried_as_late_as_the_api_server_asks() -> None:
-    leader = PreemptingLeader(two_nodes(), *(member(number) for number in range(4)))
-    leader.api.retry_after = 3.0
-    refuses(leader, "default/v11", Outcome.NOT_NOW, times=2)
-    await leader.round()
-    assert ending(leader) == ALL
-    assert leader.slept == [3.0, 3.0]
-    assert leader.holds == {"gang default/name/g": {"n0", "n1"}}
-
-
-async def test_the_wait_between_tries_is_bounded() -> None:
-    leader = PreemptingLeader(two_nodes(), *(member(number) for number in range(4)))
-    leader.api.retry_after = 60.0
-    refuses(leader, "default/v11", Outcome.NOT_NOW)
+@pytest.mark.parametrize(("retry_after", "times"), [(3.0, 2), (60.0, 1000)], ids=["in time", "bounded"])
+async def test_an_end_that_is_postponed_is_retried_as_late_as_the_api_server_asks(
+    retry_after: float, times: int
+) -> None:
+    leader = PreemptingLeader(two_nodes(), *members())
+    leader.api.retry_after = retry_after
+    refuses(leader, "default/v11", Outcome.NOT_NOW, times=times)
     await leader.round()
     assert sum(leader.slept) <= 20
+    if times == 2:
+        assert ending(leader) == ALL
+        assert leader.slept == [3.0, 3.0]
+        assert leader.holds == {"gang default/name/g": {"n0", "n1"}}
 
 
 @pytest.mark.parametrize(("outcome", "times"), [(Outcome.NOT_NOW, 5), (Outcome.REFUSED, 1)])
 async def test_the_place_is_kept_and_only_the_missing_end_is_searched_for(outcome: Outcome, times: int) -> None:
-    leader = PreemptingLeader(two_nodes(), *(member(number) for number in range(4)))
+    leader = PreemptingLeader(two_nodes(), *members())
     refuses(leader, "default/v11", outcome, times)
     await leader.round()
     assert ending(leader) == ALL - {"default/v11"}
     assert set(leader.holds.values()) == {frozenset({"n0", "n1"})}
-    assert len(nominated(leader)) == 4
+    assert len(leader.nominated()) == 4
     leader.controller.planner.preemptors._delays._clock = lambda: 1e9
     await leader.round()
     assert ending(leader) == ALL
@@ -76,7 +69,7 @@ async def test_the_place_is_kept_and_only_the_missing_end_is_searched_for(outcom
 
 
 async def test_if_the_missing_one_stays_refused_the_others_are_still_waited_for() -> None:
-    leader = PreemptingLeader(two_nodes(), *(member(number) for number in range(4)))
+    leader = PreemptingLeader(two_nodes(), *members())
     refuses(leader, "default/v11", Outcome.REFUSED)
     await leader.round()
     leader.controller.planner.preemptors._delays._clock = lambda: 1e9
@@ -105,30 +98,27 @@ async def test_the_event_names_no_text_of_other_tenants() -> None:
 
 
 async def test_the_nominations_of_a_gang_that_lost_a_member_are_removed() -> None:
-    leader = PreemptingLeader(two_nodes(), *(member(number) for number in range(4)))
-    await leader.round()
-    assert len(nominated(leader)) == 4
+    leader = await begun(two_nodes(), *members())
+    assert len(leader.nominated()) == 4
     leader.api.delete("default/g-3")
     await leader.round()
-    assert nominated(leader) == {}
+    assert leader.nominated() == {}
 
 
 async def test_a_nomination_whose_removal_was_lost_is_removed_later() -> None:
-    leader = PreemptingLeader(one_node(), high(priority=0))
-    await leader.round()
+    leader = await begun(one_node(), high(priority=0))
     await leader.api.nominate("default/high", "high", "n0")
     for _ in range(2):
         leader.now += 5
         await leader.round()
-        assert nominated(leader) == {"default/high": "n0"}, "a defragmentation may evict pods for it now"
+        assert leader.nominated() == {"default/high": "n0"}, "a defragmentation may evict pods for it now"
     leader.now += 5
     await leader.round()
-    assert nominated(leader) == {}
+    assert leader.nominated() == {}
 
 
 async def test_the_nomination_of_a_pod_that_was_ungated_meanwhile_stays() -> None:
-    leader = PreemptingLeader(one_node(), high(priority=0))
-    await leader.round()
+    leader = await begun(one_node(), high(priority=0))
     await leader.api.nominate("default/high", "high", "n0")
     leader.api.shows = False
     raw = leader.api.pods["default/high"]
@@ -137,7 +127,7 @@ async def test_the_nomination_of_a_pod_that_was_ungated_meanwhile_stays() -> Non
         leader.now += 5
         leader.preemption.check_holds(leader.now)
         await leader.preemption.settle()
-    assert nominated(leader) == {"default/high": "n0"}
+    assert leader.nominated() == {"default/high": "n0"}
 
 
 async def test_a_nomination_that_the_next_leader_cannot_use_is_removed() -> None:
@@ -148,20 +138,20 @@ async def test_a_nomination_that_the_next_leader_cannot_use_is_removed() -> None
     for _ in range(3):
         await successor.round()
         successor.now += 5
-    assert nominated(successor) == {}
+    assert successor.nominated() == {}
 
 
 async def test_the_first_nominations_of_a_large_gang_stay_while_others_are_added() -> None:
-    leader = PreemptingLeader(one_node(), *(member(number, priority=0) for number in range(8)))
+    leader = PreemptingLeader(one_node(), *members(8, priority=0))
     for number in range(8):
         await leader.api.nominate(f"default/g-{number}", f"g-{number}", "n0")
         leader.now += 5
         await leader.round()
-    assert len(nominated(leader)) == 8
+    assert len(leader.nominated()) == 8
     for _ in range(2):
         leader.now += 5
         await leader.round()
-    assert nominated(leader) == {}
+    assert leader.nominated() == {}
 
 
 async def test_a_wave_whose_hold_was_dropped_ends_no_pod() -> None:
@@ -179,23 +169,16 @@ async def test_a_wave_whose_hold_was_dropped_ends_no_pod() -> None:
 
 
 async def test_the_next_leader_searches_anew_at_once_if_the_wave_was_cut_off() -> None:
-    leader = PreemptingLeader(two_nodes(), *(member(number) for number in range(4)))
+    leader = PreemptingLeader(two_nodes(), *members())
     refuses(leader, "default/v11", Outcome.REFUSED)
     await leader.round()
     successor = leader.replaced_by()
     await successor.round()
     assert successor.api.evicted == []
-    searched: list[str] = []
-    run = successor.preemption._search.run
-
-    def counted(preemptor: Any, closed: Any) -> Any:
-        searched.append(preemptor.name)
-        return run(preemptor, closed)
-
-    successor.preemption._search.run = counted  # type: ignore[method-assign,assignment]
+    searched = successor.searches()
     successor.end(*sorted(ALL - {"default/v11"}))
     await successor.round()
-    assert searched == ["gang default/name/g"]
+    assert [preemptor.name for preemptor, _ in searched] == ["gang default/name/g"]
     assert successor.holds == {}
     assert not successor.controller.planner.preemptors.in_vain.closed
 
@@ -219,4 +202,26 @@ async def test_whoever_is_cancelled_leaves_hold_and_nomination_to_the_next_leade
         task.cancel()
     await leader.preemption.settle()
     assert leader.holds == {"pod high": {"n0"}}
-    assert nominated(leader) == {"default/high": "n0"}
+    assert leader.nominated() == {"default/high": "n0"}
+
+
+async def test_no_more_pods_end_for_a_preemptor_that_is_gone() -> None:
+    leader = PreemptingLeader(two_nodes(), *members())
+    events: Any = leader.api
+    leader.preemption._waves = Waves(leader.api, events, leader.metrics, leader.is_leader, 1, leader._sleep)
+    evict = leader.api.evict
+
+    async def and_the_preemptor_is_deleted(key: str, uid: str, *, dry_run: bool = False) -> Write:
+        outcome = await evict(key, uid, dry_run=dry_run)
+        if not dry_run and len(leader.api.evicted) == 1:
+            for number in range(4):
+                leader.api.delete(f"default/g-{number}")
+            await leader.cycle()
+            leader.preemption.check_holds(leader.now)
+            assert leader.holds == {}
+            await asyncio.sleep(0)
+        return outcome
+
+    leader.api.evict = and_the_preemptor_is_deleted  # type: ignore[method-assign]
+    await leader.round()
+    assert len(leader.api.evicted) == 1

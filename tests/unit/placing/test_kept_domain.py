@@ -1,8 +1,8 @@
-"""What is kept for a group that has waited long, and from whom."""
+"""The domain that is kept for a gang that has waited long: which, from whom, and whatever happens to it meanwhile."""
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from time import time
@@ -14,29 +14,138 @@ from tests.builders.clusters import assuming, cluster_cache, machine, put
 from tests.builders.gangs import TOPOLOGY
 from tests.builders.pods import bound, gated
 from tests.builders.topologies import topology
+from tests.unit.controllers.leader import Leader
 from tests.unit.controllers.placement.peers import nobody
 from tests.unit.engine.gang.reserved import snapshot
 from webhook.engine.decide import Decision
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.formats.kubernetes.membership import AssignedMember
-from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, NUMA_HINT
+from webhook.kube.write import Outcome, Write
+from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, MIN_MEMBER, NUMA_HINT
 from webhook.placing.gang.gang_search import GatedGang
-from webhook.placing.gang.gated_gang import GangAssigner
+from webhook.placing.gang.gated_gang import ExactHints, GangAssigner
 from webhook.placing.gang.kept_domain import KeptDomains
 from webhook.placing.planner import Cycle
 from webhook.placing.pod.assignment import Assignment, NoAssignment, find_assignment, why_unassigned, without
 from webhook.placing.pod.gated_pods import GatedPod
-from webhook.placing.waiting_unit import units_of
+from webhook.placing.waiting_unit import Unit, units_of
 from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.cluster_snapshot import ClusterSnapshot
 from webhook.state.rules import Rules
 
+LONG_AGO = {"creationTimestamp": "2020-01-01T00:00:00Z"}
+IN_RACK_0 = {"example.com/zone": "z", "example.com/rack": "rack-0"}
+
+
+def leader_of_a_rack(*free: int) -> Leader:
+    """Of one rack with a group of two members that has waited long."""
+    levels = topology(name=TOPOLOGY.name, labels=("example.com/zone", "example.com/rack"))
+    leader = Leader(levels, *machine(name="n0", free=free, labels=IN_RACK_0), reserve_after=60)
+    asks = {KAI_TOPOLOGY: TOPOLOGY.name, KAI_REQUIRED_PLACEMENT: "rack", MIN_MEMBER: "2"}
+    members = [gated(name=f"w-{number}", group="g", annotations=asks, metadata=LONG_AGO) for number in range(2)]
+    leader.api.has(*members)
+    return leader
+
+
+async def kept(*free: int) -> tuple[Leader, list[str]]:
+    """The same, once the rack is kept; and what the group is told after that."""
+    leader = leader_of_a_rack(*free)
+    told: list[str] = []
+    leader.controller.gang_examined.subscribe(lambda gang, why: told.append(why))
+    await leader.cycle()
+    assert "rack-0 is reserved for it" in told.pop()
+    return leader, told
+
+
+async def breaks(*_: object, **__: object) -> None:
+    raise RuntimeError("a fault of ours")
+
+
+async def test_nodes_on_which_the_group_can_never_run_are_not_kept_for_it() -> None:
+    # rack-0 ── n0 [8 0]  n1 [8 8]      [free cpus]; the group may only go to n0
+    leader = leader_of_a_rack(8, 0)
+    only = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["n0"]}
+    terms = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [only]}]}}
+    for key, raw in list(leader.api.pods.items()):
+        leader.api.pods[key] = {**raw, "spec": {**raw["spec"], "affinity": {"nodeAffinity": terms}}}
+    leader.api.show()
+    put(leader.cache, *machine(name="n1", free=(8, 8), labels=IN_RACK_0))
+    leader.api.has(gated(name="later"), gated(name="last", second=1))
+    await leader.cycle()
+    assert leader.waiting() == {"w-0", "w-1"}
+    assert set(leader.nodes().values()) == {"n1"}
+
+
+async def test_it_is_kept_if_the_exact_amounts_of_a_member_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    # rack-0 ── n0 [8 8]      [free cpus]
+    leader = leader_of_a_rack(8, 8)
+    monkeypatch.setattr(ExactHints, "of", lambda *_: None)
+    leader.api.has(gated(name="later"))
+    await leader.cycle()
+    assert leader.waiting() == {"w-0", "w-1", "later"}
+
+
+async def test_it_stays_kept_in_a_cycle_in_which_a_member_changes_before_the_group_is_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # rack-0 ── n0 [8 0]      [free cpus]; the group needs both NUMA nodes
+    leader, told = await kept(8, 0)
+    collected = leader.controller.planner.lacking_room.collected
+
+    def changes_a_member(units: Sequence[Unit], now: float) -> None:
+        put(leader.cache, {**leader.api.pods["default/w-1"]})
+        collected(units, now)
+
+    monkeypatch.setattr(leader.controller.planner.lacking_room, "collected", changes_a_member)
+    leader.api.has(gated(name="later"))
+    await leader.cycle()
+    assert not told, "it was not tried"
+    assert leader.waiting() == {"w-0", "w-1", "later"}
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["in that cycle", "while it waits to be tried again"])
+async def test_it_stays_kept_when_an_internal_error_hits_the_group(
+    monkeypatch: pytest.MonkeyPatch, *, before: bool
+) -> None:
+    # rack-0 ── n0 [8 0]      [free cpus]; the group needs both NUMA nodes
+    leader, _ = await kept(8, 0)
+    with monkeypatch.context() as broken:
+        broken.setattr(GangAssigner, "assign", breaks)
+        if before:
+            leader.controller._changed()
+            await leader.cycle()
+        else:
+            leader.api.has(gated(name="later"))
+            await leader.cycle()
+    if before:
+        leader.api.has(gated(name="later"))
+        await leader.cycle()
+    assert leader.waiting() == {"w-0", "w-1", "later"}
+
+
+@pytest.mark.parametrize("refused", [{"w-0", "w-1"}, {"w-1"}], ids=["of the group", "of one member"])
+async def test_it_stays_kept_after_the_api_server_refused_the_placement(refused: set[str]) -> None:
+    leader, _ = await kept(8, 0)
+    put(leader.cache, *machine(name="n0", free=(8, 8), labels=IN_RACK_0))
+    patch = leader.api.patch
+
+    async def refuses(key: str, operations: Any) -> Write:
+        return Write(Outcome.REFUSED) if key.partition("/")[2] in refused else await patch(key, operations)
+
+    leader.api.patch = refuses  # type: ignore[method-assign]
+    await leader.cycle()
+    assert leader.waiting() == refused
+    leader.api.patch = patch  # type: ignore[method-assign]
+    leader.api.has(gated(name="later"))
+    await leader.cycle()
+    assert leader.waiting() == {*refused, "later"}
+
+
 # The cluster of test_soonest: of its racks rack-2 (n2, n3) holds most of a group that needs whole NUMA nodes.
 MEMBERS = 3
-LABELS = {"example.com/zone": "z", "example.com/rack": "rack-0"}
 
 
-class Cluster:
+class SteadyCluster:
     """Nothing changes in it, and nobody has a place."""
 
     def snapshot(self) -> ClusterSnapshot:
@@ -96,7 +205,7 @@ async def waits(
     pods = [member(f"w-{number}", created, cpu) for number in range(members)]
     (gang,) = units_of(pods)
     assert isinstance(gang, GatedGang)
-    cluster = cluster or Cluster()
+    cluster = cluster or SteadyCluster()
     placer = GangAssigner(
         cluster, assuming(cluster), Rules(), KeptDomains(cluster, reserve_after, wake_in, lambda: 1000.0, time)
     )

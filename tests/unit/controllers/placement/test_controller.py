@@ -15,13 +15,14 @@ from tests.unit.controllers.leader import Leader
 from webhook.controllers.placement import controller
 from webhook.internal_errors import Where, internal_error_counts
 from webhook.kube.write import Write
-from webhook.model.names import MIN_MEMBER
+from webhook.model.names import MIN_MEMBER, PLACEMENT
 from webhook.placing import planner
 from webhook.placing.pod.assignment import find_assignment
 from webhook.placing.pod.gated_pods import GatedPod
 
 # n0 ── NUMA 0 [8]      [free cpus]; a pod asks for 8
 ROOM_FOR_ONE = machine(name="n0", free=(8,))
+
 # n0 ── NUMA 0 [8]  NUMA 1 [8]
 ROOM_FOR_TWO = machine(name="n0", free=(8, 8))
 
@@ -63,25 +64,12 @@ def members(count: int, minimum: int) -> list[dict[str, object]]:
     return [gated(name=f"g-{n}", group="g", annotations={MIN_MEMBER: str(minimum)}) for n in range(count)]
 
 
-async def test_of_a_gang_that_does_not_fit_whole_no_member_is_placed() -> None:
+async def test_a_gang_is_placed_whole_in_the_cycle_in_which_it_fits_and_no_member_before() -> None:
     leader = Leader(*ROOM_FOR_TWO)
-    leader.api.has(*members(3, minimum=3))
-    await leader.cycle()
-    assert leader.waiting() == {"g-0", "g-1", "g-2"}
-    assert leader.api.patched == []
-
-
-async def test_nor_while_fewer_members_than_its_minimum_were_created() -> None:
-    leader = Leader(*ROOM_FOR_TWO)
-    leader.api.has(*members(2, minimum=3))
-    await leader.cycle()
-    assert leader.api.patched == []
-
-
-async def test_a_gang_is_placed_whole_in_the_cycle_in_which_it_fits() -> None:
-    leader = Leader(*ROOM_FOR_TWO)
-    leader.api.has(*members(3, minimum=3))
-    await leader.cycle()
+    for size in (2, 3):  # fewer than its minimum, and more than there is room for
+        leader.api.has(*members(size, minimum=3))
+        await leader.cycle()
+        assert leader.api.patched == []
     put(leader.cache, *machine(name="n1", free=(8,)))
     await leader.cycle()
     assert leader.waiting() == set()
@@ -191,3 +179,41 @@ async def test_no_cycle_runs_while_all_placements_are_being_written(monkeypatch:
     answered.set()
     await until_none_waits(leader, task)
     assert leader.nodes() == {"a": "n0", "b": "n0"}
+
+
+# n0 ── NUMA 0 [2 of 16]      [free cpus]; a pod asks for 8
+ALMOST_FULL = machine(name="n0", free=(2,))
+
+
+def waiting_since(year: int, **how: Any) -> dict[str, Any]:
+    return gated(metadata={"creationTimestamp": f"{year}-01-01T00:00:00Z"}, **how)
+
+
+async def test_a_pod_that_has_waited_too_long_is_ungated_says_why_and_is_kept_off_nodes_that_can_never_take_it() -> (
+    None
+):
+    leader = Leader(*ALMOST_FULL, node(name="tiny", cpus=1), ungate_after=60)
+    leader.api.has(waiting_since(2020))
+    await leader.cycle()
+    assert leader.waiting() == set()
+    raw = leader.api.pods["default/p"]
+    assert "ungated without an assignment after 60 s" in raw["metadata"]["annotations"][PLACEMENT]
+    assert leader.api.told() == [("default/p", "Ungated")]
+    affinity = str(raw["spec"]["affinity"]["nodeAffinity"])
+    assert ("tiny" in affinity, "n0" in affinity) == (True, False)
+
+
+@pytest.mark.parametrize(("ungate_after", "year"), [(0, 2020), (60, 2999)], ids=["switched off", "too young"])
+async def test_otherwise_it_stays_behind_the_gate(ungate_after: float, year: int) -> None:
+    leader = Leader(*ALMOST_FULL, ungate_after=ungate_after)
+    leader.api.has(waiting_since(year))
+    await leader.cycle()
+    assert leader.waiting() == {"p"}
+    assert leader.api.patched == []
+
+
+async def test_a_pod_that_fits_is_placed_however_long_it_has_waited() -> None:
+    leader = Leader(*machine(name="n0", free=(8,)), ungate_after=60)
+    leader.api.has(waiting_since(2020))
+    await leader.cycle()
+    assert leader.nodes() == {"p": "n0"}

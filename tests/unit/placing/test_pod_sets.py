@@ -1,4 +1,4 @@
-"""Which segment a member is in, as its workload says, and where that goes on when the group has begun."""
+"""A gang's members as sets, parts and segments: how many go together, and where each continues once it has begun."""
 
 import json
 from collections.abc import Mapping
@@ -7,15 +7,19 @@ from typing import Any
 
 import pytest
 
+from tests.builders.clusters import cluster_snapshot
 from tests.builders.gangs import LEVELS, TOPOLOGY, racks, whole_nodes
 from tests.builders.pods import gated
 from tests.builders.workloads import of, owned
 from webhook.engine.gang.gang_assignment import assign_gang
+from webhook.engine.gang.gang_spec import Gang
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.formats.kubernetes.membership import AssignedMember, wishes_of
 from webhook.formats.kubernetes.owner_chain import OwnerChain
+from webhook.formats.topology import Level, Topology, TopologySource
 from webhook.model.names import (
+    JOB_COMPLETION_INDEX,
     KAI_REQUIRED_PLACEMENT,
     KAI_SEGMENT_REQUIRED_PLACEMENT,
     KAI_SEGMENT_SIZE,
@@ -24,13 +28,116 @@ from webhook.model.names import (
     LWS_WORKER_INDEX,
     POD_GROUP_NAME,
 )
-from webhook.placing.gang.gang_agreement import agree
+from webhook.placing.gang.gang_agreement import agree, minimum_of
 from webhook.placing.gang.gang_search import GatedGang
-from webhook.placing.gang.pod_sets import Assembled, Assembly
+from webhook.placing.gang.pod_sets import Assembled, Assembly, ranks_of
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.placing.waiting_unit import units_of
 
+DC = Topology("dc", TopologySource.KAI, (Level("example.com/row"), Level("example.com/rack")))
+ROW = {KAI_TOPOLOGY: "dc", KAI_REQUIRED_PLACEMENT: "row"}
+RACK = {KAI_TOPOLOGY: "dc", KAI_REQUIRED_PLACEMENT: "rack"}
 CONTAINER = {"containers": [{"name": "main"}]}
+
+
+def member(name: str, annotations: dict[str, str], owner_chain: OwnerChain | None = None, **more: Any) -> GatedPod:
+    raw = gated(name=name, **more)
+    raw["metadata"]["annotations"] |= annotations
+    return GatedPod.from_object(raw, owner_chain)
+
+
+def group(*members: GatedPod, minimum: int = 1) -> Gang:
+    (gang,) = units_of(members)
+    assert isinstance(gang, GatedGang)
+    snapshot = cluster_snapshot().nodes
+    assembled = Assembly(gang.members, DC, {}).run(minimum, snapshot, TopologyTrees().tree(DC, snapshot.node_arrays))
+    assert isinstance(assembled, Assembled)
+    return assembled.gang
+
+
+def roles_of(master: dict[str, str] | None = None, /, **annotations: str) -> OwnerChain:
+    worker = {"metadata": {"annotations": RACK}, "spec": CONTAINER}
+    replicas = {
+        "Master": {"replicas": 1, "template": {"metadata": {"annotations": master or {}}, "spec": CONTAINER}},
+        "Worker": {"replicas": 3, "template": worker},
+    }
+    return of(owned("PyTorchJob", "kubeflow.org/v1", {"pytorchReplicaSpecs": replicas}, **annotations))
+
+
+def test_a_role_that_asks_for_a_level_itself_is_a_part_within_what_all_ask() -> None:
+    owner_chain = roles_of(**ROW)
+    master = member("w-master-0", {}, owner_chain)
+    workers = [member(f"w-worker-{index}", RACK, owner_chain) for index in range(3)]
+    whole = group(*workers, master, minimum=4)
+    # levels of the tree: 0 is the cluster
+    assert (whole.constraint.required, [podset.name for podset in whole.sets]) == (1, ["w-master-0"])
+    (part,) = whole.subgroups
+    assert part.constraint.required == 2
+    assert [one.rank for one in part.sets[0].members] == [1, 2, 3]
+    assert sum(podset.minimum for podset in whole.all_sets()) == 4
+
+
+def test_what_all_members_ask_alike_bounds_them_together() -> None:
+    owner_chain = roles_of()
+    whole = group(*(member(f"w-worker-{index}", RACK, owner_chain) for index in range(3)))
+    assert (whole.constraint.required, whole.subgroups) == (2, ())
+
+
+def test_roles_whose_templates_ask_for_the_same_level_have_a_domain_each_as_review_says() -> None:
+    owner_chain = roles_of(RACK)
+    workers = [member(f"w-worker-{index}", RACK, owner_chain) for index in range(3)]
+    whole = group(*workers, member("w-master-0", RACK, owner_chain), minimum=4)
+    assert (whole.constraint.required, whole.sets) == (None, ())
+    parts = [(part.constraint.required, [one.name for one in part.sets[0].members]) for part in whole.subgroups]
+    assert parts == [(2, ["w-master-0"]), (2, ["w-worker-0", "w-worker-1", "w-worker-2"])]
+
+
+def test_members_without_owners_that_ask_differently_are_bound_by_what_no_two_differ_in() -> None:
+    named = {"pod-group-name": "g"}
+    whole = group(member("a", {**named, **ROW}), member("b", {**named, **RACK}))
+    assert whole.constraint.required is None
+    assert sorted(part.constraint.required or 0 for part in whole.subgroups) == [1, 2]
+
+
+def test_a_group_by_another_name_than_its_owners_waits_for_as_many_as_it_says() -> None:
+    asked = {"pod-group-name": "g", "topology-webhook.dev/min-member": "9"}
+    assert minimum_of(member("a", asked, roles_of(**ROW))) == 9
+    assert minimum_of(member("a", {"topology-webhook.dev/min-member": "9"}, roles_of(**ROW))) == 4
+    assert minimum_of(member("a", {}, roles_of(**ROW))) == 4
+
+
+def test_a_members_segments_are_its_own_whoever_comes_first() -> None:
+    named = {"pod-group-name": "g", KAI_TOPOLOGY: "dc", KAI_SEGMENT_REQUIRED_PLACEMENT: "rack"}
+    others = [member(f"b{index}", {**named, KAI_SEGMENT_SIZE: "2"}) for index in range(4)]
+    whole = group(member("a-0", {**named, KAI_SEGMENT_SIZE: "3"}), *others)
+    sizes = {one.name: podset.segments.size for podset in whole.sets if podset.segments for one in podset.members}
+    assert sizes == {"a-0": 3, "b0": 2, "b1": 2, "b2": 2, "b3": 2}
+
+
+def ranked(name: str, rank: str, created: int = 0) -> GatedPod:
+    raw = gated(name=name, second=created, group="g")
+    raw["metadata"]["labels"] = {JOB_COMPLETION_INDEX: rank}
+    return GatedPod.from_object(raw)
+
+
+def test_a_rank_that_is_taken_is_no_others_and_one_beyond_any_cluster_is_none() -> None:
+    pods = [
+        ranked("first", "0"),
+        ranked("forged", "0", created=9),
+        ranked("vast", "9" * 18),
+        ranked("longer", "9" * 10_000),
+        ranked("running", "3"),
+    ]
+    ranks = ranks_of(pods, [AssignedMember("n0", 3)])
+    assert {key.partition("/")[2]: rank for key, rank in ranks.items()} == {
+        "first": 0,
+        "forged": 1,
+        "longer": 2,
+        "running": 4,
+        "vast": 5,
+    }
+
+
 TOPOLOGIES = {TOPOLOGY.name: TOPOLOGY}
 IN_RACK = {KAI_TOPOLOGY: TOPOLOGY.name, KAI_SEGMENT_REQUIRED_PLACEMENT: LEVELS[1]}
 PAIRS = {**IN_RACK, KAI_SEGMENT_SIZE: "2"}
@@ -134,24 +241,22 @@ def test_a_worker_that_is_made_again_joins_its_own_segment() -> None:
     """Master and workers have ranks in one row: the segments of the workers begin with the first of these."""
     owner_chain = training()
     names = ["master-0", *(f"worker-{index}" for index in range(4))]
-    pods = {name: of_training(name, owner_chain) for name in names}
+    of_job = [of_training(name, owner_chain) for name in names]
     # rack-0 ── master, worker 0, worker 1      rack-1 ── worker 2, worker 3
-    racks_of = {"master-0": "n0", "worker-0": "n0", "worker-1": "n0", "worker-2": "n1", "worker-3": "n1"}
-    for anew, at in (("worker-1", "rack-0"), ("worker-2", "rack-1"), ("worker-0", "rack-0"), ("worker-3", "rack-1")):
-        others = {f"default/w-{name}": seat(racks_of[name], pods[name]) for name in names if name != anew}
-        assert rack_of_each([pods[anew]], [1, 1, 1], others) == {f"w-{anew}": at}
+    for number in (2, 3, 1, 4):
+        assert again(of_job, ["n0", "n0", "n0", "n1", "n1"], number, [1, 1, 1])
+    set_chain = leader_worker_set(5, "LeaderWorker")
+    of_set = [worker_of_set(index, set_chain) for index in range(5)]
+    for number in range(5):
+        assert again(of_set, ["n0", "n0", "n0", "n1", "n1"], number, [1, 1, 9])
 
 
-def test_and_so_does_a_leader_or_worker_of_a_set() -> None:
-    owner_chain = leader_worker_set(5, "LeaderWorker")
-    pods = [worker_of_set(index, owner_chain) for index in range(5)]
-    nodes = ["n0", "n0", "n0", "n1", "n1"]
-    for anew in range(5):
-        others = {
-            f"default/{pods[index].pod.name}": seat(nodes[index], pods[index]) for index in range(5) if index != anew
-        }
-        found = rack_of_each([pods[anew]], [1, 1, 9], others)
-        assert found == {pods[anew].pod.name: nodes[anew].replace("n", "rack-")}
+def again(pods: list[GatedPod], nodes: list[str], number: int, rooms: list[int]) -> bool:
+    """Whether the pod with this number comes back to its rack, while the others run on these nodes."""
+    others = {f"default/{one.pod.name}": seat(node, one) for one, node in zip(pods, nodes, strict=True)}
+    del others[f"default/{pods[number].pod.name}"]
+    found = rack_of_each([pods[number]], rooms, others)
+    return found == {pods[number].pod.name: nodes[number].replace("n", "rack-")}
 
 
 def of_nested(index: int) -> GatedPod:
