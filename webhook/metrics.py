@@ -85,13 +85,13 @@ class PlacementMetrics:
         )
         self._hint_backfilled = Counter(
             "hints_backfilled",
-            "Hints written into pods that were bound without one.",
+            "NUMA allocations written into pods that were bound without one.",
             namespace=namespace,
             registry=registry,
         )
         self._corrected = Counter(
             "hints_corrected",
-            "Hints of bound pods that were changed, removed or written again, by kind of change.",
+            "NUMA allocations of bound pods that were changed, removed or written again, by kind of change.",
             ["how"],
             namespace=namespace,
             registry=registry,
@@ -153,7 +153,7 @@ class PlacementMetrics:
         if violates:
             self._violations.inc()
 
-    def hint_backfilled(self) -> None:
+    def allocation_backfilled(self) -> None:
         """Count a hint written into a pod that was bound without one."""
         self._hint_backfilled.inc()
 

@@ -101,7 +101,7 @@ def resident(
         qos=QoS.GUARANTEED,
         policy=policy,
         exclusive=None,
-        hint=None if numa is None else tuple(numa.items()),
+        allocation=None if numa is None else tuple(numa.items()),
         exclusive_resources=True,
         terminal=terminal,
         deleting=False,

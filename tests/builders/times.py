@@ -1,4 +1,4 @@
-"""Times of one day, with the fingerprint and the hint that NRTs and pods have in tests."""
+"""Times of one day, with the fingerprint and the allocation that NRTs and pods have in tests."""
 
 from typing import Any
 
@@ -17,4 +17,4 @@ def written(second: int) -> dict[str, Any]:
     return {"managedFields": [{"time": stamp(second), "fieldsV1": {"f:zones": {}}}]}
 
 
-HINT = '{"node":"n0","numaNodeResources":[{"node":0,"resources":{"cpu":"9"}}]}'
+ALLOCATION = '{"node":"n0","numaNodeResources":[{"node":0,"resources":{"cpu":"9"}}]}'

@@ -10,9 +10,10 @@ One row for each scenario. Its columns count:
 - `lost`: pods that do not run in the end although no user deleted them: they vanished or still wait. All created pods
   fit, so once the cluster has settled all must run. Where no kubelet says so, a bound pod counts as running.
 - `ungated`: pods that asked for a NUMA policy and were bound without a decision of the webhook: without a placement
-  text or, if they need aligned NUMA nodes, without a hint for their node. This is the cost of failing open.
+  text or, if they need aligned NUMA nodes, without an allocation for their node. This is the cost of failing open.
 - `rejected`: pods that a kubelet rejected.
-- `overCommitted`: resources of NUMA nodes for which the hints of bound pods ever exceeded the capacity in sum. Every
+- `overCommitted`: resources of NUMA nodes for which the allocations of bound pods ever exceeded the capacity in sum.
+Every
   change of every pod is followed.
 - `gangsSplit`: gangs that ever had bound pods in several domains of the required level, or that started with fewer pods
   than their minimum. Gangs with a pod that was admitted without the webhook do not count; that pod is `ungated`.

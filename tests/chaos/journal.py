@@ -50,13 +50,13 @@ class History:
     """Since when it runs: it is bound, and its kubelet, if there is one, started its containers."""
     rejected: str = ""
     """The reason with which its kubelet rejected it, or ended it unasked."""
-    unhinted: bool = False
+    unallocated: bool = False
     """Bound without a decision of the webhook although it asked for a policy."""
     gone: bool = False
     told: str = ""
     """Its placement text."""
     holds: Mapping[Slot, Decimal] = field(default_factory=dict)
-    """What its hint says, once it is bound."""
+    """What its allocation says, once it is bound."""
 
 
 class Journal:
@@ -145,7 +145,7 @@ class Journal:
                 return
             node = raw["spec"].get("nodeName", "")
             if node and pod.bound is None:
-                pod.bound, pod.node, pod.unhinted = now, node, _is_unhinted(raw)
+                pod.bound, pod.node, pod.unallocated = now, node, _is_unallocated(raw)
                 self._look_for_scattered(pod.unit)
             status = raw.get("status") or {}
             if "deletionTimestamp" not in raw["metadata"]:  # else its containers fail because they are ended
@@ -153,7 +153,7 @@ class Journal:
             if status.get("phase") in TERMINAL_PHASES:
                 self._hold(pod, {})
             elif node:
-                self._hold(pod, held([raw]) if _hinted_node(raw) == node else {})
+                self._hold(pod, held([raw]) if _allocated_node(raw) == node else {})
 
     def _look_at_phase(self, pod: History, status: Mapping[str, Any], now: float) -> None:
         phase = status.get("phase", "")
@@ -198,16 +198,16 @@ def _first_seen(raw: dict[str, Any], now: float) -> History:
     )
 
 
-def _is_unhinted(raw: dict[str, Any]) -> bool:
+def _is_unallocated(raw: dict[str, Any]) -> bool:
     annotations = _annotations(raw)
     if SPEC not in annotations:
         return False
     policy = json.loads(annotations[SPEC]).get("numaTopologyPolicy", "")
-    unhinted = policy in ALIGNED and _hinted_node(raw) != raw["spec"]["nodeName"]
-    return PLACEMENT not in annotations or unhinted
+    unallocated = policy in ALIGNED and _allocated_node(raw) != raw["spec"]["nodeName"]
+    return PLACEMENT not in annotations or unallocated
 
 
-def _hinted_node(raw: dict[str, Any]) -> str:
+def _allocated_node(raw: dict[str, Any]) -> str:
     return str(json.loads(_annotations(raw).get(NUMA, "{}")).get("node", ""))
 
 

@@ -18,13 +18,13 @@ RACKS = {"n0": "rack-0", "n1": "rack-0", "n2": "rack-1"}
 
 
 def raw(
-    name: str, node: str = "", hint: str | None = None, cpu: int = 8, unit: str = "g", **more: Any
+    name: str, node: str = "", allocation: str | None = None, cpu: int = 8, unit: str = "g", **more: Any
 ) -> dict[str, Any]:
-    """A pod that waits behind the gate, or a bound one with a hint for its node."""
+    """A pod that waits behind the gate, or a bound one with an allocation for its node."""
     (one,) = Unit(unit, "ns", Kind.POD, cpu=cpu).pods("run")
     metadata = one["metadata"] | {"name": name, "namespace": "ns", "uid": name}
     spec = {**one["spec"], "nodeName": node} if node else {**one["spec"], "schedulingGates": [{"name": GATE}]}
-    if hint := node if hint is None else hint:
-        text = f'{{"node":"{hint}","numaNodeResources":[{{"node":0,"resources":{{"cpu":"{cpu}"}}}}]}}'
+    if allocation := node if allocation is None else allocation:
+        text = f'{{"node":"{allocation}","numaNodeResources":[{{"node":0,"resources":{{"cpu":"{cpu}"}}}}]}}'
         metadata["annotations"] |= {NUMA: text, PLACEMENT: "placed"}
     return {"metadata": metadata, "spec": spec, **more}

@@ -69,7 +69,7 @@ def counted(scenario: str, load: Load, journal: Journal, exits: int) -> Row:
         created=len(honest),
         client_errors=load.refusals.total(),
         lost=sum(lost(load, journal).values()),
-        ungated=sum(pod.unhinted for pod in honest),
+        ungated=sum(pod.unallocated for pod in honest),
         rejected=sum(bool(pod.rejected) for pod in honest),
         over_committed=len(journal.over_committed),
         gangs_split=len(split(load, journal)),

@@ -112,5 +112,5 @@ def _notes(load: Load, journal: Journal) -> Iterator[str]:
     for unit in split(load, journal)[:TOLD]:
         pods = ", ".join(f"{pod.name} on {pod.node}" for pod in journal.of(unit) if pod.bound is not None)
         yield f"split: {unit.namespace}/{unit.name}, minimum {unit.minimum}: {pods}"
-    for pod in [pod for pod in journal.pods() if pod.unhinted][:TOLD]:
+    for pod in [pod for pod in journal.pods() if pod.unallocated][:TOLD]:
         yield f"ungated: {pod.name} on {pod.node}: {pod.told or 'no placement'}"

@@ -40,25 +40,27 @@ def test_what_a_pod_had_whose_kubelet_says_that_it_ended_may_be_given_again(jour
     assert journal.over_committed == {}
 
 
-def test_a_hint_counts_when_its_pod_is_bound_and_not_before(journal: Journal) -> None:
+def test_an_allocation_counts_when_its_pod_is_bound_and_not_before(journal: Journal) -> None:
     journal.take("ADDED", raw("a", "n0"), 1)
-    journal.take("ADDED", raw("b", hint="n0"), 2)
+    journal.take("ADDED", raw("b", allocation="n0"), 2)
     assert journal.over_committed == {}
     journal.take("MODIFIED", raw("b", "n0"), 3)
     assert len(journal.over_committed) == 1
 
 
-def test_a_hint_of_another_node_or_none_means_that_the_pod_was_bound_unhinted(journal: Journal) -> None:
-    for name, node, hint in (("a", "n0", "n0"), ("b", "n1", "n0"), ("c", "n2", "")):
-        journal.take("ADDED", raw(name, node, hint), 1)
-    assert [pod.name for pod in journal.pods() if pod.unhinted] == ["b", "c"]
+def test_an_allocation_of_another_node_or_none_means_that_the_pod_was_bound_unallocated(journal: Journal) -> None:
+    for name, node, allocation in (("a", "n0", "n0"), ("b", "n1", "n0"), ("c", "n2", "")):
+        journal.take("ADDED", raw(name, node, allocation), 1)
+    assert [pod.name for pod in journal.pods() if pod.unallocated] == ["b", "c"]
 
 
-def test_a_hint_that_comes_after_the_binding_counts_but_does_not_undo_that_nobody_guarded_it(journal: Journal) -> None:
+def test_an_allocation_that_comes_after_the_binding_counts_but_does_not_undo_that_nobody_guarded_it(
+    journal: Journal,
+) -> None:
     journal.take("ADDED", raw("a", "n0", ""), 1)
     journal.take("MODIFIED", raw("a", "n0"), 2)
     (pod,) = journal.pods()
-    assert pod.unhinted
+    assert pod.unallocated
     assert pod.holds == {Slot("n0", 0, "cpu"): Decimal(8)}
 
 

@@ -19,7 +19,7 @@ from webhook.model.names import (
     INJECT_ENV,
     MANAGED_FIELDS,
     MIN_MEMBER,
-    NUMA_HINT,
+    NUMA_ALLOCATION,
     PLACEMENT,
     PLACEMENT_GATE,
     RANK,
@@ -94,7 +94,7 @@ def users(control_plane: ControlPlane, release: Release) -> Iterator[Users]:
 
 def _count(users: Users) -> bool:
     """Whether both policies apply with this release's parameters: an earlier release may have trusted other users."""
-    forged = carrying("annotations", NUMA_HINT)
+    forged = carrying("annotations", NUMA_ALLOCATION)
     binding = {**forged, "kind": "Binding", "target": {"apiVersion": "v1", "kind": "Node", "name": "n0"}}
     writes = (users.path(), forged), (f"/api/v1/namespaces/{users.namespace}/bindings", binding)
 
@@ -182,11 +182,11 @@ def _review(
 
 
 @pytest.mark.parametrize("where", ["kube-system", "own", "other"])
-def test_nobody_but_the_service_and_whom_the_operator_trusts_creates_a_pod_with_a_hint(
+def test_nobody_but_the_service_and_whom_the_operator_trusts_creates_a_pod_with_an_allocation(
     users: Users, release: Release, where: str
 ) -> None:
     namespace = {"kube-system": "kube-system", "own": release.namespace, "other": users.namespace}[where]
-    for name in (NUMA_HINT, RESOURCE_STATUS):
+    for name in (NUMA_ALLOCATION, RESOURCE_STATUS):
         create = partial(users.refusal, method="POST", path=users.path(namespace), body=carrying("annotations", name))
         for user in (TENANT, "admin", KUBELET, SCHEDULER, "system:serviceaccount:kube-system:replicaset-controller"):
             assert create(user) == (
@@ -198,10 +198,10 @@ def test_nobody_but_the_service_and_whom_the_operator_trusts_creates_a_pod_with_
 
 @pytest.mark.parametrize("way", ["", "/status"])
 def test_nobody_else_changes_or_removes_what_is_ours_on_any_way_that_writes_metadata(users: Users, way: str) -> None:
-    raw = carrying("annotations", NUMA_HINT)
+    raw = carrying("annotations", NUMA_ALLOCATION)
     raw["metadata"]["labels"] = {RANK: "1"}
     assert users.refusal(users.service, "POST", users.path(), raw, dry_run=False) == ""
-    for field, name in (("annotations", NUMA_HINT), ("labels", RANK), ("annotations", PLACEMENT)):
+    for field, name in (("annotations", NUMA_ALLOCATION), ("labels", RANK), ("annotations", PLACEMENT)):
         for value in ("other", None) if name != PLACEMENT else ("other",):
             change: dict[str, Any] = {"metadata": {field: {name: value}}}
             for user in (TENANT, KUBELET, SCHEDULER):
@@ -244,7 +244,7 @@ def test_trusted_groups_change_the_text_for_people_and_nothing_else_of_ours(user
             review = _review("UPDATE", carrying(field, name), pod(), group=BREAK_GLASS)
             judged = forgery(review, Rules(trusted_groups=frozenset({BREAK_GLASS})))
             assert bool(refusal) == (judged is not None), (name, field)
-    assert write("POST", users.path(), carrying("annotations", NUMA_HINT))
+    assert write("POST", users.path(), carrying("annotations", NUMA_ALLOCATION))
 
 
 def test_by_default_cluster_administrators_may_remove_the_gate(rendered: Rendered) -> None:
@@ -276,5 +276,5 @@ def test_a_pod_of_thousands_of_annotations_is_judged_like_any_other(users: Users
     raw["metadata"]["annotations"] = many
     assert users.refusal(TENANT, "POST", users.path(), raw, dry_run=False) == ""
     assert users.refusal(KUBELET, "PATCH", f"{users.path()}/many/status", {"status": {"reason": "x"}}) == ""
-    raw["metadata"]["annotations"] = {**many, NUMA_HINT: "x"}
-    assert f"[{NUMA_HINT}]" in users.refusal(TENANT, "POST", users.path(), raw)
+    raw["metadata"]["annotations"] = {**many, NUMA_ALLOCATION: "x"}
+    assert f"[{NUMA_ALLOCATION}]" in users.refusal(TENANT, "POST", users.path(), raw)

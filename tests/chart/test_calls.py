@@ -22,7 +22,7 @@ from webhook.model import names
 from webhook.model.names import (
     MANAGE_LABEL,
     MANAGED_FIELDS,
-    NUMA_HINT,
+    NUMA_ALLOCATION,
     NUMA_TOPOLOGY_SPEC,
     PLACEMENT,
     PLACEMENT_GATE,
@@ -200,7 +200,7 @@ CARRIES: list[tuple[str, ...]] = [
     (PLACEMENT,),
     (PLACEMENT, MANAGED_FIELDS),
     (MANAGED_FIELDS,),
-    (PLACEMENT, NUMA_HINT),
+    (PLACEMENT, NUMA_ALLOCATION),
     (RANK,),
 ]
 

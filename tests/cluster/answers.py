@@ -111,8 +111,8 @@ def _rank(raw: Draft) -> int:
 def spot(raw: Draft) -> Spot:
     """The assignment of a bound pod."""
     annotations = raw["metadata"]["annotations"]
-    hint = json.loads(annotations[NUMA]) if NUMA in annotations else {}
-    numa_nodes = tuple(entry["node"] for entry in hint.get("numaNodeResources", ()))
+    allocation = json.loads(annotations[NUMA]) if NUMA in annotations else {}
+    numa_nodes = tuple(entry["node"] for entry in allocation.get("numaNodeResources", ()))
     domain = json.loads(annotations.get(DOMAIN, "{}"))
     return Spot(raw["spec"]["nodeName"], numa_nodes, tuple(sorted(domain.items())))
 

@@ -1,4 +1,4 @@
-"""Adds up what pods hold by their hints, per NUMA node, and compares it with the NodeResourceTopologies.
+"""Adds up what pods hold by their allocations, per NUMA node, and compares it with the NodeResourceTopologies.
 
 It checks the two guarantees of the project: no NUMA node is assigned twice, and no pod waits although it would fit.
 It reads only objects, with the Kubernetes client's arithmetic, so that no code under test judges itself. The nodes are
@@ -38,7 +38,7 @@ class Slot(NamedTuple):
 
 
 def overcommitted(plane: ControlPlane, raws: Iterable[Draft]) -> dict[Slot, Decimal]:
-    """By how much the hints of these pods exceed what the NodeResourceTopologies have available."""
+    """By how much the allocations of these pods exceed what the NodeResourceTopologies have available."""
     return {slot: -amount for slot, amount in left(plane, raws).items() if amount < 0}
 
 
@@ -58,13 +58,13 @@ def left(plane: ControlPlane, raws: Iterable[Draft]) -> dict[Slot, Decimal]:
 
 
 def held(raws: Iterable[Draft]) -> Mapping[Slot, Decimal]:
-    """What these pods hold by their hints."""
+    """What these pods hold by their allocations."""
     taken: defaultdict[Slot, Decimal] = defaultdict(Decimal)
     for raw in raws:
-        hint = json.loads(raw["metadata"].get("annotations", {}).get(NUMA, "{}"))
-        for entry in hint.get("numaNodeResources", ()):
+        allocation = json.loads(raw["metadata"].get("annotations", {}).get(NUMA, "{}"))
+        for entry in allocation.get("numaNodeResources", ()):
             for resource, amount in entry["resources"].items():
-                taken[Slot(hint["node"], entry["node"], resource)] += Decimal(parse_quantity(amount))
+                taken[Slot(allocation["node"], entry["node"], resource)] += Decimal(parse_quantity(amount))
     return taken
 
 
@@ -76,7 +76,7 @@ def racks_at_odds(plane: ControlPlane, raws: Iterable[Draft]) -> Mapping[str, se
     labels = {node["metadata"]["name"]: node["metadata"]["labels"] for node in plane.api.get(NODES)["items"]}
     racks: defaultdict[str, set[str]] = defaultdict(set)
     for raw in raws:
-        asked, node = _annotations(raw), raw["spec"].get("nodeName") or _hinted_node(raw)
+        asked, node = _annotations(raw), raw["spec"].get("nodeName") or _allocated_node(raw)
         if node and asked.get("kai.scheduler/topology-required-placement") in {"rack", RACK_LABEL}:
             known = labels.get(node, {}).get(RACK_LABEL) or raw["metadata"]["labels"].get(DOMAIN_RACK, "")
             racks[asked.get("pod-group-name", "")].add(known)
@@ -91,8 +91,8 @@ class EndState(NamedTuple):
     """Pods with our gate."""
     unbound: frozenset[str]
     """Pods without a gate and without a node."""
-    unhinted: frozenset[str]
-    """Bound pods without a hint that names their node."""
+    unallocated: frozenset[str]
+    """Bound pods without an allocation that names their node."""
     unexplained: frozenset[str]
     """Waiting pods that show no reason."""
     could_go: frozenset[str]
@@ -101,7 +101,7 @@ class EndState(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{len(self.bound)} bound ({len(self.unhinted)} without a hint), {len(self.waiting)} waiting "
+            f"{len(self.bound)} bound ({len(self.unallocated)} without a hint), {len(self.waiting)} waiting "
             f"({len(self.unexplained)} without a reason), {len(self.unbound)} neither, {len(self.could_go)} that could "
             f"go, {len(self.overcommitted)} NUMA resources over-committed"
         )
@@ -124,29 +124,30 @@ def end_state(plane: ControlPlane, raws: Mapping[str, Draft]) -> EndState:
     bound = {name for name, raw in raws.items() if raw["spec"].get("nodeName")}
     waiting = {name for name, raw in raws.items() if is_gated(raw)}
     room = left(plane, raws.values())
-    free = _free(room, [raws[name] for name in bound if not _hinted_node(raws[name])])
+    free = _free(room, [raws[name] for name in bound if not _allocated_node(raws[name])])
     return EndState(
         bound=frozenset(bound),
         waiting=frozenset(waiting),
         unbound=frozenset(raws.keys() - bound - waiting),
-        unhinted=frozenset(name for name in bound if _hinted_node(raws[name]) != raws[name]["spec"]["nodeName"]),
+        unallocated=frozenset(name for name in bound if _allocated_node(raws[name]) != raws[name]["spec"]["nodeName"]),
         unexplained=frozenset(name for name in waiting if not _annotations(raws[name]).get(PLACEMENT)),
         could_go=frozenset(
             name
             for name in raws.keys() - bound
-            if not _hinted_node(raws[name]) and any(_fits(raws[name], amounts) for amounts in free)
+            if not _allocated_node(raws[name]) and any(_fits(raws[name], amounts) for amounts in free)
         ),
         overcommitted={slot: -amount for slot, amount in room.items() if amount < 0},
     )
 
 
-def _free(room: Mapping[Slot, Decimal], unhinted: Iterable[Draft]) -> list[dict[str, Decimal]]:
+def _free(room: Mapping[Slot, Decimal], unallocated: Iterable[Draft]) -> list[dict[str, Decimal]]:
     """What can be assigned of each NUMA node.
 
-    Nodes with an unhinted pod are left out: until an NRT has reported it, its total is reserved on every NUMA node, and
-    so are those of other pods there whose hints it may have made wrong.
+    Nodes with an pod without an allocation are left out: until an NRT has reported it, its total is reserved on every
+    NUMA node, and
+    so are those of other pods there whose allocations it may have made wrong.
     """
-    in_doubt = {raw["spec"]["nodeName"] for raw in unhinted}
+    in_doubt = {raw["spec"]["nodeName"] for raw in unallocated}
     zones: defaultdict[tuple[str, int], dict[str, Decimal]] = defaultdict(dict)
     for slot, amount in room.items():
         if slot.node not in in_doubt:
@@ -164,7 +165,7 @@ def _requests(raw: Draft) -> Mapping[str, str]:
     return requests
 
 
-def _hinted_node(raw: Draft) -> str:
+def _allocated_node(raw: Draft) -> str:
     return str(json.loads(_annotations(raw).get(NUMA, "{}")).get("node", ""))
 
 

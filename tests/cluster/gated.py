@@ -82,10 +82,10 @@ class Pods:
     def wait_until_bound(self, *names: str) -> None:
         self.plane.wait_for(f"{', '.join(names[:5])} bound", lambda: set(names) <= self.bound().keys())
 
-    def hint(self, name: str) -> tuple[str, list[int]]:
-        """The node and NUMA nodes in the pod's hint."""
-        hint = json.loads(self.get(name)["metadata"]["annotations"][NUMA])
-        return hint["node"], [entry["node"] for entry in hint["numaNodeResources"]]
+    def allocation(self, name: str) -> tuple[str, list[int]]:
+        """The node and NUMA nodes in the pod's allocation."""
+        allocation = json.loads(self.get(name)["metadata"]["annotations"][NUMA])
+        return allocation["node"], [entry["node"] for entry in allocation["numaNodeResources"]]
 
     def wait_until_told(self, name: str, reason: str, text: str = "") -> str:
         """Wait for an Event with this reason and text, and return its note; with several, any."""

@@ -44,8 +44,8 @@ class Became(NamedTuple):
     bound: int = 0
     waiting: int = 0
     neither: int = 0
-    unhinted: int = 0
-    """Pods bound without a hint, or to another node than the hint names, where that was certain."""
+    unallocated: int = 0
+    """Pods bound without an allocation, or to another node than the allocation names, where that was certain."""
     racks: int = 0
     """The number of racks that have bound pods."""
 
@@ -110,7 +110,7 @@ class MixedLoad:
             done(partial(self.pods.delete, f"{self._first}-{number}"))
 
     def became(self, uncertain: Container[str] = ()) -> Mapping[str, Became]:
-        """The state of all pods, by name. uncertain: nodes without an exporter, whose pods may lack a hint for good."""
+        """The state of all pods, by name. uncertain: nodes without an exporter, where allocations may stay missing."""
         names = self._by_name(uncertain)
         if self._first in names:  # its pods are not gone yet
             return names
@@ -151,11 +151,13 @@ def _of_pool(name: str, cpu: int, pool: str, annotations: dict[str, str] | None 
 def _became(raws: list[dict[str, Any]], racks: Mapping[str, str], uncertain: Container[str]) -> Became:
     bound = [raw for raw in raws if raw["spec"].get("nodeName")]
     waiting = [raw for raw in raws if is_gated(raw)]
-    hinted = [
+    allocated = [
         raw
         for raw in bound
         if raw["spec"]["nodeName"] in uncertain
         or f'"node":"{raw["spec"]["nodeName"]}"' in raw["metadata"]["annotations"].get(NUMA, "")
     ]
     where = {racks[raw["spec"]["nodeName"]] for raw in bound}
-    return Became(len(bound), len(waiting), len(raws) - len(bound) - len(waiting), len(bound) - len(hinted), len(where))
+    return Became(
+        len(bound), len(waiting), len(raws) - len(bound) - len(waiting), len(bound) - len(allocated), len(where)
+    )

@@ -8,7 +8,8 @@ A round, on a control plane of its own:
 3. Meanwhile parts are killed and started again at random moments: a replica (by SIGKILL, or asked by SIGTERM), the
    scheduler, the API server, etcd. Or a replica is paused for longer than a leader may be silent.
 4. After the last restart, the expected end state must be reached, whatever the seed. Only pods that were bound while
-   there was no leader may lack a hint: the nodes have no exporter that could show where they are. No NUMA node is
+   there was no leader may lack an allocation: the nodes have no exporter that could show where they are. No NUMA node
+   is
    over-committed, and no leader has assigned anything after the next one began.
 """
 

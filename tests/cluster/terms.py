@@ -47,7 +47,7 @@ def uncertain_nodes(logs: Iterable[Path]) -> set[str]:
     """The nodes to which pods were bound whose NUMA nodes no replica was certain of.
 
     There was no leader to review the binding of a placed pod, or a new one did not know all yet. These pods, and those
-    that were bound to the node about then, have no hint until an exporter has counted them.
+    that were bound to the node about then, have no allocation until an exporter has counted them.
     """
     messages = (str(line.get("message", "")) for log in logs for line in _lines(log) if line["event"] == "review")
     return {found["node"] for message in messages if (found := _UNCERTAIN.match(message)) is not None}

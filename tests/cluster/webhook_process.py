@@ -44,7 +44,7 @@ BIND_SERVICE = f"{RELEASE}-bind"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{RELEASE}"
 PROGRAM = Path(sys.executable).with_name("topology-webhook")
 REFUSED_BINDINGS = 'topology_webhook_reviews_total{operation="CREATE",verdict="deny",webhook="mutate-bindings"}'
-HINTS_BACKFILLED = "topology_webhook_hints_backfilled_total"
+ALLOCATIONS_BACKFILLED = "topology_webhook_hints_backfilled_total"
 # A leader counts as dead after five seconds, and after four if a busy machine delays it. So they are not shorter.
 QUICK_LEASE = {
     "leaseDurationSeconds": 5,
@@ -154,9 +154,9 @@ class Replica:
         """Bindings that this process has refused, each a failed attempt of the scheduler; 0 when it does not answer."""
         return self._count(REFUSED_BINDINGS)
 
-    def hint_backfills(self) -> int:
-        """Hints that this process has written into pods that were bound without one; 0 when it does not answer."""
-        return self._count(HINTS_BACKFILLED)
+    def allocation_backfills(self) -> int:
+        """Allocations that this process wrote into pods that were bound without one; 0 when it does not answer."""
+        return self._count(ALLOCATIONS_BACKFILLED)
 
     def _count(self, metric: str) -> int:
         try:

@@ -35,12 +35,12 @@ from webhook.engine.reason import REASONS, Reason
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.node_sums import NodeSums
 from webhook.engine.snapshot.single_node import node_alone
-from webhook.formats.koordinator.hint import NUMAHint
+from webhook.formats.koordinator.numa_allocation import NUMAAllocation
 from webhook.formats.kubernetes.node import Node
 from webhook.formats.kubernetes.pod import Pod
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.formats.nrt import NodeTopology
-from webhook.model.names import KUBELET_OPTIONS, NUMA_HINT
+from webhook.model.names import KUBELET_OPTIONS, NUMA_ALLOCATION
 from webhook.model.resources import CPU
 
 Case = Mapping[str, Any]
@@ -259,7 +259,7 @@ class _Machine:
         annotations = {}
         if self.aligns and (amounts is not None or decision.fits[0]):
             hint = decision.allocation(0) if amounts is None else tuple(sorted(amounts.items()))
-            annotations[NUMA_HINT] = NUMAHint(_NAME, hint).to_json()
+            annotations[NUMA_ALLOCATION] = NUMAAllocation(_NAME, hint).to_json()
         self.admitted += 1  # in this order
         at = f"2026-01-01T{self.admitted // 60:02}:{self.admitted % 60:02}:00Z"
         status = {"phase": "Running", "startTime": at}

@@ -23,7 +23,10 @@ def check_merges(cases: Sequence[Case]) -> list[Tally]:
 
 def _merged(case: Case) -> dict[str, Any]:
     providers = [
-        {resource: None if hints is None else [_hint(hint) for hint in hints] for resource, hints in provider.items()}
+        {
+            resource: None if hints is None else [_allocation(hint) for hint in hints]
+            for resource, hints in provider.items()
+        }
         for provider in case["providers"]
     ]
     distances = None
@@ -37,7 +40,7 @@ def _merged(case: Case) -> dict[str, Any]:
     return {"hint": {"mask": mask, "preferred": hint.preferred}, "admit": admitted}
 
 
-def _hint(hint: Mapping[str, Any]) -> Hint:
+def _allocation(hint: Mapping[str, Any]) -> Hint:
     return Hint(None if hint["mask"] is None else tuple(hint["mask"]), hint["preferred"])
 
 

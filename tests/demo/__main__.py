@@ -30,8 +30,8 @@ from tests.demo.example import CLUSTER, EXAMPLES, POD, example_cluster
 from tests.demo.machines import MACHINES, DemoMachines, demo_machines, numa_node_of
 from tests.neighbours.build import find_neighbour
 from tests.neighbours.catalogue import NFD
-from webhook.formats.koordinator.hint import NUMAHint
-from webhook.model.names import NUMA_HINT
+from webhook.formats.koordinator.numa_allocation import NUMAAllocation
+from webhook.model.names import NUMA_ALLOCATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -154,7 +154,7 @@ def compare(plane: ControlPlane, machines: DemoMachines) -> None:
     step("6. What was predicted, and what the kubelets did: /var/lib/kubelet/cpu_manager_state of each")
     for raw in running(plane):
         node, metadata = raw["spec"]["nodeName"], raw["metadata"]
-        predicted = [numa for numa, _ in NUMAHint.parse(metadata["annotations"][NUMA_HINT]).numa_nodes]
+        predicted = [numa for numa, _ in NUMAAllocation.parse(metadata["annotations"][NUMA_ALLOCATION]).numa_nodes]
         cpus = machines.exclusive_cpus(node, metadata["uid"])
         say(f"  {metadata['name']} on {node}: NUMA node {predicted[0]} predicted, cpus {cpus} given")
         expect(predicted == [numa_node_of(cpus)], f"{metadata['name']} was to get cpus of NUMA node {predicted}")

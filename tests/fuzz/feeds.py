@@ -1,4 +1,4 @@
-"""Objects into the cluster cache, as informers add them; then decisions, cycles of the controller, hint backfills.
+"""Objects into the cluster cache, as informers add them; then decisions, cycles of the controller, backfills.
 
 1. Nothing is raised. A contained fault counts as raised.
 2. The decision on an honest pod stays the same, unless the object is about a node.
@@ -81,7 +81,7 @@ class Feeds:
             before = after
         with within_bounds("a cycle of the controller"):
             await _cycle(cache)
-        list(cache.hint_backfills())
+        list(cache.allocation_backfills())
         for feed, raw in drawn:
             key = _key(feed, raw)
             if key is not None:

@@ -63,7 +63,7 @@ def test_pods_wait_while_the_crd_is_removed_and_are_placed_when_it_is_back(
         assert pods.gated() == {"a"}
     control_plane.api.create(TOPOLOGIES, n0.topology())
     pods.wait_until_bound("a")
-    assert pods.hint("a")[0] == "n0"
+    assert pods.allocation("a")[0] == "n0"
 
 
 def test_a_service_that_starts_without_the_crd_is_ready_and_picks_it_up_without_a_restart(
@@ -104,7 +104,7 @@ def test_a_node_whose_policy_cannot_be_read_is_avoided_until_it_can_be(
     assert replica.metrics()["topology_webhook_unknown_policies"] == 1
     publish(control_plane.api, odd)
     pods.wait_until_bound("a")
-    assert pods.hint("a")[0] == "n0"
+    assert pods.allocation("a")[0] == "n0"
     assert replica.metrics()["topology_webhook_unknown_policies"] == 0
 
 
@@ -129,7 +129,7 @@ def test_a_pod_that_a_scheduler_binds_before_the_exporter_has_spoken_is_refused_
         assert pods.bound() == {}
         control_plane.api.create(TOPOLOGIES, n0.topology())
         pods.wait_until_bound("a")
-        assert pods.hint("a") == ("n0", [0])
+        assert pods.allocation("a") == ("n0", [0])
     finally:
         pods.delete("a")
         control_plane.api.delete(f"{NODES}/n0")

@@ -117,7 +117,7 @@ def test_manifests_of_bare_pods_can_be_applied_again_while_they_wait_and_when_th
         kubectl.unchanged(*raws)
     pods.wait_until_bound(*SPECS)
     kubectl.unchanged(*raws)
-    assert {name: pods.hint(name)[0] for name in SPECS} == pods.bound()
+    assert {name: pods.allocation(name)[0] for name in SPECS} == pods.bound()
     for name, found in pods.all().items():
         own = SPECS[name].get("affinity", {}).get("nodeAffinity", {})
         held = found["spec"]["affinity"].get("nodeAffinity", {})

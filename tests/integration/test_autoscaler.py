@@ -71,7 +71,7 @@ def test_a_pod_is_seen_behind_the_gate_and_bound_to_the_node_that_is_added(
     assert "a" not in pods.bound()
     create_machines(NEW)
     pods.wait_until_bound("a")
-    assert pods.hint("a")[0] == "pool-1"
+    assert pods.allocation("a")[0] == "pool-1"
     assert scheduled(pods.get("a")) == ("True", "")
 
 
@@ -112,7 +112,7 @@ def test_a_pod_waits_for_the_numa_nodes_of_a_new_node_and_stays_visible(
     assert is_gated(pods.get("a"))
     control_plane.api.create(TOPOLOGIES, NEW.topology())
     pods.wait_until_bound("a")
-    assert pods.hint("a")[0] == "pool-1"
+    assert pods.allocation("a")[0] == "pool-1"
 
 
 def placement_of_another(pods: Pods) -> str:

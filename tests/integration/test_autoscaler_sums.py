@@ -66,7 +66,7 @@ def test_a_pod_is_kept_off_the_node_that_it_fits_in_sum_and_bound_to_the_one_tha
     assert is_gated(pods.get("a"))
     create_machines(NEW)
     pods.wait_until_bound("a")
-    assert pods.hint("a")[0] == "pool-1"
+    assert pods.allocation("a")[0] == "pool-1"
 
 
 def test_a_node_whose_exporter_is_missing_gets_an_event(

@@ -18,7 +18,7 @@ from tests.cluster.audit import when_settled
 from tests.cluster.gated import PLACEMENT, Pods, pod, wait_until_known
 from tests.cluster.nodes import machines
 from tests.cluster.webhook_process import QUICK_LEASE, local_webhook
-from webhook.model.names import NUMA_HINT
+from webhook.model.names import NUMA_ALLOCATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +69,7 @@ def test_many_pods_at_once_and_the_leader_killed_in_the_middle_over_commit_nothi
         control_plane.wait_for("another leader", lambda: webhook.marked not in ([], [leader]))
         end = when_settled(control_plane, pods.all)
         refused += sum(replica.refused_bindings() for replica in webhook.replicas if replica is not leader)
-        late = sum(replica.hint_backfills() for replica in webhook.replicas)
+        late = sum(replica.allocation_backfills() for replica in webhook.replicas)
     record_property(
         "burst", f"{gate}, {publisher}, {nodes} nodes: {end}; {refused} bindings refused, {late} hints written late"
     )
@@ -83,10 +83,12 @@ def test_many_pods_at_once_and_the_leader_killed_in_the_middle_over_commit_nothi
         # killed leader bound may sit on other NUMA nodes than predicted. No exporter is here to say where, so the pods
         # that were assigned to its node before wait.
         intruders = [
-            name for name in end.bound if not {PLACEMENT, NUMA_HINT} <= raws[name]["metadata"]["annotations"].keys()
+            name
+            for name in end.bound
+            if not {PLACEMENT, NUMA_ALLOCATION} <= raws[name]["metadata"]["annotations"].keys()
         ]
         intruded = {raws[name]["spec"]["nodeName"] for name in intruders}
         # A pod that was created while no replica answered never had the gate, and waits as the scheduler's own. The
-        # leader writes a placement text into it, which says so, but no hint.
-        assigned = [name for name in end.unbound if NUMA_HINT in raws[name]["metadata"]["annotations"]]
-        assert {pods.hint(name)[0] for name in assigned} <= intruded
+        # leader writes a placement text into it, which says so, but no allocation.
+        assigned = [name for name in end.unbound if NUMA_ALLOCATION in raws[name]["metadata"]["annotations"]]
+        assert {pods.allocation(name)[0] for name in assigned} <= intruded

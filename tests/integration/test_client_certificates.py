@@ -50,7 +50,7 @@ def test_pods_are_placed_and_bound_by_an_api_server_that_shows_its_certificate(
     for name in ("a", "b"):
         pods.create(pod(name))
     pods.wait_until_bound("a", "b")
-    assert {tuple(pods.hint(name)[1]) for name in ("a", "b")} == {(0,), (1,)}
+    assert {tuple(pods.allocation(name)[1]) for name in ("a", "b")} == {(0,), (1,)}
     assert all(replica.metrics().get(HANDSHAKES, 0) == 0 for replica in webhook.replicas)
 
 

@@ -72,7 +72,7 @@ def test_a_pod_that_waits_and_a_bound_job(
     ]  # fmt: skip
     assert (ranks["topology"], ranks["neighbours"]) == ("racks", 3)
     for each in found.json["pods"]:
-        assert [share["id"] for share in each["numaNodes"]] == pods.hint(each["name"])[1]
+        assert [share["id"] for share in each["numaNodes"]] == pods.allocation(each["name"])[1]
         assert (each["gang"], each["hint"]["verdict"]) == (found.json["pods"][0]["gang"], "NotReported")
 
     waits = explain("pod/large", "-o", "json")

@@ -1,4 +1,4 @@
-"""Hints that tenants forge where the webhook is not called: refused in process, and without that not believed.
+"""Allocations that tenants forge where the webhook is not called: refused in process, and without that not believed.
 
 Each attack was seen to work once: six pods without requests took every NUMA node of the cluster.
 """
@@ -29,8 +29,8 @@ MACHINES = [Machine(f"n{number}", free=(16, 16)) for number in range(3)]
 def forged(name: str, node: str, numa: int, annotation: str = NUMA, **spec: Any) -> dict[str, Any]:
     """A pod without requests whose annotation says that it has all of a NUMA node."""
     zones = [{"node": numa, "resources": {"cpu": "16", "memory": "64Gi"}}]
-    hint = {"node": node, "numaNodeResources": zones} if annotation == NUMA else {"numaNodeResources": zones}
-    metadata = {"name": name, "annotations": {annotation: json.dumps(hint)}}
+    allocation = {"node": node, "numaNodeResources": zones} if annotation == NUMA else {"numaNodeResources": zones}
+    metadata = {"name": name, "annotations": {annotation: json.dumps(allocation)}}
     return {"metadata": metadata, "spec": {"containers": [{"name": "main", "image": "none"}], **spec}}
 
 

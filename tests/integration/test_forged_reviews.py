@@ -106,7 +106,7 @@ def test_forged_bindings_do_not_keep_another_tenants_pods_from_being_bound(
         # Each pod's binding waits for one that is believed, the first time for longest, and for one look at it.
         # 40 s and more without an end was what it took before; the bound is the scheduler's longest pause.
         assert max(took) < 10
-    assert pods.hint("a")[1] != pods.hint("b")[1]
+    assert pods.allocation("a")[1] != pods.allocation("b")[1]
 
 
 def test_a_forged_binding_changes_nothing_that_outlives_it(

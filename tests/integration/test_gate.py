@@ -39,7 +39,7 @@ def test_a_pod_that_fits_nowhere_waits_and_goes_when_its_node_has_room(
     assert is_gated(pods.get("a"))
     publish(control_plane.api, Machine("n0", free=(2, 16)))
     pods.wait_until_bound("a")
-    assert pods.hint("a") == ("n0", [1])
+    assert pods.allocation("a") == ("n0", [1])
     assert pods.get("a")["metadata"]["annotations"][PLACEMENT].startswith("placed on n0, NUMA 1\n")
     pods.wait_until_told("a", "Assigned")
 
@@ -78,7 +78,7 @@ def test_pods_of_a_scheduler_that_the_operator_names_are_placed_and_guarded_and_
     assert (is_gated(others), PLACEMENT in others["metadata"]["annotations"]) == (False, False)
     publish(control_plane.api, Machine("n0", free=(2, 16)))
     control_plane.wait_for("it to be placed", lambda: not is_gated(pods.get("ours")))
-    assert pods.hint("ours") == ("n0", [1])
+    assert pods.allocation("ours") == ("n0", [1])
     # No scheduler of these names runs here: the test binds as they would.
     for name in ("ours", "others"):
         target = {"kind": "Node", "name": "n0"}
@@ -96,7 +96,7 @@ def test_a_waiting_pod_goes_when_another_one_ends(known: Callable[..., None], po
     assert is_gated(pods.create(pod("c")))
     pods.delete("a")
     pods.wait_until_bound("b")
-    assert pods.hint("b") == ("n0", [0])
+    assert pods.allocation("b") == ("n0", [0])
     assert pods.gated() == {"c"}
 
 

@@ -36,7 +36,7 @@ def test_pods_that_must_be_apart_are_and_each_has_its_numa_node(
     assert is_gated(pods.create(apart("a")))
     pods.create(apart("b"))
     pods.wait_until_bound("a", "b")
-    assert sorted(pods.hint(name) for name in "ab") == [("n0", [0]), ("n1", [0])]
+    assert sorted(pods.allocation(name) for name in "ab") == [("n0", [0]), ("n1", [0])]
     assert pods.wait_until_told("a", "DelegatedToScheduler").startswith(
         "the scheduler chooses the node, for its pod anti-affinity; SingleNUMANode: "
     )
@@ -106,4 +106,4 @@ def test_a_pod_for_which_the_scheduler_prefers_a_node_that_cannot_hold_it_is_not
         raw["metadata"]["labels"] = {"app": "spread"}
         pods.create(raw)
     pods.wait_until_bound(*names)
-    assert sorted(pods.hint(name) for name in names) == [("n1", [0]), ("n1", [0]), ("n1", [1]), ("n1", [1])]
+    assert sorted(pods.allocation(name) for name in names) == [("n1", [0]), ("n1", [0]), ("n1", [1]), ("n1", [1])]

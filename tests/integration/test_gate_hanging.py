@@ -109,7 +109,7 @@ def test_it_is_bound_as_soon_as_what_it_waits_for_is_there_and_says_where(
         pods.wait_until_bound("hangs")
         pods.wait_until_says("hangs", "bound to n0, NUMA ")
         assert "unbound" not in pods.get("hangs")["metadata"]["annotations"]["topology-webhook.dev/placement"]
-        assert {pods.hint(name)[1][0] for name in ("a", "hangs")} == {0, 1}
+        assert {pods.allocation(name)[1][0] for name in ("a", "hangs")} == {0, 1}
         assert overcommitted(control_plane, pods.all().values()) == {}
     finally:
         control_plane.api.delete(volume)
@@ -141,7 +141,7 @@ def test_a_placed_group_that_cannot_be_bound_closes_its_node_to_nobody_and_is_bo
     volume = provide_volume(control_plane, pods, "data")
     try:
         pods.wait_until_bound("g-0", "g-1")
-        assert {pods.hint(name)[1][0] for name in ("g-0", "g-1")} == {0, 1}
+        assert {pods.allocation(name)[1][0] for name in ("g-0", "g-1")} == {0, 1}
         assert "unbound" not in pods.get("g-0")["metadata"]["annotations"]["topology-webhook.dev/placement"]
         assert overcommitted(control_plane, pods.all().values()) == {}
     finally:
@@ -191,7 +191,7 @@ def test_of_a_group_the_member_that_cannot_be_bound_waits_alone_and_is_refused_w
         pods.wait_until_told("g-1", "FailedScheduling", "needs 10 cpu, most free on one is 6")
         pods.delete("a")
         pods.wait_until_bound("g-1")
-        assert {pods.hint(name)[1][0] for name in ("g-0", "g-1")} == {0, 1}
+        assert {pods.allocation(name)[1][0] for name in ("g-0", "g-1")} == {0, 1}
         assert overcommitted(control_plane, pods.all().values()) == {}
     finally:
         control_plane.api.delete(volume)

@@ -48,10 +48,10 @@ def test_a_placed_pod_whose_node_is_cordoned_is_evicted_if_a_controller_makes_a_
 
     control_plane.wait_for("its pod to be placed", assigned)
     (first,) = assigned()
-    node, _ = pods.hint(first)
+    node, _ = pods.allocation(first)
     control_plane.api.patch(f"{NODES}/{node}", {"spec": {"unschedulable": True}})
     (second,) = control_plane.wait_for("another pod", lambda: [name for name in assigned() if name != first])
-    assert pods.hint(second)[0] == ({"n0", "n1"} - {node}).pop()
+    assert pods.allocation(second)[0] == ({"n0", "n1"} - {node}).pop()
     told = f"node {node}, on which it was placed, can no longer take it"
     pods.wait_until_told(first, "EvictedForRescheduling", told)
 
@@ -63,7 +63,7 @@ def test_a_pod_that_nobody_makes_again_is_told_about(
     known(Machine("n0", free=(8,)), Machine("n1", free=(8,)))
     pods.create(pod("a"))
     control_plane.wait_for("it to be placed", lambda: NUMA in pods.get("a")["metadata"]["annotations"])
-    node, _ = pods.hint("a")
+    node, _ = pods.allocation("a")
     control_plane.api.delete(f"{NODES}/{node}")
     pods.wait_until_told("a", "Stuck", f"node {node}, on which it was placed, is gone")
 

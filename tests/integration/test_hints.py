@@ -1,4 +1,4 @@
-"""Node agents obey hints: a bound pod has one only while it is certain, and in the end it names the kubelet's choice.
+"""Node agents obey allocations: a bound pod has one only while it is certain, and it ends as the kubelet's choice.
 
 The machines' kubelets are simulated, with the kubelet's own code.
 """
@@ -35,12 +35,12 @@ def annotations_of(pods: Pods, name: str) -> dict[str, Any]:
     return found
 
 
-def hinted(pods: Pods, name: str) -> list[int] | None:
-    """The NUMA nodes in the pod's hint; None if it names none. Koordlet's annotation must say the same."""
+def allocated(pods: Pods, name: str) -> list[int] | None:
+    """The NUMA nodes in the pod's allocation; None if it names none. Koordlet's annotation must say the same."""
     found = annotations_of(pods, name)
-    hints = [json.loads(found.get(key, "{}")).get("numaNodeResources", []) for key in (NUMA, RESOURCE_STATUS)]
-    assert hints[0] == hints[1]
-    return [entry["node"] for entry in hints[0]] or None
+    allocations = [json.loads(found.get(key, "{}")).get("numaNodeResources", []) for key in (NUMA, RESOURCE_STATUS)]
+    assert allocations[0] == allocations[1]
+    return [entry["node"] for entry in allocations[0]] or None
 
 
 def given(machines: Kubelets, name: str) -> list[int]:
@@ -50,10 +50,10 @@ def given(machines: Kubelets, name: str) -> list[int]:
 
 
 def wait_until_right(pods: Pods, machines: Kubelets, name: str) -> None:
-    pods.plane.wait_for(f"the right hint of {name}", lambda: hinted(pods, name) == given(machines, name))
+    pods.plane.wait_for(f"the right hint of {name}", lambda: allocated(pods, name) == given(machines, name))
 
 
-def test_a_pod_after_an_unmanaged_one_gets_its_hint_once_its_numa_node_is_known(
+def test_a_pod_after_an_unmanaged_one_gets_its_allocation_once_its_numa_node_is_known(
     control_plane: ControlPlane, pods: Pods, machines: Kubelets
 ) -> None:
     with local_webhook(control_plane):
@@ -70,7 +70,7 @@ def test_a_pod_after_an_unmanaged_one_gets_its_hint_once_its_numa_node_is_known(
         assert annotations_of(pods, "a")[PLACEMENT].startswith("placed on k0, NUMA 1\n")
 
 
-def test_a_pod_that_may_have_found_the_room_of_another_one_has_no_hint_until_that_is_known(
+def test_a_pod_that_may_have_found_the_room_of_another_one_has_no_allocation_until_that_is_known(
     control_plane: ControlPlane, pods: Pods, machines: Kubelets
 ) -> None:
     with local_webhook(control_plane):
@@ -81,7 +81,7 @@ def test_a_pod_that_may_have_found_the_room_of_another_one_has_no_hint_until_tha
         try:
             pods.create(pod("a", cpu=10))
             pods.wait_until_bound("a")
-            assert hinted(pods, "a") == [1]
+            assert allocated(pods, "a") == [1]
             pods.delete("ending")
             control_plane.wait_for("no hint", lambda: not {NUMA, RESOURCE_STATUS} & annotations_of(pods, "a").keys())
             assert annotations_of(pods, "a")[PLACEMENT].startswith("placed on k0, NUMA nodes not certain yet\n")

@@ -42,15 +42,15 @@ def test_whole_cores_are_taken_where_they_are(pods: Pods, known: Callable[..., N
     for name in ("a", "b"):
         pods.create(bound(name, 8, "FullPCPUs"))
         pods.wait_until_bound(name)
-        assert pods.hint(name) == ("m0", [1])
+        assert pods.allocation(name) == ("m0", [1])
     pods.create(bound("c", 8, "FullPCPUs"))
     pods.wait_until_says("c", "in free cores for FullPCPUs")
     pods.create(pod("d", cpu=8))
     pods.wait_until_bound("d")
-    assert pods.hint("d") == ("m0", [0])
+    assert pods.allocation("d") == ("m0", [0])
     pods.delete("a")
     pods.wait_until_bound("c")
-    assert pods.hint("c") == ("m0", [1])
+    assert pods.allocation("c") == ("m0", [1])
 
 
 def test_a_spread_pod_takes_one_cpu_of_each_core(pods: Pods, known: Callable[..., None]) -> None:
@@ -105,12 +105,12 @@ def test_what_a_node_reserves_is_not_free(pods: Pods, known: Callable[..., None]
     )
     pods.create(pod("a", cpu=16))
     pods.wait_until_bound("a")
-    assert pods.hint("a") == ("m0", [1])
+    assert pods.allocation("a") == ("m0", [1])
     pods.create(pod("b", cpu=5))
     pods.wait_until_says("b", "none of 1 node fits now")
     pods.create(pod("c", cpu=4))
     pods.wait_until_bound("c")
-    assert pods.hint("c") == ("m0", [0])
+    assert pods.allocation("c") == ("m0", [0])
 
 
 def test_bound_cpus_stay_off_amplified_nodes(pods: Pods, known: Callable[..., None]) -> None:

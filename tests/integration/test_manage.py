@@ -97,8 +97,8 @@ def test_unannotated_pods_no_longer_run_away_from_kubelets(
             pods.create(plain(name))
         control_plane.wait_for("four to run", lambda: len(given(machines)) == 4)
         running = sorted(given(machines))
-        # The hint says what the kubelet did.
-        assert {name: pods.hint(name) for name in running} == given(machines)
+        # The allocation says what the kubelet did.
+        assert {name: pods.allocation(name) for name in running} == given(machines)
         assert pods.gated() == set(CROWD) - set(running)
         for name in CROWD:
             assert annotations_of(pods, name)[MANAGED] == (label or setting.lower())
@@ -139,7 +139,7 @@ def test_of_aligned_pods_those_with_devices_count_and_others_are_left_alone(
         pods.wait_until_bound("gpu", "burstable")
         assert annotations_of(pods, "gpu")[MANAGED] == "aligned"
         assert MANAGED not in annotations_of(pods, "burstable")
-        node, numa_nodes = pods.hint("gpu")
+        node, numa_nodes = pods.allocation("gpu")
         assert (node, len(numa_nodes)) == (pods.bound()["gpu"], 1)
         # Beside each other at once: the GPUs that are given are counted before any NodeResourceTopology shows it.
         for number in range(3):
@@ -232,7 +232,7 @@ def test_the_first_pod_of_a_new_namespace_is_managed_by_its_label(control_plane:
                 control_plane.delete_namespace(name)
 
 
-def test_a_pod_that_was_bound_while_no_webhook_answered_gets_its_hint(
+def test_a_pod_that_was_bound_while_no_webhook_answered_gets_its_allocation(
     control_plane: ControlPlane, pods: Pods, unreported: Kubelets
 ) -> None:
     values = {"settings": {**QUICK_LEASE, "manage": "Aligned"}}
@@ -251,14 +251,14 @@ def test_a_pod_that_was_bound_while_no_webhook_answered_gets_its_hint(
         assert all(MANAGED not in annotations_of(pods, name) for name in names)
         for name in names:
             control_plane.wait_for("a hint", lambda: NUMA in annotations_of(pods, name))  # noqa: B023
-        assert {name: pods.hint(name) for name in names} == given(unreported)
+        assert {name: pods.allocation(name) for name in names} == given(unreported)
         # One that nobody saw created either, and that is bound when the webhook answers again: it is guarded.
         pods.create(plain("late", schedulingGates=[{"name": "example.com/held"}]))
         _call_again(webhook, port, pods)
         control_plane.api.patch(f"{pods.path}/late", {"spec": {"schedulingGates": None}})
         pods.wait_until_bound("late")
         control_plane.wait_for("it to be admitted", lambda: "late" in given(unreported))
-        assert pods.hint("late") == given(unreported)["late"]
+        assert pods.allocation("late") == given(unreported)["late"]
     assert unreported.events("rejected") == []
 
 

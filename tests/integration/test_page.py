@@ -56,7 +56,7 @@ def test_an_open_page_follows_a_pod_from_its_creation_to_its_end(
     pods.create(pod("first", cpu=12))
     row = page.locator("tbody tr", has=page.get_by_role("rowheader", name=f"{pods.namespace}/first"))
     expect(row).to_contain_text("Bound")
-    node, (numa,) = pods.hint("first")
+    node, (numa,) = pods.allocation("first")
     expect(row).to_contain_text(node)
     expect(row).to_contain_text(f"{numa}: 12 cpu")
     pods.create(pod("second", cpu=12))

@@ -47,7 +47,7 @@ def test_a_pod_goes_to_the_preferred_of_equal_nodes(known: Callable[..., None], 
     pods.create(pod("a", affinity=preferring("disk", "ssd")))
     pods.wait_until_bound("a")
     assert pods.bound() == {"a": "n2"}
-    assert pods.hint("a") == ("n2", [0])
+    assert pods.allocation("a") == ("n2", [0])
     # It fills the node: the next one has to do without.
     pods.create(pod("b", cpu=16, affinity=preferring("disk", "ssd", weight=100)))
     pods.wait_until_bound("b")

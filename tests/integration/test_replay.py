@@ -25,7 +25,7 @@ from webhook.formats.kubernetes.node import Node
 from webhook.formats.kubernetes.pod import Pod
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.formats.nrt import NodeTopology
-from webhook.model.names import NUMA_HINT
+from webhook.model.names import NUMA_ALLOCATION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -204,8 +204,8 @@ def test_every_combination_of_managers_is_predicted_from_its_topology(
             assert fits or not answer["admit"] or not is_its_kubelet, where
             assert answer["admit"] or not fits or policy != "single-numa-node", where
             if answer["admit"]:
-                hint = {NUMA_HINT: _hint(answer)} if publisher == "koordlet" else {}
-                metadata = {**raw["metadata"], "annotations": hint}
+                allocation = {NUMA_ALLOCATION: _allocation(answer)} if publisher == "koordlet" else {}
+                metadata = {**raw["metadata"], "annotations": allocation}
                 running.append({**raw, "metadata": metadata, "spec": {**raw["spec"], "nodeName": "n"}})
 
 
@@ -220,7 +220,7 @@ def _fits(raw: dict[str, Any], topology: dict[str, Any], running: list[dict[str,
     return bool(decide(Snapshot(state.node_arrays()), Pod.from_object(raw), NO_INTENT).fits[0])
 
 
-def _hint(answer: dict[str, Any]) -> str:
+def _allocation(answer: dict[str, Any]) -> str:
     """What a pod of one container got; memory over several NUMA nodes counts in the first."""
     (given,) = answer["containers"]
     amounts: dict[int, dict[str, str]] = {}
@@ -233,7 +233,7 @@ def _hint(answer: dict[str, Any]) -> str:
 
 
 # m [8 8] cpus, [16 16] GiB. Exporters list what active pods hold; a kubelet's checkpoints keep what ended until the
-# next pod comes, for they are cleaned when hints for it are asked for.
+# next pod comes, for they are cleaned when allocations for it are asked for.
 @pytest.mark.parametrize("publisher", ["rte", "nfd"])
 def test_what_ended_is_free_in_the_topology_at_once_and_in_the_kubelets_state_with_the_next_pod(
     programs: Mapping[str, Path], publisher: str

@@ -71,7 +71,7 @@ def test_a_pod_takes_what_stands_two_owners_up(known: Callable[..., None], pods:
     created = pods.create(raw)["metadata"]["name"]
     pods.wait_until_bound(created)
     assert pods.get(created)["metadata"]["annotations"][SPEC] == SINGLE[SPEC]
-    assert pods.hint(created) == ("n1", entry["nodes"]["best"][0]["numaNodes"])
+    assert pods.allocation(created) == ("n1", entry["nodes"]["best"][0]["numaNodes"])
 
 
 def test_a_workload_takes_what_its_owner_asks_for(known: Callable[..., None], pods: Pods, tmp_path: Path) -> None:

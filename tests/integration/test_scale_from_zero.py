@@ -54,7 +54,7 @@ def test_a_pod_is_seen_at_once_and_bound_where_it_aligns_when_nodes_are_added(
     control_plane.wait_for("the scheduler to report it", lambda: is_seen_by_an_autoscaler(pods.get("a")))
     create_machines(*COMING)
     pods.wait_until_bound("a")
-    assert pods.hint("a") == ("gpu-1", [1])
+    assert pods.allocation("a") == ("gpu-1", [1])
     said = pods.get("a")["metadata"]["annotations"][PLACEMENT]
     assert said.splitlines()[:2] == ["bound to gpu-1, NUMA 1", "it was left to the scheduler until a node was added"]
 
@@ -75,7 +75,7 @@ def test_pods_whose_policy_stands_on_their_job_are_ungated_by_the_leader(
         pods.wait_until_told(name, "Ungated", "left to the scheduler until a node is added: its own node selector")
     create_machines(*(Machine(one.name, free=(9, 2), labels=POOL) for one in COMING[:2]))
     pods.wait_until_bound(*pods.all())
-    assert sorted(pods.hint(name) for name in pods.all()) == [("gpu-0", [0]), ("gpu-1", [0])]
+    assert sorted(pods.allocation(name) for name in pods.all()) == [("gpu-0", [0]), ("gpu-1", [0])]
 
 
 def test_a_pod_whose_node_goes_away_while_it_waits_for_room_is_ungated(
@@ -97,4 +97,4 @@ def test_a_group_waits_behind_the_gate_and_goes_together(
     labels = {**POOL, RACK_LABEL: "rack-0", ZONE_LABEL: "zone-0"}
     create_machines(Machine("gpu-0", free=(9, 9), labels=labels))
     pods.wait_until_bound("a", "b")
-    assert sorted(pods.hint(name)[1] for name in ("a", "b")) == [[0], [1]]
+    assert sorted(pods.allocation(name)[1] for name in ("a", "b")) == [[0], [1]]

@@ -18,9 +18,9 @@ from certs import Authority, CertificateError, ServerNames, check, faults
 from certs.authority import AUTHORITY_LIFETIME, LEAF_LIFETIME
 from certs.succession import ANNOUNCEMENT
 from certs.window import CLOCK_SKEW
+from webhook.app.allocation_key_secret import SharedAllocationKey
 from webhook.app.certificate import OTHERS_FIRST, SecretSource, Shown
-from webhook.app.hint_key_secret import SharedHintKey
-from webhook.formats.koordinator.hint import HintKey
+from webhook.formats.koordinator.numa_allocation import AllocationKey
 from webhook.kube.api_errors import APIError
 from webhook.kube.client import Client
 from webhook.kube.shared_secret import SharedSecret
@@ -244,12 +244,12 @@ async def test_a_ca_is_replaced_by_whichever_replica_comes_first_and_no_leaf_is_
     assert signed_by_old == [True, False, False]
 
 
-async def test_of_many_replicas_one_makes_the_key_that_signs_hints_and_all_have_it(
+async def test_of_many_replicas_one_makes_the_key_that_signs_allocations_and_all_have_it(
     control_plane: ControlPlane, namespace: str, client: Client
 ) -> None:
     control_plane.api.create(secrets(namespace), {"metadata": {"name": "key"}, "type": "Opaque"})
-    keys: list[HintKey] = []
-    await asyncio.gather(*(hint_key(client, namespace, keys).refresh() for _ in range(8)))
+    keys: list[AllocationKey] = []
+    await asyncio.gather(*(allocation_key(client, namespace, keys).refresh() for _ in range(8)))
     (key,) = set(keys)
     assert len(keys) == 8
     assert control_plane.api.get(f"{secrets(namespace)}/key")["data"] == key.to_secret_data()
@@ -258,8 +258,8 @@ async def test_of_many_replicas_one_makes_the_key_that_signs_hints_and_all_have_
 async def test_a_key_that_was_deleted_or_spoilt_is_put_back_and_another_one_taken_over(
     control_plane: ControlPlane, namespace: str, client: Client
 ) -> None:
-    keys: list[HintKey] = []
-    shared = hint_key(client, namespace, keys)
+    keys: list[AllocationKey] = []
+    shared = allocation_key(client, namespace, keys)
     await shared.refresh()
     data = control_plane.api.get(f"{secrets(namespace)}/key")["data"]
     control_plane.api.delete(f"{secrets(namespace)}/key")
@@ -269,11 +269,11 @@ async def test_a_key_that_was_deleted_or_spoilt_is_put_back_and_another_one_take
     await shared.refresh()
     assert control_plane.api.get(f"{secrets(namespace)}/key")["data"] == data
     assert len(keys) == 1
-    other = HintKey.create()
+    other = AllocationKey.create()
     control_plane.api.patch(f"{secrets(namespace)}/key", {"data": other.to_secret_data()})
     await shared.refresh()
     assert keys[-1] == other
 
 
-def hint_key(client: Client, namespace: str, keys: list[HintKey]) -> SharedHintKey:
-    return SharedHintKey(SharedSecret(client, namespace, "key"), keys.append)
+def allocation_key(client: Client, namespace: str, keys: list[AllocationKey]) -> SharedAllocationKey:
+    return SharedAllocationKey(SharedSecret(client, namespace, "key"), keys.append)

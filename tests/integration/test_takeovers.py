@@ -31,7 +31,7 @@ NOT_TODAY = "not today"
 
 @pytest.fixture
 def cluster(control_plane: ControlPlane, namespace: str, create_machines: Callable[..., None]) -> Iterator[Cluster]:
-    """No binding passes without a hint."""
+    """No binding passes without an allocation."""
     create_machines(Machine("n0", free=(8, 8)))
     with two_replicas(control_plane, namespace, QUICK, timeoutSeconds=2, bindFailurePolicy="Fail") as cluster:
         for name in PODS:
@@ -112,7 +112,7 @@ def test_a_binding_that_never_lands_is_given_back(cluster: Cluster) -> None:
     check_that_two_are_bound(cluster)
 
 
-def test_placed_pods_keep_their_room_when_the_key_of_the_hints_is_lost_with_all_replicas(
+def test_placed_pods_keep_their_room_when_the_key_of_the_allocations_is_lost_with_all_replicas(
     control_plane: ControlPlane, pods: Pods, known: Callable[..., None]
 ) -> None:
     values = {"settings": {"gate": "Always", **QUICK_LEASE}, "webhook": {"bindFailurePolicy": "Fail"}}

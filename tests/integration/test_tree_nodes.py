@@ -64,7 +64,7 @@ def test_the_largest_blocks_are_those_that_the_service_gives_away(pods: Pods, kn
     pods.create(pod("p0", cpu=12))
     pods.wait_until_bound("p0")
     pods.plane.wait_for("a hint", lambda: "numaNodeResources" in str(pods.get("p0")["metadata"]["annotations"]))
-    node, (numa_id,) = pods.hint("p0")
+    node, (numa_id,) = pods.allocation("p0")
     blocks = largest(pods)
     for cpus in (1, 4, 5, 6, 9, 10, 16):
         assert fitting(pods, cpus) == sum(block >= cpus for block in blocks.values()), (cpus, blocks)

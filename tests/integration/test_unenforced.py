@@ -93,7 +93,7 @@ def test_pods_go_where_their_policy_is_enforced_though_packing_would_attract_the
     assert set(pods.bound().values()) <= set(STRICT)
     for name in ("seven", "four"):
         assert SAID not in pods.get(name)["metadata"]["annotations"][PLACEMENT]
-        assert len(pods.hint(name)[1]) == 1
+        assert len(pods.allocation(name)[1]) == 1
     assert told(pods) == []
     found = audited(control_plane)
     assert (found["notEnforcing"], found["notEnforcedPods"]) == (["weak"], [])

@@ -1,4 +1,4 @@
-"""Pods that are bound while no replica answers: they are found, hinted if all is known, and keep their NUMA nodes.
+"""Pods that are bound while no replica answers: they are found, allocated if all is known, and keep their NUMA nodes.
 
 The machines' kubelets are simulated, with the kubelet's own code. Their exporters are so slow that no
 NodeResourceTopology shows anything of what happens here.
@@ -35,7 +35,7 @@ def machines(control_plane: ControlPlane, namespace: str) -> Iterator[Kubelets]:
         control_plane.delete_namespace(namespace)
 
 
-def test_pods_bound_between_two_leaders_get_the_hints_that_they_lack(
+def test_pods_bound_between_two_leaders_get_the_allocations_that_they_lack(
     control_plane: ControlPlane, pods: Pods, machines: Kubelets
 ) -> None:
     with local_webhook(control_plane, replicas=2, values={"settings": UNGATED}) as webhook:
@@ -57,10 +57,10 @@ def test_pods_bound_between_two_leaders_get_the_hints_that_they_lack(
         pods.wait_until_bound(*names)
         control_plane.wait_for("all to be admitted", lambda: len(_given(machines)) == 4)
         for name in names:
-            control_plane.wait_for("a hint", partial(_has_hint, pods, name))
-        assert other.hint_backfills() >= 1
+            control_plane.wait_for("a hint", partial(_has_allocation, pods, name))
+        assert other.allocation_backfills() >= 1
         # NUMA for NUMA what the kubelets did.
-        assert {name: pods.hint(name) for name in _given(machines)} == _given(machines)
+        assert {name: pods.allocation(name) for name in _given(machines)} == _given(machines)
         # Of each NUMA node 7 cpus are left.
         for number in range(4):
             pods.create(pod(f"small-{number}", cpu=7))
@@ -71,7 +71,7 @@ def test_pods_bound_between_two_leaders_get_the_hints_that_they_lack(
 
 
 @pytest.mark.parametrize("end", ["stopped", "killed"])
-def test_pods_bound_while_the_whole_service_is_down_are_given_no_hint_and_nobody_gets_their_places(
+def test_pods_bound_while_the_whole_service_is_down_are_given_no_allocation_and_nobody_gets_their_places(
     control_plane: ControlPlane, pods: Pods, machines: Kubelets, end: str
 ) -> None:
     with local_webhook(control_plane, values={"settings": QUICK_LEASE}) as webhook:
@@ -89,8 +89,8 @@ def test_pods_bound_while_the_whole_service_is_down_are_given_no_hint_and_nobody
         pods.create(pod("large", cpu=9))
         for name in names:
             pods.wait_until_told(name, "NUMANodesUnknown", "which pods ended meanwhile")
-        assert replica.hint_backfills() == 0
-        assert not any(_has_hint(pods, name) for name in names)
+        assert replica.allocation_backfills() == 0
+        assert not any(_has_allocation(pods, name) for name in names)
     assert pods.gated() == {"large"}
     assert machines.events("rejected") == []
 
@@ -114,7 +114,7 @@ def _given(machines: Kubelets) -> dict[str, tuple[str, list[int]]]:
     }
 
 
-def _has_hint(pods: Pods, name: str) -> bool:
+def _has_allocation(pods: Pods, name: str) -> bool:
     return {"topology-webhook.dev/numa", "scheduling.koordinator.sh/resource-status"} <= _annotations(pods, name).keys()
 
 

@@ -102,7 +102,7 @@ def test_where_koordlet_aligns_it_there_is_no_warning(known: Callable[..., None]
     known(Machine("n0", free=(16, 16), publisher="koordlet"))
     assert warned(pods, without_limit("a")) == []
     pods.wait_until_bound("a")
-    assert pods.hint("a") == ("n0", [0])
+    assert pods.allocation("a") == ("n0", [0])
 
 
 def test_a_deployment_whose_pods_no_kubelet_aligns_is_warned_about_at_its_own_creation(

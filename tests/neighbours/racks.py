@@ -60,10 +60,12 @@ def is_aligned(pods: Pods, kubelets: Kubelets) -> None:
     """
     given: Counter[tuple[str, int]] = Counter()
     for raw in pods.all().values():
-        hint = json.loads(raw["metadata"]["annotations"][NUMA])
-        assert hint["node"] == raw["spec"]["nodeName"]
+        allocation = json.loads(raw["metadata"]["annotations"][NUMA])
+        assert allocation["node"] == raw["spec"]["nodeName"]
         given.update(
-            (hint["node"], entry["node"]) for entry in hint["numaNodeResources"] if "cpu" in entry["resources"]
+            (allocation["node"], entry["node"])
+            for entry in allocation["numaNodeResources"]
+            if "cpu" in entry["resources"]
         )
     assert given.total() == len(pods.all())
     assert set(given.values()) == {1}

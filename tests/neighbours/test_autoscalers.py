@@ -70,13 +70,13 @@ class Scaled(NamedTuple):
             time.sleep(0.5)
 
     def assert_aligned(self) -> None:
-        """Each pod is on the node and alone on the NUMA node of its hint, and no kubelet rejected any."""
+        """Each pod is on the node and alone on the NUMA node of its allocation, and no kubelet rejected any."""
         given = set()
         for raw in self.pods.all().values():
-            hint = json.loads(raw["metadata"]["annotations"][NUMA])
-            assert hint["node"] == raw["spec"]["nodeName"]
-            (entry,) = hint["numaNodeResources"]
-            given.add((hint["node"], entry["node"]))
+            allocation = json.loads(raw["metadata"]["annotations"][NUMA])
+            assert allocation["node"] == raw["spec"]["nodeName"]
+            (entry,) = allocation["numaNodeResources"]
+            given.add((allocation["node"], entry["node"]))
         assert len(given) == len(self.pods.all())
         assert self.new.events("rejected") == []
 
@@ -139,7 +139,7 @@ def test_a_pod_behind_the_gate_gets_one_node_and_starts_when_its_numa_nodes_are_
         # its exporter publishes
         cluster.new.exporting.set()
         pods.wait_until_bound("third")
-        assert pods.hint("third")[0] == added
+        assert pods.allocation("third")[0] == added
         control_plane.wait_for("its admission", lambda: len(cluster.new.events("admitted")) == 3)
         cluster.assert_aligned()
         cluster.stays(lambda: cluster.nodes() == {old, added})
@@ -193,7 +193,7 @@ def test_a_pod_that_fits_a_node_in_sum_alone_gets_no_node_until_the_sum_is_taken
         # free: [6 0]
         pods.create(pod("small", cpu=6))
         pods.wait_until_bound("small", "third")
-        assert pods.hint("third")[0] != old
+        assert pods.allocation("third")[0] != old
         assert len(cluster.nodes()) == 2
         assert cluster.new.events("rejected") == []
 
@@ -211,7 +211,7 @@ def test_a_pod_that_is_kept_off_the_node_that_it_fits_in_sum_gets_one_of_its_own
         (old,) = cluster.nodes()
         assert is_gated(pods.create(pod("third", cpu=10)))
         pods.wait_until_bound("third")
-        assert pods.hint("third")[0] != old
+        assert pods.allocation("third")[0] != old
         control_plane.wait_for("its admission", lambda: len(cluster.new.events("admitted")) == 3)
         cluster.assert_aligned()
         cluster.stays(lambda: len(cluster.nodes()) == 2)

@@ -273,15 +273,15 @@ def test_on_default_static_and_strict_kubelets_every_pod_runs_and_none_is_reject
     for name in names:
         raw = pods.get(name)
         node, policy = raw["spec"]["nodeName"], json.loads(raw["metadata"]["annotations"].get(SPEC, "{}"))
-        hint = json.loads(raw["metadata"]["annotations"].get(NUMA, "{}")).get("numaNodeResources", [])
+        allocation = json.loads(raw["metadata"]["annotations"].get(NUMA, "{}")).get("numaNodeResources", [])
         cpus = {
             str(one["node"]): int(one["resources"]["cpu"])
-            for one in hint
+            for one in allocation
             if one["resources"].get("cpu", "m")[-1] != "m"
         }
         (got,) = (one["cpusPerNuma"] for one in given[name] if one["name"] == "main")
         if cpus and got:
-            assert cpus == got, (name, node, hint)
+            assert cpus == got, (name, node, allocation)
         if policy == SINGLE and node in {"container", "pod"}:
             assert len(got) <= 1, (name, node)
         assert policy != SINGLE or node not in {"best-effort", "restricted"}

@@ -90,8 +90,10 @@ def create_four(pods: Pods, make: Callable[[str, int], dict[str, Any]], tell: Ca
     for name in NAMES:
         pods.create(make(name, 10))
     pods.wait_until_bound(*NAMES)
-    wait_telling(pods, tell, "certain hints, after the exporter wrote", lambda: all(map(partial(hinted, pods), NAMES)))
-    assert len({(node, tuple(numa)) for node, numa in map(pods.hint, NAMES)}) == len(NAMES)
+    wait_telling(
+        pods, tell, "certain hints, after the exporter wrote", lambda: all(map(partial(allocated, pods), NAMES))
+    )
+    assert len({(node, tuple(numa)) for node, numa in map(pods.allocation, NAMES)}) == len(NAMES)
 
 
 def free_a_waiting_pod(
@@ -104,11 +106,11 @@ def free_a_waiting_pod(
     plane = pods.plane
     pods.create(make("late", 10))
     plane.wait_for("it to wait", lambda: "late" in pods.gated())
-    node, (numa,) = pods.hint(NAMES[0])
+    node, (numa,) = pods.allocation(NAMES[0])
     pods.delete(NAMES[0])
     wait_telling(pods, tell, "it to be bound", lambda: "late" in pods.bound())
-    wait_telling(pods, tell, "its hint", partial(hinted, pods, "late"))
-    assert pods.hint("late") == (node, [numa])
+    wait_telling(pods, tell, "its hint", partial(allocated, pods, "late"))
+    assert pods.allocation("late") == (node, [numa])
     plane.wait_for("it to run", lambda: pods.get("late")["status"]["phase"] == "Running")
     assert running.events("rejected") == []
 
@@ -162,16 +164,16 @@ def test_real_kubelets_give_pods_what_was_predicted_from_what_node_feature_disco
         control_plane.wait_for("all to run", lambda: phases() == dict.fromkeys(NAMES, "Running"))
         given = {each["pod"].partition("/")[2]: each for each in running.admitted()}
         for name in NAMES:
-            node, numa = pods.hint(name)
+            node, numa = pods.allocation(name)
             (container,) = given[name]["containers"]
             assert (given[name]["node"], container["cpusPerNuma"]) == (node, {str(numa[0]): 10})
 
         pods.create(pod("late", 10))
         control_plane.wait_for("it to wait", lambda: "late" in pods.gated())
-        freed = pods.hint(NAMES[0])
+        freed = pods.allocation(NAMES[0])
         pods.delete(NAMES[0])
         control_plane.wait_for("it to run", lambda: phases() == dict.fromkeys([*NAMES[1:], "late"], "Running"))
-        assert pods.hint("late") == freed
+        assert pods.allocation("late") == freed
         control_plane.delete_namespace(pods.namespace)  # pods go before their machines
 
 
@@ -215,8 +217,8 @@ def test_memory_that_resource_topology_exporter_leaves_out_is_not_compared(
     ):
         wait_until_known(pods, len(MACHINES))
         fill_both_machines(pods)
-        hint = json.loads(pods.get(NAMES[0])["metadata"]["annotations"][NUMA])
-        assert [entry["resources"] for entry in hint["numaNodeResources"]] == [{"cpu": "10"}]
+        allocation = json.loads(pods.get(NAMES[0])["metadata"]["annotations"][NUMA])
+        assert [entry["resources"] for entry in allocation["numaNodeResources"]] == [{"cpu": "10"}]
         free_a_waiting_pod(pods, running)
         control_plane.delete_namespace(pods.namespace)  # pods go before their machines
 
@@ -343,7 +345,7 @@ def given(pods: Pods) -> dict[str, frozenset[int]]:
     return {key.partition("/")[2]: cpus for key, cpus in every if key.startswith(f"{pods.namespace}/")}
 
 
-def hinted(pods: Pods, name: str) -> bool:
+def allocated(pods: Pods, name: str) -> bool:
     return "numaNodeResources" in json.loads(pods.get(name)["metadata"]["annotations"].get(NUMA, "{}"))
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tests.cluster.kubelets import cpu_list
-from webhook.formats.koordinator.hint import NUMAHint
+from webhook.formats.koordinator.numa_allocation import NUMAAllocation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -81,4 +81,4 @@ def _given(containers: Iterable[Mapping[str, Any]]) -> NUMAIds:
 
 def _hinted(text: str) -> NUMAIds | None:
     """None if there is no hint, or if it is not certain yet."""
-    return frozenset(numa for numa, _ in NUMAHint.parse(text).numa_nodes) or None if text else None
+    return frozenset(numa for numa, _ in NUMAAllocation.parse(text).numa_nodes) or None if text else None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tests.cluster.api import ApiError
 from tests.cluster.follow import ERROR, LISTED, followed
 from tests.proof.workload import WORKLOAD_LABEL
-from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC
+from webhook.model.names import NUMA_ALLOCATION, NUMA_TOPOLOGY_SPEC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -48,7 +48,7 @@ class History:
         """Apply an event of the watch."""
         status = pod.get("status", {})
         annotations = pod["metadata"].get("annotations", {})
-        hint, self.asks = annotations.get(NUMA_HINT, ""), NUMA_TOPOLOGY_SPEC in annotations
+        hint, self.asks = annotations.get(NUMA_ALLOCATION, ""), NUMA_TOPOLOGY_SPEC in annotations
         self.node = pod["spec"].get("nodeName", "")
         if self.node and self.bound is None:
             self.bound = now

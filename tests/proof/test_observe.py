@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tests.proof.observe import History
-from webhook.model.names import NUMA_HINT
+from webhook.model.names import NUMA_ALLOCATION
 
 
 def pod(phase: str, node: str = "", hint: str = "", **status: str) -> dict[str, Any]:
-    annotations = {NUMA_HINT: hint} if hint else {}
+    annotations = {NUMA_ALLOCATION: hint} if hint else {}
     spec = {"nodeName": node} if node else {}
     return {"metadata": {"annotations": annotations}, "spec": spec, "status": {"phase": phase, **status}}
 

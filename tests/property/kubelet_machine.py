@@ -12,8 +12,8 @@ from tests.builders.pods import GATES, SINGLE, plain
 from tests.fingerprints import pod_fingerprint
 from webhook.admission.binding.decision import Given, guard
 from webhook.admission.binding.guard import assumed_pod_of, in_any_order, may_be_joined
-from webhook.formats.koordinator.hint import NUMAHint, resource_status_to_json
-from webhook.model.names import NUMA_HINT, NUMA_SIGNATURE, NUMA_TOPOLOGY_SPEC, RESOURCE_STATUS
+from webhook.formats.koordinator.numa_allocation import NUMAAllocation, resource_status_to_json
+from webhook.model.names import NUMA_ALLOCATION, NUMA_SIGNATURE, NUMA_TOPOLOGY_SPEC, RESOURCE_STATUS
 from webhook.placing.pod.assignment import Assignment, find_assignment
 from webhook.placing.pod.binding_pod import BindingPod
 from webhook.placing.pod.gated_pods import GatedPod
@@ -123,11 +123,11 @@ class Machine:
                         self.cache.forget(assumed)
                         continue
                     del mine["spec"]["schedulingGates"]
-                    hint = place.hint.to_json()
-                    signature = self.cache.sign(gated.pod.uid, hint)
-                    status = resource_status_to_json(place.hint.numa_nodes)
+                    allocation = place.allocation.to_json()
+                    signature = self.cache.sign(gated.pod.uid, allocation)
+                    status = resource_status_to_json(place.allocation.numa_nodes)
                     mine["metadata"]["annotations"] |= {
-                        NUMA_HINT: hint,
+                        NUMA_ALLOCATION: allocation,
                         NUMA_SIGNATURE: signature,
                         RESOURCE_STATUS: status,
                     }
@@ -164,8 +164,8 @@ class Machine:
         if in_progress:
             if not may_be_joined(in_progress, binding_pod):
                 # It is assigned other NUMA nodes, and gets these only because of what happened since.
-                assert binding_pod.hint is not None
-                assert dict(binding_pod.hint.numa_nodes).keys() != in_progress[0].numa.keys()
+                assert binding_pod.allocation is not None
+                assert dict(binding_pod.allocation.numa_nodes).keys() != in_progress[0].numa.keys()
                 return
             self.joined += 1
         self.cache.assume(assumed_pod_of(verdict, key, uid, 1e9))
@@ -178,27 +178,28 @@ class Machine:
             self.pods[name]["metadata"]["annotations"].update(self.allowed.pop(name))
             self.is_written_bound(name)
 
-    def bind_unhinted(self) -> None:
+    def bind_unallocated(self) -> None:
         """The leader has died: an assigned pod is bound without a check."""
         for name, raw in self.pods.items():
             if (
                 name not in self.allowed
-                and NUMA_HINT in raw["metadata"]["annotations"]
+                and NUMA_ALLOCATION in raw["metadata"]["annotations"]
                 and not raw["spec"].keys() & {"nodeName", "schedulingGates"}
             ):
                 self.is_written_bound(name)
                 return
 
     def overcommitted(self) -> list[int]:
-        """The NUMA nodes for which the hints of all live pods exceed the capacity.
+        """The NUMA nodes for which the allocations of all live pods exceed the capacity.
 
-        A Binding on its way replaces the hint of its pod: the guard may have found that the kubelet gives another one.
+        A Binding on its way replaces the allocation of its pod: the guard may have found that the kubelet gives another
+        one.
         """
         held = [0] * len(self.free)
         for name, raw in self.pods.items():
-            hint = (raw["metadata"]["annotations"] | self.allowed.get(name, {})).get(NUMA_HINT)
-            if hint is not None and raw["status"]["phase"] in {"Pending", "Running"}:
-                for numa_id, _ in NUMAHint.parse(hint).numa_nodes:
+            allocation = (raw["metadata"]["annotations"] | self.allowed.get(name, {})).get(NUMA_ALLOCATION)
+            if allocation is not None and raw["status"]["phase"] in {"Pending", "Running"}:
+                for numa_id, _ in NUMAAllocation.parse(allocation).numa_nodes:
                     held[numa_id] += self.cpus_of(name)
         return [numa_id for numa_id, cpus in enumerate(held) if cpus > CPUS]
 

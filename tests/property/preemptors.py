@@ -11,7 +11,7 @@ from tests.builders.nodes import node, nrt, resource, zone
 from tests.builders.pods import bound, created
 from tests.unit.views.one_node import WRITTEN_AT, bound_at
 from tests.unit.views.racks import WRITTEN
-from webhook.formats.koordinator.hint import UnverifiedHints
+from webhook.formats.koordinator.numa_allocation import UnverifiedAllocations
 from webhook.model.names import MIN_MEMBER, POD_GROUP_NAME
 from webhook.state.cluster_cache import ClusterCache
 
@@ -45,8 +45,8 @@ class Placed:
             annotations |= {POD_GROUP_NAME: self.gang, MIN_MEMBER: str(self.minimum)}
         if self.numa is not None:
             amounts = {"cpu": str(self.cpus), "memory": "1Gi"}
-            hint = {"node": self.node, "numaNodeResources": [{"node": self.numa, "resources": amounts}]}
-            annotations["topology-webhook.dev/numa"] = json.dumps(hint)
+            allocation = {"node": self.node, "numaNodeResources": [{"node": self.numa, "resources": amounts}]}
+            annotations["topology-webhook.dev/numa"] = json.dumps(allocation)
         how: dict[str, Any] = {"cpu": self.cpus} if self.numa is not None else {"numa": None}
         if self.numa is None:
             requests = {"cpu": str(self.cpus), "memory": "1Gi"}
@@ -83,7 +83,7 @@ class Cluster:
         """The cluster without these pods, as its exporters would show it."""
         left = [pod for pod in self.pods if pod.key not in ended]
         cache = ClusterCache(clock=lambda: WRITTEN_AT + 4_000, preempts=True)
-        cache.use_hint_key(UnverifiedHints(b""))
+        cache.use_allocation_key(UnverifiedAllocations(b""))
         for name in self.nodes:
             put(cache, node(name=name, cpus=2 * CPUS, labels=self.labels.get(name)))
             if self.has_numa:

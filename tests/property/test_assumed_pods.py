@@ -143,7 +143,8 @@ def test_pods_that_ended_give_back_the_same_whoever_saw_them_end(data: st.DataOb
     scan = data.draw(st.integers(20, 60))
     seen = [end for end in ends if end.ended_at is None or end.ended_at > scan]
     free = [
-        CPUS - sum(dict(pod.hint or ()).get(zone, {}).get("cpu", 0) // 1000 for pod in seen) for zone in range(ZONES)
+        CPUS - sum(dict(pod.allocation or ()).get(zone, {}).get("cpu", 0) // 1000 for pod in seen)
+        for zone in range(ZONES)
     ]
     nrt = replace(
         topology(node="a", free=cpus(*free), capacity={"cpu": 1000 * CPUS}),
@@ -154,7 +155,7 @@ def test_pods_that_ended_give_back_the_same_whoever_saw_them_end(data: st.DataOb
     kept, rebuilt = given_back_after(events), given_back_after([nrt, *ends])
     assert kept == rebuilt
     gone = [pod for pod in seen if pod.terminal]
-    held = {zone: sum(dict(pod.hint or ()).get(zone, {}).get("cpu", 0) for pod in gone) for zone in range(ZONES)}
+    held = {zone: sum(dict(pod.allocation or ()).get(zone, {}).get("cpu", 0) for pod in gone) for zone in range(ZONES)}
     assert kept == {zone: {"cpu": amount} for zone, amount in held.items() if amount}
 
 
@@ -193,4 +194,4 @@ def test_what_an_nrt_has_not_counted_stays_reserved_whatever_ended_meanwhile(dat
         )
         for pod in final_pods(pods):
             if pod.node == nrt.node and pod not in seen:
-                assert kept[pod.key].numa == dict(pod.hint or ())
+                assert kept[pod.key].numa == dict(pod.allocation or ())

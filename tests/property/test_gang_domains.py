@@ -97,18 +97,18 @@ class Cluster:
 
     def bind(self, name: str) -> None:
         raw = self.pods[name]
-        node = self.hinted(raw)
+        node = self.allocated(raw)
         if node in self.nodes and not raw["spec"].get("nodeName"):
             self.put_pod({**raw, "spec": {**raw["spec"], "nodeName": node}})
 
-    def hinted(self, raw: dict[str, Any]) -> str:
+    def allocated(self, raw: dict[str, Any]) -> str:
         assumed_pods = raw["spec"].get("affinity", {}).get("nodeAffinity", {})
         terms = assumed_pods.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", [])
         return str(terms[0]["matchFields"][0]["values"][0]) if terms else ""
 
     def seats(self, gang: str) -> dict[str, str]:
         """Pod -> node of assigned and running pods."""
-        return {name: node for name, raw in self.pods.items() if name[0] == gang and (node := self.hinted(raw))}
+        return {name: node for name, raw in self.pods.items() if name[0] == gang and (node := self.allocated(raw))}
 
     def change(self) -> None:
         """Make one random change."""
@@ -144,9 +144,9 @@ class Cluster:
             if isinstance(found, NoAssignment):
                 self.told[found.text] += 1
                 continue
-            self.audit(unit.membership.name, {gated.pod.name: place.hint.node for gated, place, _ in found})
+            self.audit(unit.membership.name, {gated.pod.name: place.allocation.node for gated, place, _ in found})
             for gated, place, _ in found:
-                signed = place.signed(self.cache.sign(gated.pod.uid, place.hint.to_json()))
+                signed = place.signed(self.cache.sign(gated.pod.uid, place.allocation.to_json()))
                 raw = jsonpatch.apply_patch(self.pods[gated.pod.name], list(signed.patch(gated.raw)))
                 self.put_pod(raw)
 

@@ -47,7 +47,7 @@ def test_the_amounts_on_known_numa_nodes_are_those_of_the_admission(snapshot: Sn
 
 @settings(max_examples=150, deadline=None)
 @given(snapshots((NUMAPolicy.NONE, BEST_EFFORT)), wide_pods())
-def test_totals_decide_like_all_sets_where_no_hint_is_refused(snapshot: Snapshot, wanted: Pod) -> None:
+def test_totals_decide_like_all_sets_where_no_allocation_is_refused(snapshot: Snapshot, wanted: Pod) -> None:
     request = requested(snapshot, wanted)
     fit = kubelet.predict(snapshot, request)
     for n in range(snapshot.node_arrays.n):

@@ -15,14 +15,16 @@ from hypothesis import strategies as st
 from tests.conformance.memory_sequences import sequence
 from tests.conformance.reference_machine import Machine, Published
 from tests.property.predictions import prediction, refusal
-from webhook.model.names import NUMA_HINT
+from webhook.model.names import NUMA_ALLOCATION
 from webhook.model.resources import format_amount
 
 SEEDS = st.integers(0, 2**32)
 
 
-def hinted(raw: Mapping[str, Any], before: Mapping[int, Mapping[str, Published]], machine: Machine) -> dict[str, Any]:
-    """The pod with the hint that shows what it took."""
+def allocated(
+    raw: Mapping[str, Any], before: Mapping[int, Mapping[str, Published]], machine: Machine
+) -> dict[str, Any]:
+    """The pod with the allocation that shows what it took."""
     shares = []
     for node, now in machine.published().items():
         taken = {name: before[node][name].available - amounts.available for name, amounts in now.items()}
@@ -30,7 +32,7 @@ def hinted(raw: Mapping[str, Any], before: Mapping[int, Mapping[str, Published]]
         if amounts:
             shares.append({"node": node, "resources": amounts})
     text = json.dumps({"node": "node", "numaNodeResources": shares})
-    return {**raw, "metadata": {**raw["metadata"], "annotations": {NUMA_HINT: text}}}
+    return {**raw, "metadata": {**raw["metadata"], "annotations": {NUMA_ALLOCATION: text}}}
 
 
 @settings(max_examples=150, deadline=None)
@@ -58,7 +60,7 @@ def test_an_empty_machine_hides_nothing(seed: int) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(SEEDS, st.booleans())
-def test_whatever_pods_and_hints_show_no_pod_that_a_kubelet_admits_is_refused(seed: int, told: bool) -> None:
+def test_whatever_pods_and_allocations_show_no_pod_that_a_kubelet_admits_is_refused(seed: int, told: bool) -> None:
     case = sequence(Random(seed))  # noqa: S311 - no secret
     machine = Machine(case["machine"])
     live: dict[str, Any] = {}
@@ -70,4 +72,4 @@ def test_whatever_pods_and_hints_show_no_pod_that_a_kubelet_admits_is_refused(se
         before = machine.published()
         if refusal(machine, raw) is None:
             assert fit.fits[0]
-            live[raw["metadata"]["name"]] = hinted(raw, before, machine)
+            live[raw["metadata"]["name"]] = allocated(raw, before, machine)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.builders.clusters import put
 from tests.property.preemptors import CPUS, Cluster, Placed, random_cluster
 from tests.unit.controllers.preemption.leader import SETTLE, PreemptingLeader, high
-from webhook.model.names import MIN_MEMBER, NUMA_HINT
+from webhook.model.names import MIN_MEMBER, NUMA_ALLOCATION
 
 STEPS = 40
 
@@ -103,9 +103,9 @@ class Burst:
             self.leader.ended.add(key)
 
     def _bind(self, key: str, raw: Mapping[str, Any]) -> None:
-        if not (hint := raw["metadata"]["annotations"].get(NUMA_HINT)):
+        if not (allocation := raw["metadata"]["annotations"].get(NUMA_ALLOCATION)):
             return
-        read = json.loads(hint)
+        read = json.loads(allocation)
         (given,) = read["numaNodeResources"]
         cpus, spec = int(given["resources"]["cpu"]), raw["spec"]
         name = key.partition("/")[2]

@@ -35,15 +35,15 @@ class Plain(AssumedPods):
 
 @st.composite
 def pods(draw: st.DrawFn, number: int) -> ResidentPod:
-    """A pod that is bound, with a hint or without."""
+    """A pod that is bound, with an allocation or without."""
     name, amount = f"p{number}", {"cpu": 1000 * draw(st.integers(1, 8))}
-    hint = draw(st.sampled_from([None, {0: amount}, {1: amount}]))
-    pod = resident(name=name, node="a", requests=amount, numa=hint)
+    allocation = draw(st.sampled_from([None, {0: amount}, {1: amount}]))
+    pod = resident(name=name, node="a", requests=amount, numa=allocation)
     return replace(
         pod,
         uid=name,
         bound_at=draw(st.sampled_from([None, *BOUND])),
-        unhinted=hint is None and draw(st.booleans()),
+        unallocated=allocation is None and draw(st.booleans()),
         exclusive_resources=draw(st.integers(0, 3)) > 0,
         started=draw(st.booleans()),
     )
@@ -73,7 +73,7 @@ def _changes(pod: ResidentPod, kind: str) -> Sequence[Event]:
     if kind == "gone":
         return [pod.key]
     if kind == "assume":
-        numa = dict(pod.hint or ())
+        numa = dict(pod.allocation or ())
         return [AssumedPod(pod.key, pod.uid, "a", numa, pod.requests, pod.policy, 1000.0, is_binding=True)]
     return [pod, replace(pod, node="", assigned_node="a", bound_at=None)]
 
@@ -106,7 +106,7 @@ def _play(keeper: AssumedPods, event: Event, now: float) -> None:
 
 @settings(max_examples=300)
 @given(histories(), st.lists(st.sampled_from(STEPS), min_size=13, max_size=13), st.sets(st.integers(0, 12), max_size=3))
-def test_reservations_and_hints_are_as_if_every_nrt_was_read(
+def test_reservations_and_allocations_are_as_if_every_nrt_was_read(
     events: list[Event], steps: list[int], unsettled: set[int]
 ) -> None:
     ledgers = Ledger(), Ledger()
@@ -122,6 +122,6 @@ def test_reservations_and_hints_are_as_if_every_nrt_was_read(
             assert [*ledgers[0]] == [*ledgers[1]]
             assert ledgers[0].sums("a") == ledgers[1].sums("a")
             assert keepers[0].leeway("a", "", now) == keepers[1].leeway("a", "", now)
-            assert set(keepers[0].hints.changes()) == set(keepers[1].hints.changes())
+            assert set(keepers[0].allocations.changes()) == set(keepers[1].allocations.changes())
             assert set(keepers[0].uncertain(now)) == set(keepers[1].uncertain(now))
             assert {*keepers[0].replay.nodes()} == {*keepers[1].replay.nodes()}

@@ -22,8 +22,8 @@ from tests.unit.views.racks import WRITTEN
 from webhook.engine import freeing as module
 from webhook.engine.decide import decide
 from webhook.engine.freeing import NoSet, SmallestSet, smallest_set
-from webhook.formats.koordinator.hint import UnverifiedHints
 from webhook.formats.koordinator.intent import parse_numa_intent
+from webhook.formats.koordinator.numa_allocation import UnverifiedAllocations
 from webhook.formats.kubernetes.pod import Pod
 from webhook.model.names import MANAGED_BY_KOORDINATOR, MANAGED_BY_LABEL
 from webhook.model.options import Options
@@ -50,8 +50,8 @@ class Held:
         if self.numa is None:
             return plain_pod(self)
         amounts = f'{{"cpu":"{self.cpus}","memory":"1Gi"}}'
-        hint = f'{{"node":"{self.node}","numaNodeResources":[{{"node":{self.numa},"resources":{amounts}}}]}}'
-        annotations = {"topology-webhook.dev/numa": hint}
+        allocation = f'{{"node":"{self.node}","numaNodeResources":[{{"node":{self.numa},"resources":{amounts}}}]}}'
+        annotations = {"topology-webhook.dev/numa": allocation}
         if self.hour > 3:  # assigned, and not bound yet
             return created(name=self.name, cpu=self.cpus, annotations=annotations)
         return bound(name=self.name, node=self.node, cpu=self.cpus, annotations=annotations, status=bound_at(self.hour))
@@ -90,7 +90,7 @@ class Machine:
 
 def cache_of(machines: Sequence[Machine], ended: Sequence[str] = ()) -> ClusterCache:
     cache = ClusterCache(clock=lambda: WRITTEN_AT + 4_000)
-    cache.use_hint_key(UnverifiedHints(b""))
+    cache.use_allocation_key(UnverifiedAllocations(b""))
     put(cache, *(raw for machine in machines for raw in machine.objects(ended)))
     return cache
 

@@ -1,6 +1,7 @@
 """The synthetic API server: it answers as a real one does, from objects that are written when they are asked for.
 
-It serves list and watch, patches of pods, the Lease, the Secret of the hint key, owners, and discovery. Everything else
+It serves list and watch, patches of pods, the Lease, the Secret of the allocation key, owners, and discovery.
+Everything else
 is answered with 404, as by a cluster without those CRDs. It stores no object that never changed.
 """
 

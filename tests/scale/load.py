@@ -17,7 +17,7 @@ from tests.scale.objects import new_pod, running
 from tests.scale.reviews import RefusedError
 from webhook.codec import loads
 from webhook.formats.kubernetes.gates import is_gated
-from webhook.model.names import NUMA_HINT
+from webhook.model.names import NUMA_ALLOCATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -135,7 +135,7 @@ class Load:
         """What the scheduler does with a pod for which one node is left, and then the kubelet."""
         while True:
             pod = self._storage.created[key]
-            node = loads(pod["metadata"]["annotations"][NUMA_HINT])["node"]
+            node = loads(pod["metadata"]["annotations"][NUMA_ALLOCATION])["node"]
             try:
                 annotations = await self._reviews.bind(pod, node)
             except RefusedError:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tests.fingerprints import pod_fingerprint
 from tests.scale.fleet import POD_CPUS, POD_MEMORY_GIB, ZONE_CPUS, ZONE_MEMORY_GIB, FixedPod, Fleet, node_name
 from tests.scale.templates import Template
-from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACED, PLACEMENT, RESOURCE_STATUS
+from webhook.model.names import NUMA_ALLOCATION, NUMA_TOPOLOGY_SPEC, PLACED, PLACEMENT, RESOURCE_STATUS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -326,9 +326,9 @@ class FixedPodTexts:
         plain["status"] = running()
         self._plain = Template(plain)
         exclusive = new_pod("@NAME@", "@NAMESPACE@", "@UID@", "web-@OWNER@")
-        hint = json.dumps({"node": "@NODE@", "numaNodeResources": _numa("@NUMA@")})
+        allocation = json.dumps({"node": "@NODE@", "numaNodeResources": _numa("@NUMA@")})
         exclusive["metadata"]["annotations"] |= {
-            NUMA_HINT: hint.replace('"@NUMA@"', "@NUMA@"),
+            NUMA_ALLOCATION: allocation.replace('"@NUMA@"', "@NUMA@"),
             RESOURCE_STATUS: json.dumps({"numaNodeResources": _numa("@NUMA@")}).replace('"@NUMA@"', "@NUMA@"),
             PLACEMENT: "assigned to @NODE@, NUMA node @NUMA@",
         }

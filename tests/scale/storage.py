@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from tests.scale.fleet import NAMESPACES, Fleet, namespace_of, node_name, node_number
 from tests.scale.objects import NICS, TOPOLOGY, FixedPodTexts, TopologyTexts, listing, node_template
 from webhook.codec import dumps
-from webhook.model.names import NUMA_HINT
+from webhook.model.names import NUMA_ALLOCATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -139,8 +139,8 @@ class Storage:
         pod["spec"]["nodeName"] = node
         bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": _now()}
         pod["status"].setdefault("conditions", []).append(bound)
-        hint = json.loads(annotations.get(NUMA_HINT, "{}")).get("numaNodeResources") or [{"node": 0}]
-        self._on_node[node_number(node)][key] = hint[0]["node"]
+        allocation = json.loads(annotations.get(NUMA_ALLOCATION, "{}")).get("numaNodeResources") or [{"node": 0}]
+        self._on_node[node_number(node)][key] = allocation[0]["node"]
         self.put_pod(key, pod)
 
     def bookmark(self) -> None:

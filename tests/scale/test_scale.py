@@ -64,7 +64,7 @@ def test_the_objects_of_the_synthetic_cluster_are_read_without_a_fault() -> None
     pods = [ResidentPod.from_object(raw) for raw in json.loads(storage.pages(PODS, 0, 500))["items"]]
     assert len(pods) == 30
     # Four of ten pods hold half of a NUMA node, which the NRT shows as taken.
-    assert [pod.hint[0][0] for pod in pods[:4] if pod.hint] == [0, 1, 2, 3]
+    assert [pod.allocation[0][0] for pod in pods[:4] if pod.allocation] == [0, 1, 2, 3]
     assert [zone.resources["cpu"].available for zone in read[0].zones] == [8_000] * 4 + [16_000] * 4
 
 

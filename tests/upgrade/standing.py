@@ -44,18 +44,18 @@ class Standing:
     def assign(self, name: str) -> Mapping[str, Any]:
         """Create a gang and wait until it has its nodes. The scheduler is paused. Returns the nodes."""
         self._create(*(self._member(name, number) for number in range(MEMBERS)))
-        self._pods.plane.wait_for(f"the nodes of {name}", lambda: len(self._hinted(name)) == MEMBERS)
+        self._pods.plane.wait_for(f"the nodes of {name}", lambda: len(self._allocated(name)) == MEMBERS)
         assert not self._pods.bound().keys() & set(gang(name))
         return self.nodes(name)
 
     def nodes(self, name: str) -> Mapping[str, str]:
-        """The nodes in the hints of a gang's pods."""
-        return {pod: self._pods.hint(pod)[0] for pod in gang(name)}
+        """The nodes in the allocations of a gang's pods."""
+        return {pod: self._pods.allocation(pod)[0] for pod in gang(name)}
 
     def bound_nodes(self, name: str) -> Mapping[str, str]:
         """The nodes of a gang's pods, as bound.
 
-        Not those of the hints, which may go at the binding. Not the NUMA nodes: if another pod ends before the binding,
+        Not the allocations', which may go at the binding. Not the NUMA nodes: if another pod ends before the binding,
         the kubelet takes others on the same node. The journal sees whether any is given twice.
         """
         bound = self._pods.bound()
@@ -68,7 +68,7 @@ class Standing:
     def as_they_are(self) -> Mapping[str, tuple[object, ...]]:
         """What of each pod must not change while nothing becomes free: its uid, its node and its gates.
 
-        A bound pod's hint may go: the next leader keeps only what it can prove, until an exporter shows the pod.
+        A bound pod's allocation may go: the next leader keeps only what it can prove, until an exporter shows the pod.
         """
         return {name: _kept(raw) for name, raw in self._pods.all().items()}
 
@@ -77,7 +77,7 @@ class Standing:
         publish(self._pods.plane.api, replace(FULL, free=(16, 0)))
         self._pods.plane.wait_for("one of the singles to be bound", lambda: self._pods.bound().keys() & set(SINGLES))
         (bound,) = self._pods.bound().keys() & set(SINGLES)
-        assert self._pods.hint(bound) == ("full", [0])
+        assert self._pods.allocation(bound) == ("full", [0])
         assert self._pods.gated() & set(SINGLES) == {*SINGLES} - {bound}
 
     def complete_the_gang(self) -> None:
@@ -94,7 +94,7 @@ class Standing:
         raw["metadata"]["labels"] = {RUN_LABEL: self._run, UNIT_LABEL: f"standing-{name}"}
         return raw
 
-    def _hinted(self, name: str) -> list[str]:
+    def _allocated(self, name: str) -> list[str]:
         raws, gated = self._pods.all(), self._pods.gated()
         return [pod for pod in gang(name) if pod not in gated and NUMA in raws[pod]["metadata"]["annotations"]]
 

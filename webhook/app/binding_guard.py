@@ -14,7 +14,7 @@ from webhook.state.cluster_cache import ClusterCache
 
 
 def pod_by_get(client: Client, cache: ClusterCache) -> Fetch:
-    """Reads a pod by one GET and removes an untrusted hint; None if the pod does not exist. Raises ClusterError."""
+    """Reads a pod by one GET, without an untrusted allocation; None if it does not exist. Raises ClusterError."""
 
     async def fetch(namespace: str, name: str) -> Mapping[str, Any] | None:
         try:

@@ -13,6 +13,8 @@ from webhook.app.binding_guard import answer_lifetime, leader_state_of
 from webhook.app.clients import Clients
 from webhook.app.settings import Settings, asking_of, rules_of
 from webhook.controllers import stuck_pods
+from webhook.controllers.allocation_backfill import AllocationBackfiller
+from webhook.controllers.allocation_corrections import AllocationCorrections
 from webhook.controllers.autoscaling.exporter_reports import MissingExporterReports
 from webhook.controllers.autoscaling.marks import ScaleUpMarks
 from webhook.controllers.autoscaling.narrowing import Narrowing
@@ -22,8 +24,6 @@ from webhook.controllers.avoided_node_reports import AvoidedNodeReports
 from webhook.controllers.gang_events import GangEvents
 from webhook.controllers.gang_repair import GangRepair
 from webhook.controllers.gate_removal import GateRemoval
-from webhook.controllers.hint_backfill import HintBackfiller
-from webhook.controllers.hint_corrections import HintCorrections
 from webhook.controllers.metric_recorder import ControllerMetrics
 from webhook.controllers.native_group_conditions import NativeGroupConditions
 from webhook.controllers.nominator import Nominator
@@ -139,8 +139,8 @@ class LeaderRunnables:
             Runnable(gang_events.run),
             Runnable(self._conditions.run),
             Runnable(self.nominator.run),
-            Runnable(HintBackfiller(cache, writes, events, may_give_out, metrics, slots).run),
-            Runnable(HintCorrections(cache, writes, events, may_give_out, metrics, slots).run),
+            Runnable(AllocationBackfiller(cache, writes, events, may_give_out, metrics, slots).run),
+            Runnable(AllocationCorrections(cache, writes, events, may_give_out, metrics, slots).run),
             Runnable(DelegatedPods(cache, writes, events, rules, is_leader).run),
             Runnable(UnbindablePods(cache, writes, events, rules, is_leader, slots).run),
             Runnable(self.stuck.run),

@@ -20,11 +20,11 @@ import structlog
 from webhook.admission.binding.guard import BindingGuard
 from webhook.admission.binding.review_trust import Doubts
 from webhook.admission.handler import Handler
+from webhook.app.allocation_key_secret import SharedAllocationKey
 from webhook.app.binding_guard import answer_lifetime, for_a_review, leader_state_of, pod_by_get, unenforced_event
 from webhook.app.certificate import ClientCAFile, ServingCertificate, source_of
 from webhook.app.clients import Clients
 from webhook.app.debugger import Debugger
-from webhook.app.hint_key_secret import SharedHintKey
 from webhook.app.informers import (
     FAILED_PODS,
     PODS,
@@ -136,8 +136,8 @@ class Service:
         self._debugger = Debugger(self._cache, client, page_size)
         self._bundles = _bundle_keeper(settings, client)
         secret = SharedSecret(client, settings.namespace, settings.tls_secret_name)
-        hint_secret = SharedSecret(client, settings.namespace, settings.hint_key_secret_name)
-        self._hint_key = SharedHintKey(hint_secret, self._cache.use_hint_key)
+        allocation_secret = SharedSecret(client, settings.namespace, settings.hint_key_secret_name)
+        self._allocation_key = SharedAllocationKey(allocation_secret, self._cache.use_allocation_key)
         publish = self._bundles.publish if self._bundles is not None else _ignore
         client_ca = None if settings.client_ca_file is None else ClientCAFile(settings.client_ca_file)
         self._certificate = ServingCertificate(source_of(settings, secret), publish, clients=client_ca)
@@ -164,11 +164,11 @@ class Service:
 
     def background(self) -> Iterator[Background]:
         """The tasks that run while the ports are open. Each ends only by cancellation or an exception."""
-        yield self._hint_key.run
-        # Reading pods needs the hint key and the namespaces.
+        yield self._allocation_key.run
+        # Reading pods needs the allocation key and the namespaces.
         namespaces = next(watched.informer.synced for watched in self._watched if watched.status.name == "namespaces")
         for watched in self._watched:
-            first = [self._hint_key.known, *([namespaces] if watched.status.name == PODS else [])]
+            first = [self._allocation_key.known, *([namespaces] if watched.status.name == PODS else [])]
             yield _after(first, watched.run)
         yield self._certificate.run
         if self._bundles is not None:
@@ -249,7 +249,7 @@ class Service:
 
     def _checks(self) -> Iterator[Check]:
         yield from (watched.check() for watched in self._watched)
-        yield Check("hint key", self._hint_key.known.is_set(), self._hint_key.error)
+        yield Check("hint key", self._allocation_key.known.is_set(), self._allocation_key.error)
         yield Check("snapshot", self._snapshots.is_current, f"generation {self._cache.generation}")
         end = self._certificate.end
         ends = f"ends {end.isoformat()}" if end else ""

@@ -105,6 +105,11 @@ def _took(pod: Mapping[str, Any] | None, assumed_pod: AssumedPod) -> bool:
     if node := pod["spec"].get("nodeName"):
         return bool(node == assumed_pod.node)
     if assumed_pod.is_binding:
-        return False  # an earlier assignment is reserved by the pod's own hint
-    hint = assigned_node(pod)
-    return hint is not None and hint.reserved and hint.node == assumed_pod.node and not waits_for_us_alone(pod)
+        return False  # an earlier assignment is reserved by the pod's own allocation
+    allocation = assigned_node(pod)
+    return (
+        allocation is not None
+        and allocation.reserved
+        and allocation.node == assumed_pod.node
+        and not waits_for_us_alone(pod)
+    )

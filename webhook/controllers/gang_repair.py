@@ -64,7 +64,7 @@ class LostNodeRecords:
 
     1. When a gang waits and has lost a node, the annotation `lost-nodes` of a few running members is set.
     2. A leader that knows of no loss of a waiting gang reads these members once. It believes a record that has our seal
-       (see `HintKey`) and is for exactly the members that run now: so it is void once a new member has its node.
+       (see `AllocationKey`) and is for exactly the members that run now: so it is void once a new member has its node.
     3. When the gang has all its members again, the record is removed.
 
     A gang whose members with the record are lost, too, is as one that lost no node. Used by the leader alone.
@@ -152,11 +152,11 @@ class LostNodeRecords:
             return frozenset()
         if not all(isinstance(node, str) for node in nodes):
             return frozenset()
-        is_ours = self._cache.hint_key.has_sealed(record.get("seal"), *self._sealed(group, nodes))
+        is_ours = self._cache.allocation_key.has_sealed(record.get("seal"), *self._sealed(group, nodes))
         return frozenset(nodes) if is_ours else frozenset()
 
     def _seal(self, group: str, nodes: Sequence[str]) -> str:
-        return self._cache.hint_key.seal(*self._sealed(group, nodes))
+        return self._cache.allocation_key.seal(*self._sealed(group, nodes))
 
     def _sealed(self, group: str, nodes: Sequence[str]) -> tuple[str, ...]:
         members = "\n".join(sorted(self._cache.gangs.assigned(group)))

@@ -14,7 +14,7 @@ class Ungated(StrEnum):
 
 
 class Correction(StrEnum):
-    """How the hint of a bound pod was corrected; WRITTEN: the pod had no hint before."""
+    """How the allocation of a bound pod was corrected; WRITTEN: the pod had no allocation before."""
 
     REMOVED = "removed"
     WRITTEN = "written"
@@ -64,11 +64,11 @@ class ControllerMetrics(Protocol):
     def preempted(self, *, violates: bool) -> None:
         """A victim was evicted or deleted; violates: against a PodDisruptionBudget."""
 
-    def hint_backfilled(self) -> None:
-        """The hint of a pod that was bound without one was written."""
+    def allocation_backfilled(self) -> None:
+        """The allocation of a pod that was bound without one was written."""
 
     def corrected(self, how: Correction) -> None:
-        """The hint of a bound pod was removed, written or changed."""
+        """The allocation of a bound pod was removed, written or changed."""
 
     def kubelet_rejected(self, reason: str, *, managed: bool) -> None:
         """A kubelet rejected a pod; managed: whether the service decides about it."""

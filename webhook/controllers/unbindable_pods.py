@@ -7,8 +7,10 @@ anti-affinity or a taint excludes its node. Until it is bound, only equal pods a
 1. The scheduler reported that it found no way to bind the pod (`is_unschedulable`), and has reported nothing else for a
    while. Or it may never report anything about this pod (`why_untold`), and has been silent for longer than an attempt
    takes.
-2. The leader writes into its hint that nothing is reserved for it, and into its placement annotation what it waits for.
-   Only once that is visible in the pod do other pods get its NUMA nodes and its share of the node. So a hint that names
+2. The leader writes into its allocation that nothing is reserved for it, and into its placement annotation what it
+waits for.
+   Only once that is visible in the pod do other pods get its NUMA nodes and its share of the node. So an allocation
+   that names
    NUMA nodes is never given to other pods, and every replica, and the next leader, reads the same from the pod.
 3. The pod stays pinned to its node, because a gate cannot be restored. It keeps its assignment in its gang: members
    that come later go to the same domain, the others run.
@@ -34,7 +36,7 @@ import structlog
 
 from webhook.controllers.sweep import Sweep
 from webhook.controllers.unbound_pods import assigned_not_bound
-from webhook.formats.koordinator.hint import NUMAHint
+from webhook.formats.koordinator.numa_allocation import NUMAAllocation
 from webhook.internal_errors import Where, contained
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.pod_writes import PodWrites
@@ -96,8 +98,8 @@ class UnbindablePods(Sweep):
         for key, raw in self._cache.ungated_pods().items():
             with contained(Where.POD, pod=key):
                 patience = _PATIENCE_SECONDS if is_unschedulable(raw) else _UNTOLD_SECONDS if why_untold(raw) else None
-                hint = None if patience is None else assigned_node(raw)
-                if patience is None or hint is None or not hint.reserved:
+                allocation = None if patience is None else assigned_node(raw)
+                if patience is None or allocation is None or not allocation.reserved:
                     continue
                 if "deletionTimestamp" not in raw["metadata"] and not why_not_mutated(raw, self._rules):
                     found[key, raw["metadata"].get("uid", ""), patience] = raw
@@ -105,15 +107,15 @@ class UnbindablePods(Sweep):
 
     async def _give_back(self, key: str, uid: str, raw: Mapping[str, Any]) -> None:
         with contained(Where.POD, pod=key):
-            hint = assigned_node(raw)
-            text = None if hint is None else assigned_not_bound(hint.node, raw)
-            if hint is None or text is None:
+            allocation = assigned_node(raw)
+            text = None if allocation is None else assigned_not_bound(allocation.node, raw)
+            if allocation is None or text is None:
                 return
-            empty = NUMAHint.without_reservation(hint.node)
+            empty = NUMAAllocation.without_reservation(allocation.node)
             patch = forget_patch(raw, empty, self._cache.sign(uid, empty.to_json()), text)
             write = await self._writes.patch(key, patch)
             if write.is_written:
-                log.info("pod.reservation_forgotten", pod=key, node=hint.node)
+                log.info("pod.reservation_forgotten", pod=key, node=allocation.node)
                 self._events.tell(PodEvent(key, uid, "WaitingForScheduler", text, "Assign"))
             elif not write.is_settled:
                 log.warning("pod.reservation_kept", pod=key, error=write.error)

@@ -89,9 +89,9 @@ def why_not_bound(raw: Mapping[str, Any], rules: Rules) -> str | None:
     """
     if "deletionTimestamp" in raw["metadata"] or why_not_mutated(raw, rules):
         return None
-    hint, why = assigned_node(raw), why_delegated(raw)
-    if hint is not None:
-        return None if hint.reserved else assigned_not_bound(hint.node, raw)
+    allocation, why = assigned_node(raw), why_delegated(raw)
+    if allocation is not None:
+        return None if allocation.reserved else assigned_not_bound(allocation.node, raw)
     return None if why is None else _not_bound(delegation_text(why), last_failure(raw))
 
 

@@ -46,13 +46,13 @@ def unenforced(node_arrays: NodeArrays, request: PodRequest) -> Bools | None:
     return found if np.count_nonzero(found) else None
 
 
-def obey_no_hint(node_arrays: NodeArrays) -> Bools:
+def obey_no_allocation(node_arrays: NodeArrays) -> Bools:
     """Where pods may get CPUs, memory and devices of any NUMA nodes, whatever their hints say: bool [node]."""
     found: Bools = _WITHOUT_POLICY.take(node_arrays.kind)
     return found
 
 
-def obeys_no_hint(node_arrays: NodeArrays, node: int) -> bool:
+def obeys_no_allocation(node_arrays: NodeArrays, node: int) -> bool:
     """The same of one node (an index)."""
     return bool(_WITHOUT_POLICY[node_arrays.kind[node]])
 

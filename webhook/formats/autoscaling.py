@@ -7,7 +7,8 @@ A ProvisioningRequest (`autoscaling.x-k8s.io`) is made by the leader, and cluste
       podSets: [{podTemplateRef: {name: topology-webhook-4f…-0}, count: 4}]
     status: {conditions: [{type: Accepted, status: "True"}, {type: Provisioned, status: "True"}]}
 
-Tenants may write such objects, with our labels, too. So one is ours only if its seal proves it (see `HintKey`): the
+Tenants may write such objects, with our labels, too. So one is ours only if its seal proves it (see `AllocationKey`):
+the
 seal is for its name and all that it asks for. All others stay as they are.
 
 The mark is the condition `PodScheduled=False` with the reason `Unschedulable`. cluster-autoscaler and Karpenter add
@@ -30,7 +31,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Literal
 
-from webhook.formats.koordinator.hint import SEAL, HintKey
+from webhook.formats.koordinator.numa_allocation import SEAL, AllocationKey
 from webhook.formats.kubernetes.timestamps import epoch_seconds
 from webhook.model.json_text import printable
 
@@ -196,7 +197,7 @@ class ProvisioningRequest:
         return f"{self.namespace}/{self.name}"
 
 
-def own_request(raw: Mapping[str, Any], key: HintKey) -> ProvisioningRequest | None:
+def own_request(raw: Mapping[str, Any], key: AllocationKey) -> ProvisioningRequest | None:
     """The request in an object, if we made it; None for all others, whatever is in them."""
     metadata = raw["metadata"]
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}

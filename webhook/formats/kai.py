@@ -298,8 +298,8 @@ class KAIPodGroup:
             )
         inner = any(part.name == named for part in self.whole.all())
         why = "has subgroups itself" if inner else f"is no subgroup of PodGroup {self.name}"
-        hint = "" if inner else did_you_mean(named, leaves)
-        raise UserError(path, f'"{shortened(named)}" {why}. Pods may be in: {listed}.{hint}')
+        allocation = "" if inner else did_you_mean(named, leaves)
+        raise UserError(path, f'"{shortened(named)}" {why}. Pods may be in: {listed}.{allocation}')
 
 
 def is_kept_by_us(raw: Mapping[str, Any]) -> bool:
@@ -408,8 +408,8 @@ def _faults_of_names(entries: Sequence[Mapping[str, Any]]) -> Iterator[UserError
         if parent is None or parent == "":
             continue
         if not isinstance(parent, str) or parent not in names:
-            hint = did_you_mean(parent, names) if isinstance(parent, str) else ""
-            yield UserError(path, f"There is no subgroup {quoted(parent)}.{hint}")
+            allocation = did_you_mean(parent, names) if isinstance(parent, str) else ""
+            yield UserError(path, f"There is no subgroup {quoted(parent)}.{allocation}")
         else:
             parents[index] = names[parent]
     for index in parents:

@@ -47,7 +47,7 @@ LWS_SUBGROUP_EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-
 # Our own names.
 OUR_DOMAIN: Final = "topology-webhook.dev/"
 PLACEMENT: Final = "topology-webhook.dev/placement"
-NUMA_HINT: Final = "topology-webhook.dev/numa"
+NUMA_ALLOCATION: Final = "topology-webhook.dev/numa"
 NUMA_SIGNATURE: Final = "topology-webhook.dev/numa-signature"
 MANAGED_FIELDS: Final = "topology-webhook.dev/steered"
 # On a pod without annotations of its own: the mode that makes it managed.

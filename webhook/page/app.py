@@ -15,7 +15,7 @@ from aiohttp import web
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from webhook.engine.topology.tree_cache import TopologyTrees
-from webhook.formats.koordinator.hint import NUMANodeAmounts
+from webhook.formats.koordinator.numa_allocation import NUMANodeAmounts
 from webhook.formats.topology import MAX_LEVELS
 from webhook.model.resources import format_amount, format_list
 from webhook.model.wording import quoted

@@ -1,6 +1,7 @@
 """What each node's pods hold, read from the cluster cache, for the question whose end would let another pod run.
 
-What a pod holds of NUMA nodes is what its hint says, unless the NodeResourceTopology (NRT) proves otherwise. A hint
+What a pod holds of NUMA nodes is what its allocation says, unless the NodeResourceTopology (NRT) proves otherwise. An
+allocation
 that is uncertain or contradicts the node counts as none.
 """
 
@@ -67,19 +68,19 @@ class Holdings:
             numa_id: {name: amount for name, amount in amounts.items() if amount > 0}
             for numa_id, amounts in shown.items()
         }
-        counted = (*dict(pod.hint or ()), *reserved)
+        counted = (*dict(pod.allocation or ()), *reserved)
         return _of(pod.key, {**pod.requests, PODS: 1}, given, reserved, pod.policy, counted)
 
     def _held(self, pod: ResidentPod, topology: NodeTopology | None) -> NumaAmounts:
         """What it holds of NUMA nodes; empty if that is not known."""
         if topology is not None and topology.publisher is Publisher.TOTAL:
-            return dict(pod.hint or ())  # the service subtracts exactly this
+            return dict(pod.allocation or ())  # the service subtracts exactly this
         known = self._cache.known_numa_nodes(pod.key)
         if known is not None and known.certainty is Certainty.UNCERTAIN:
             return {}
         if known is not None and known.certainty is Certainty.CONFIRMED:
             return known.numa
-        return dict(credible(pod, topology).hint or ())
+        return dict(credible(pod, topology).allocation or ())
 
 
 def _assigned(reservation: Reservation) -> HeldPod:
@@ -103,13 +104,13 @@ def _of(
 
 
 def _debt(topology: NodeTopology | None, bound: tuple[ResidentPod, ...]) -> NumaAmounts:
-    """What the hints of pods exceed a publisher's totals by."""
+    """What the allocations of pods exceed a publisher's totals by."""
     if topology is None or topology.publisher is not Publisher.TOTAL:
         return {}
     debt: dict[int, dict[str, int]] = {}
     for zone in topology.zones:
         for name, amounts in zone.resources.items():
-            held = sum(dict(pod.hint or ()).get(zone.id, {}).get(name, 0) for pod in bound)
+            held = sum(dict(pod.allocation or ()).get(zone.id, {}).get(name, 0) for pod in bound)
             if held > amounts.available:
                 debt.setdefault(zone.id, {})[name] = held - amounts.available
     return debt

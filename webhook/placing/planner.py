@@ -253,7 +253,7 @@ class Planner:
             found = place_beside(preemptor, self.state, self.preemptors, self.rules) or found
         if isinstance(found, Assignment):
             self.lacking_room.forget(name_of(gated))
-            self.preemptors.placed(gated, (found.hint.node,))
+            self.preemptors.placed(gated, (found.allocation.node,))
             return Attempt(((gated, found, self._assume(gated, found)),), is_decided=True)
         cycle.unassigned[self._result_key(gated)] = found
         self._note(gated, found, cycle)
@@ -320,7 +320,7 @@ class Planner:
         )
         if not isinstance(found, NoAssignment):
             self.lacking_room.forget(name_of(gang))
-            self.preemptors.placed(together, (assignment.hint.node for _, assignment, _ in found))
+            self.preemptors.placed(together, (assignment.allocation.node for _, assignment, _ in found))
             return Attempt(tuple(found), apart, is_decided=True, examined=together)
         left = tuple(Waits(one, found, of_gang=True) for one in together.members)
         released = self._released((*apart, *left), gang, agreed)

@@ -147,7 +147,7 @@ def admitted(room: Room, node: str, pod: Pod, intent: NUMAIntent | None) -> Allo
     """
     snapshot = room.node(node).covering(named_resources(pod))
     if intent is None and snapshot.node_arrays.total[0]:
-        return ()  # koordlet's kubelets align nothing, and its agent has no hint to follow
+        return ()  # koordlet's kubelets align nothing, and its agent has no allocation to follow
     request = PodRequest.of(pod, intent or NO_INTENT, snapshot.node_arrays.resources)
     fit, _ = on_numa_nodes(snapshot, request, _AS_KUBELETS_DO, _THE_NODE)
     return fit.allocation(0) if fit.fits[0] else None

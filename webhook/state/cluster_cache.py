@@ -17,9 +17,10 @@ What a pod holds, and who says so (as in kube-scheduler's cache):
 - observed: an object shows the pod without a node of ours. It holds nothing.
 - assumed: a patch or the answer to a binding gave it a node and NUMA nodes, and no object shows that yet. It holds what
   `AssumedPod` says. A binding is assumed for an assigned pod, too, in place of what the patch gave it.
-- assigned: the pod shows our hint, and has no node. The hint says what it holds, unless nothing is reserved any more.
+- assigned: the pod shows our allocation, and has no node. The allocation says what it holds, unless nothing is reserved
+any more.
   A patch is shown by this; an assumed binding is shown by a bound pod only.
-- bound: the pod has its node. It holds what its hint says, or what a replay of its kubelet's choice gives.
+- bound: the pod has its node. It holds what its allocation says, or what a replay of its kubelet's choice gives.
 - reported: its node's NodeResourceTopology (NRT) counts it, so nothing is reserved beside the NRT. A pod without
   exclusive resources never gets here; koordlet's NRT counts no pod.
 - forgotten: its patch or binding failed or is not sent, or the scheduler, which chooses the node of a tentative one,
@@ -28,7 +29,8 @@ What a pod holds, and who says so (as in kube-scheduler's cache):
 - gone: nothing is held, and what the NRT still shows as taken by it is given back.
 
 The machine itself is `assumed.assumed_pods`. It is pure, and every replica that reads the same objects derives the same
-from them. Only assumed pods, and where a pod may be instead of on its hint's NUMA nodes, are known to one replica.
+from them. Only assumed pods, and where a pod may be instead of on its allocation's NUMA nodes, are known to one
+replica.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -43,8 +45,8 @@ from webhook.engine.snapshot.node_sums import NodeSums
 from webhook.engine.snapshot.single_node import NodeAlone, chosen_node, node_for
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.formats.autoscaling import own_request
-from webhook.formats.koordinator.hint import HintKey, NUMANodeAmounts
 from webhook.formats.koordinator.koordinator_reservation import KoordinatorReservation
+from webhook.formats.koordinator.numa_allocation import AllocationKey, NUMANodeAmounts
 from webhook.formats.kubernetes.disruption_budget import DisruptionBudget
 from webhook.formats.kubernetes.membership import Membership
 from webhook.formats.kubernetes.namespace import Namespace
@@ -58,14 +60,14 @@ from webhook.model.raw import Raw
 from webhook.signal import Signal
 from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.assumed.assumed_pods import AssumedPods
-from webhook.state.assumed.known_placements import HintChange, Known
+from webhook.state.assumed.known_placements import AllocationChange, Known
 from webhook.state.assumed.unreported import ReportingTimes
 from webhook.state.avoided_nodes import AvoidedNodes
 from webhook.state.cluster_snapshot import ClusterSnapshot
 from webhook.state.delegated_pods import is_unschedulable
 from webhook.state.devices import DeviceState
 from webhook.state.kubelet_admission import KubeletAdmission
-from webhook.state.kubelet_predictions import HintBackfill, KubeletPredictions
+from webhook.state.kubelet_predictions import AllocationBackfill, KubeletPredictions
 from webhook.state.management import as_managed
 from webhook.state.node_policies import NodePolicies
 from webhook.state.pod_indexes import (
@@ -111,8 +113,8 @@ class ClusterCache:
         """Emitted with the pod (namespace/name) and its uid when it is seen that it is bound, has ended or is gone."""
         self.topology_changed = Signal[[]]()
         """Emitted when a topology was added or changed."""
-        self.hints_changed = Signal[[]]()
-        """Emitted when hints of bound pods may have to be written, corrected or removed."""
+        self.allocations_changed = Signal[[]]()
+        """Emitted when allocations of bound pods may have to be written, corrected or removed."""
         self.namespace_changed = Signal[[]]()
         """Emitted when a namespace was added or changed."""
         self.times = times = times or ReportingTimes()
@@ -120,7 +122,7 @@ class ClusterCache:
         self._clock = clock
         self._rules = rules = rules or Rules()
         self._in_order = pods_in_order
-        self._hint_key = HintKey.create()
+        self._allocation_key = AllocationKey.create()
         self._time_has_changed = False
 
         self._ledger = Ledger()
@@ -162,7 +164,7 @@ class ClusterCache:
         self.disruption_budgets = Store("PodDisruptionBudget", DisruptionBudget.from_object, lambda budget: budget.key)
         """The PodDisruptionBudgets, where preemption is enabled."""
         self.provisioning_requests = Store(
-            "ProvisioningRequest", lambda raw: own_request(raw, self._hint_key), lambda request: request.key
+            "ProvisioningRequest", lambda raw: own_request(raw, self._allocation_key), lambda request: request.key
         )
         """Those that the leader made, where the setting names a class of them."""
 
@@ -198,13 +200,13 @@ class ClusterCache:
         return self._state
 
     @property
-    def hint_key(self) -> HintKey:
-        """Signs our hints."""
-        return self._hint_key
+    def allocation_key(self) -> AllocationKey:
+        """Signs our allocations."""
+        return self._allocation_key
 
-    def use_hint_key(self, key: HintKey) -> None:
-        """Sign with this key, and trust the hints that it signed. Applies to pods that are read from now on."""
-        self._hint_key = key
+    def use_allocation_key(self, key: AllocationKey) -> None:
+        """Sign with this key, and trust the allocations that it signed. Applies to pods that are read from now on."""
+        self._allocation_key = key
 
     def advance(self) -> None:
         """Apply the changes due to time alone, and announce those that reads have found since the last call."""
@@ -212,7 +214,7 @@ class ClusterCache:
         if self._time_has_changed:
             self._time_has_changed = False
             self.changed.emit()
-        self._announce_hints()
+        self._announce_allocations()
         self.kai_groups.advance()
         self.avoided.advance()
         self.devices.advance()
@@ -228,13 +230,13 @@ class ClusterCache:
             and self._state.write_some(nodes)
         )
 
-    def sign(self, uid: str, hint: str) -> str:
-        """The signature that proves to every replica that we gave this hint to the pod with this uid."""
-        return self._hint_key.sign(uid, hint)
+    def sign(self, uid: str, allocation: str) -> str:
+        """The signature that proves to every replica that we gave this allocation to the pod with this uid."""
+        return self._allocation_key.sign(uid, allocation)
 
     def believed(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The pod, with its hint only as far as that counts."""
-        return believed(raw, self._rules, self._hint_key)
+        """The pod, with its allocation only as far as that counts."""
+        return believed(raw, self._rules, self._allocation_key)
 
     def snapshot(self) -> ClusterSnapshot:
         """The cluster for one decision. Later changes of the cluster do not affect it."""
@@ -285,23 +287,23 @@ class ClusterCache:
         """The node as the pod namespace/name will find it when bound to it; None if the node is unknown."""
         return self._predictions.admission(self._settled(), node, pod, self._clock())
 
-    def hint_backfills(self) -> Iterator[HintBackfill]:
-        """The hint for each unreported pod that was bound without one, or the reason why it has none."""
-        return self._predictions.hint_backfills(self._settled(), self._clock())
+    def allocation_backfills(self) -> Iterator[AllocationBackfill]:
+        """The allocation for each unreported pod that was bound without one, or the reason why it has none."""
+        return self._predictions.allocation_backfills(self._settled(), self._clock())
 
-    def hint_changes(self) -> tuple[HintChange, ...]:
-        """The bound pods whose hints must be written, corrected or removed."""
+    def allocation_changes(self) -> tuple[AllocationChange, ...]:
+        """The bound pods whose allocations must be written, corrected or removed."""
         self._settled()
-        return tuple(self._assumed_pods.hints.changes())
+        return tuple(self._assumed_pods.allocations.changes())
 
-    def hint_change(self, pod: str) -> HintChange | None:
-        """How the hint of the bound pod namespace/name must be changed now; None if it need not be."""
+    def allocation_change(self, pod: str) -> AllocationChange | None:
+        """How the allocation of the bound pod namespace/name must be changed now; None if it need not be."""
         self._settled()
-        return self._assumed_pods.hints.change(pod)
+        return self._assumed_pods.allocations.change(pod)
 
-    def hint_written(self, change: HintChange) -> None:
-        """Record that the pod has this hint now."""
-        self._assumed_pods.hints.written(change)
+    def allocation_written(self, change: AllocationChange) -> None:
+        """Record that the pod has this allocation now."""
+        self._assumed_pods.allocations.written(change)
 
     def waiting_pod(self, key: str, uid: str) -> Mapping[str, Any] | None:
         """A pod that is not bound yet; None if this pod, or the pod with this uid, was not seen.
@@ -383,7 +385,7 @@ class ClusterCache:
 
     def known_numa_nodes(self, pod: str) -> Known | None:
         """The NUMA nodes of the pod as far as they are known, as of the last snapshot; None if nothing is."""
-        return self._assumed_pods.hints.known(pod)
+        return self._assumed_pods.allocations.known(pod)
 
     def assumed_pods(self) -> Collection[AssumedPod]:
         """The assumed pods, also the tentative ones."""
@@ -435,7 +437,7 @@ class ClusterCache:
             self.changed.emit()
 
     def _read_pod(self, raw: Mapping[str, Any]) -> PodInfo:
-        pod = PodInfo.from_object(raw, self._rules, self._hint_key, self._is_missed, self._pods.bound.read)
+        pod = PodInfo.from_object(raw, self._rules, self._allocation_key, self._is_missed, self._pods.bound.read)
         record = pod.record
         if not record.assigned_node or not raw["spec"].get("resourceClaims"):
             return pod
@@ -454,11 +456,11 @@ class ClusterCache:
             self.bound_or_gone.emit(key, shown)
         self._state.upsert_pod(pod.record)
         self._assumed_pods.put_pod(pod.record, in_order=self._in_order(), now=self._clock())
-        for newcomer in self._assumed_pods.hints.newcomers():
+        for newcomer in self._assumed_pods.allocations.newcomers():
             if self._in_order():
                 with contained(Where.POD, pod=newcomer.key):
                     self._predictions.replay_newcomer(self._settled(), newcomer, self._clock())
-        self._announce_hints()
+        self._announce_allocations()
         self._pods.put(pod)
         self.gangs.put(pod)
         self.lost_members.joined(pod.group)
@@ -473,7 +475,7 @@ class ClusterCache:
         self._state.delete_pod(key)
         self._assumed_pods.drop_pod(key, self._clock())
         self._missed.forget(key)
-        self._announce_hints()
+        self._announce_allocations()
         self._pods.drop(key)
         self.gangs.drop(key)
         self.bound_or_gone.emit(key, uid)
@@ -513,16 +515,16 @@ class ClusterCache:
         return self._assumed_pods.shown_uid(pod) if waiting is None else str(waiting["metadata"].get("uid", ""))
 
     def _settled(self) -> NodeArrays:
-        """The current state. The ledger is updated to match: all reservations, and the replayed unhinted pods."""
+        """The current state, with an up-to-date ledger: reservations, and the replayed pods without an allocation."""
         self.devices.settle()
         self._time_has_changed |= self._assumed_pods.settle(self._clock(), _node_failed)
         node_arrays = self._state.node_arrays()
-        self._predictions.replay_unhinted(node_arrays)
+        self._predictions.replay_unallocated(node_arrays)
         return node_arrays
 
-    def _announce_hints(self) -> None:
-        if self._assumed_pods.hints.has_changes:
-            self.hints_changed.emit()
+    def _announce_allocations(self) -> None:
+        if self._assumed_pods.allocations.has_changes:
+            self.allocations_changed.emit()
 
     def _ready_since(self, node: str) -> int:
         found = self._state.nodes.get(node)

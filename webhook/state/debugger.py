@@ -109,7 +109,7 @@ def dump(cache: ClusterCache) -> dict[str, Any]:
         "gangs": len(cache.gangs.groups()),
         "rejected": len(cache.rejections.by_key()),
         "avoided": sum(map(len, cache.avoided.by_key().values())),
-        "hint_changes": len(cache.hint_changes()),
+        "hint_changes": len(cache.allocation_changes()),
         "assumed": len(assumed),
         "assumed_pods": [
             {
@@ -162,7 +162,7 @@ def _pod(cache: ClusterCache, raw: Raw) -> _Compared:
 
 
 def _held(pod: ResidentPod) -> tuple[object, ...]:
-    return pod.uid, pod.node, pod.hint, pod.requests
+    return pod.uid, pod.node, pod.allocation, pod.requests
 
 
 _COMPARE: Final[Mapping[Kind, Callable[[ClusterCache, Raw], _Compared]]] = {

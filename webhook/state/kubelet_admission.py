@@ -2,7 +2,8 @@
 
 A kubelet admits pods in the order in which they arrive:
 - What was given to pods bound before is taken.
-- The NUMA nodes of pods that are assigned to the node and wait for their binding are free, whatever their hints say:
+- The NUMA nodes of pods that are assigned to the node and wait for their binding are free, whatever their allocations
+say:
   the pod may arrive before them. The sums of the node have no order, so these pods hold their requests in them.
 
 More or less may be free than is known. Whether the NUMA nodes that the kubelet will give the pod are certain then:
@@ -26,8 +27,8 @@ from webhook.engine.snapshot.ledger import Reservation
 from webhook.engine.snapshot.node_sums import NodeSums, amounts_key
 from webhook.engine.snapshot.single_node import NodeAlone, is_free
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.formats.koordinator.hint import NUMANodeAmounts
 from webhook.formats.koordinator.intent import NUMAIntent
+from webhook.formats.koordinator.numa_allocation import NUMANodeAmounts
 from webhook.formats.kubernetes.pod import Pod
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.state.assumed.free_bounds import NO_LEEWAY, Leeway
@@ -64,7 +65,7 @@ class KubeletAdmission:
         return self.node.key, self.given.key, frozenset(assigned.items()), self.leeway.key
 
     def assumed_snapshot(self) -> Snapshot:
-        """The node minus all reservations of other pods, each on the NUMA nodes of its hint."""
+        """The node minus all reservations of other pods, each on the NUMA nodes of its allocation."""
         sums = self.given.copy()
         for assigned in self.assigned:
             sums.add(assigned.assumed.numa, assigned.assumed.requests, assigned.assumed.policy, 1)
@@ -89,7 +90,7 @@ class KubeletAdmission:
 
 
 @dataclass(frozen=True, slots=True)
-class HintCertainty:
+class AllocationCertainty:
     """How certain the replayed NUMA nodes of a pod are."""
 
     sure: bool = True
@@ -97,7 +98,7 @@ class HintCertainty:
     """Other NUMA nodes that the pod may get."""
 
 
-CERTAIN: Final = HintCertainty()
+CERTAIN: Final = AllocationCertainty()
 
 
 RequestOn = Callable[[Snapshot], tuple[Snapshot, PodRequest]]
@@ -131,9 +132,9 @@ def given_on(snapshot: Snapshot, request_on: RequestOn) -> Allocation | None:
     return fit.allocation(0) if fit.fits[0] else None
 
 
-def hint_certainty(
+def allocation_certainty(
     kubelet_admission: KubeletAdmission, request_on: RequestOn, replayed: NUMANodeAmounts, *, exact: bool = True
-) -> HintCertainty:
+) -> AllocationCertainty:
     """The certainty for a pod whose kubelet chooses the NUMA nodes.
 
     exact: whether `replayed` is the prediction itself, as it is under all rules but the plugin's.
@@ -153,4 +154,4 @@ def hint_certainty(
         numa_ids = [numa_id for numa_id in numa_ids if is_free(most, ((numa_id, amounts),))]
         if same[1]:
             numa_ids = [numa_id for numa_id in numa_ids if numa_id < min(taken)]
-    return HintCertainty(sure=False, alternatives=frozenset(numa_ids) - taken)
+    return AllocationCertainty(sure=False, alternatives=frozenset(numa_ids) - taken)

@@ -1,10 +1,11 @@
-"""Predicts what kubelets give to pods: to a pod that may be bound next, and to pods that were bound without a hint.
+"""Predicts what kubelets give to pods: to one that may be bound next, and to those bound without an allocation.
 
 All methods take the `node_arrays` of the latest update, so that ledger and arrays show the same moment.
 
-What a kubelet gave to pods that were bound without a hint is replayed. If that can be certain (see
-`assumed.unhinted`), the pods that the node's NRT has not counted are admitted again, in the order of binding, on the
-node as the NRT shows it. The result is what the kubelet did, up to the first pod whose result differs from its hint.
+What a kubelet gave to pods that were bound without an allocation is replayed. If that can be certain (see
+`assumed.unallocated`), the pods that the node's NRT has not counted are admitted again, in the order of binding, on the
+node as the NRT shows it. The result is what the kubelet did, up to the first pod whose result differs from its
+allocation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,15 +23,15 @@ from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.node_sums import NodeSums, NumaAmounts
 from webhook.engine.snapshot.single_node import NodeAlone, is_free, less, node_alone
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.formats.koordinator.hint import NUMAHint
+from webhook.formats.koordinator.numa_allocation import NUMAAllocation
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.internal_errors import Where, contained, internal_error
 from webhook.model.options import Options
 from webhook.model.policy import Exclusive
 from webhook.model.resources import PODS
 from webhook.state.assumed.assumed_pods import AssumedPods
-from webhook.state.assumed.unhinted import Replayed, Unhinted, WhyUnknown
-from webhook.state.kubelet_admission import AssignedPod, KubeletAdmission, given_on, hint_certainty, of_resident
+from webhook.state.assumed.unallocated import Replayed, Unallocated, WhyUnknown
+from webhook.state.kubelet_admission import AssignedPod, KubeletAdmission, allocation_certainty, given_on, of_resident
 
 # An admission takes about 0.2 ms. The limit is the number of pods that a fingerprint is searched for (see
 # `reported_pods`).
@@ -41,48 +42,48 @@ _AS_KUBELETS_DO: Final = Options()
 _THE_NODE: Final = np.ones(1, dtype=np.bool_)
 
 
-def replay(node: NodeAlone, unhinted: Unhinted) -> Mapping[str, Replayed]:
+def replay(node: NodeAlone, unallocated: Unallocated) -> Mapping[str, Replayed]:
     """The result for each pod in question, by key. node: with its residents."""
-    sums = unhinted.others.copy()
-    for pod in unhinted.admissions:  # the scheduler has checked the node as a whole
+    sums = unallocated.others.copy()
+    for pod in unallocated.admissions:  # the scheduler has checked the node as a whole
         sums.add({}, _requests(pod), None, -1)
     snapshot = node.snapshot(sums)
     if snapshot.node_arrays.total[0]:
-        return _given(node, sums, unhinted)
+        return _given(node, sums, unallocated)
     known: Mapping[str, NumaAmounts] = {}
-    why_unknown = unhinted.why_unknown
-    if why_unknown is None and len(unhinted.admissions) > _MOST_ADMISSIONS:
+    why_unknown = unallocated.why_unknown
+    if why_unknown is None and len(unallocated.admissions) > _MOST_ADMISSIONS:
         why_unknown = WhyUnknown.TOO_MANY
     if why_unknown is None:
-        known, why_unknown = _admitted(node, sums, unhinted)
+        known, why_unknown = _admitted(node, sums, unallocated)
     return {
         pod.key: Replayed(known[pod.key]) if pod.key in known else Replayed(_anywhere(snapshot, pod), why_unknown)
-        for pod in unhinted.admissions
-        if pod.key in unhinted.asked
+        for pod in unallocated.admissions
+        if pod.key in unallocated.asked
     }
 
 
 def _admitted(
-    node: NodeAlone, sums: NodeSums, unhinted: Unhinted
+    node: NodeAlone, sums: NodeSums, unallocated: Unallocated
 ) -> tuple[Mapping[str, NumaAmounts], WhyUnknown | None]:
     """What each pod was given, up to the first uncertain one, and why that one is uncertain."""
     known: dict[str, NumaAmounts] = {}
-    for position, pod in enumerate(unhinted.admissions):
+    for position, pod in enumerate(unallocated.admissions):
         if not pod.started:
             return known, WhyUnknown.NOT_STARTED
-        numa = _allocation(node.snapshot(sums, unhinted.admissions[:position]), pod)
-        if numa is None or (pod.hint is not None and numa != dict(pod.hint)):
+        numa = _allocation(node.snapshot(sums, unallocated.admissions[:position]), pod)
+        if numa is None or (pod.allocation is not None and numa != dict(pod.allocation)):
             return known, WhyUnknown.DIFFERS
         sums.add(numa, _requests(pod), pod.policy, 1)
         known[pod.key] = numa
     return known, None
 
 
-def _given(node: NodeAlone, sums: NodeSums, unhinted: Unhinted) -> Mapping[str, Replayed]:
-    """NUMA nodes for each pod, where koordlet follows hints. A pod keeps earlier ones: its hint may be on the way."""
+def _given(node: NodeAlone, sums: NodeSums, unallocated: Unallocated) -> Mapping[str, Replayed]:
+    """NUMA nodes for each pod where koordlet follows allocations. A pod keeps earlier ones: they may be on the way."""
     found: dict[str, Replayed] = {}
-    for pod in sorted(unhinted.admissions, key=lambda pod: pod.key not in unhinted.given):
-        numa = unhinted.given.get(pod.key)
+    for pod in sorted(unallocated.admissions, key=lambda pod: pod.key not in unallocated.given):
+        numa = unallocated.given.get(pod.key)
         if numa is None:
             numa = _allocation(node.snapshot(sums), pod)
         found[pod.key] = Replayed({}, WhyUnknown.NO_ROOM) if numa is None else Replayed(numa)
@@ -121,32 +122,39 @@ _NOT_CERTAIN: Final = "its kubelet may have chosen any of several, and the NodeR
 
 
 @dataclass(frozen=True, slots=True)
-class HintBackfill:
-    """The result for one pod: a hint, or the reason why it gets none."""
+class AllocationBackfill:
+    """The result for one pod: an allocation, or the reason why it gets none."""
 
     pod: str
     """namespace/name."""
     uid: str
-    hint: NUMAHint | None
+    allocation: NUMAAllocation | None
     why_unassigned: str = ""
 
     @classmethod
-    def of(cls, pod: ResidentPod, replayed: Replayed, kubelet_admission: KubeletAdmission | None) -> "HintBackfill":
+    def of(
+        cls, pod: ResidentPod, replayed: Replayed, kubelet_admission: KubeletAdmission | None
+    ) -> "AllocationBackfill":
         """The result for a replayed pod. kubelet_admission: its node as other pods left it; None: unknown node."""
-        hint = NUMAHint(pod.node, tuple(sorted(replayed.numa.items())))
+        allocation = NUMAAllocation(pod.node, tuple(sorted(replayed.numa.items())))
         if (
             replayed.why_unknown is None
             and kubelet_admission is not None
-            and is_free(kubelet_admission.assumed_snapshot(), hint.numa_nodes)
+            and is_free(kubelet_admission.assumed_snapshot(), allocation.numa_nodes)
         ):
-            return cls(pod.key, pod.uid, hint)
+            return cls(pod.key, pod.uid, allocation)
         why = (replayed.why_unknown or WhyUnknown.DIFFERS).value
-        return cls(pod.key, pod.uid, None, f"bound to {pod.node} while no replica answered, and without a hint: {why}")
+        return cls(
+            pod.key,
+            pod.uid,
+            None,
+            f"bound to {pod.node} while no replica answered, and without a NUMA allocation: {why}",
+        )
 
     @classmethod
-    def not_certain(cls, pod: ResidentPod) -> "HintBackfill":
+    def not_certain(cls, pod: ResidentPod) -> "AllocationBackfill":
         """The result for a pod whose kubelet may have chosen other NUMA nodes than the replayed ones."""
-        why = f"bound to {pod.node}, and without a hint: {_NOT_CERTAIN}"
+        why = f"bound to {pod.node}, and without a NUMA allocation: {_NOT_CERTAIN}"
         return cls(pod.key, pod.uid, None, why)
 
 
@@ -192,31 +200,31 @@ class KubeletPredictions:
         request_on = of_resident(newcomer)
         given = given_on(kubelet_admission.kubelet_snapshot(), request_on)
         if given:
-            replayed = hint_certainty(kubelet_admission, request_on, given)
+            replayed = allocation_certainty(kubelet_admission, request_on, given)
             self._assumed_pods.keep_for(newcomer, dict(given), replayed.alternatives, sure=replayed.sure)
 
-    def replay_unhinted(self, node_arrays: NodeArrays) -> None:
-        """Replay the admissions of pods without a hint on the nodes that have changed."""
+    def replay_unallocated(self, node_arrays: NodeArrays) -> None:
+        """Replay the admissions of pods without an allocation on the nodes that have changed."""
         for node in self._assumed_pods.replay.nodes():
             try:
-                unhinted = self._assumed_pods.replay.of(node)
-                if (alone := node_alone(node_arrays, node, unhinted.residents)) is not None:
-                    self._assumed_pods.replay.keep(node, replay(alone, unhinted))
+                unallocated = self._assumed_pods.replay.of(node)
+                if (alone := node_alone(node_arrays, node, unallocated.residents)) is not None:
+                    self._assumed_pods.replay.keep(node, replay(alone, unallocated))
             except Exception as error:  # noqa: BLE001 # a fault on one node must not break every snapshot
                 internal_error(Where.NODE, error, node=node)
                 self._assumed_pods.replay.give_up(node)
 
-    def hint_backfills(self, node_arrays: NodeArrays, now: float) -> Iterator[HintBackfill]:
-        """The hint for each unreported pod that was bound without one, or the reason why it has none.
+    def allocation_backfills(self, node_arrays: NodeArrays, now: float) -> Iterator[AllocationBackfill]:
+        """The allocation for each unreported pod that was bound without one, or the reason why it has none.
 
-        Includes pods whose hint has been uncertain for so long that the NRT should have shown its NUMA nodes.
+        Includes pods whose allocation has been uncertain for so long that the NRT should have shown its NUMA nodes.
         """
         for pod in self._assumed_pods.uncertain(now):
-            yield HintBackfill.not_certain(pod)
+            yield AllocationBackfill.not_certain(pod)
         for pod, replayed in self._assumed_pods.replay.results(now):
             if replayed.numa or replayed.why_unknown is not None:
                 backfill = None
                 with contained(Where.POD, pod=pod.key):
-                    backfill = HintBackfill.of(pod, replayed, self.admission(node_arrays, pod.node, pod.key, now))
+                    backfill = AllocationBackfill.of(pod, replayed, self.admission(node_arrays, pod.node, pod.key, now))
                 if backfill is not None:
                     yield backfill

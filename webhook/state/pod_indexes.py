@@ -3,7 +3,7 @@
 - unbound: without a node, with their objects
 - gated: those of them whose only gate is ours
 - unconfirmed: with a node, but the condition `topology-webhook.dev/Placed` does not say so yet. A pod has a node when
-  it is assigned (our hint names the node, and our gate is removed) or bound.
+  it is assigned (our allocation names the node, and our gate is removed) or bound.
 - bound: as preemption sees them. Kept only where that is enabled: it is a record for each pod of the cluster.
 - members of gangs, and the gangs that lost some with their nodes
 - missed: managed pods whose creation no replica saw
@@ -124,8 +124,9 @@ class MissedPods:
 
     1. The cache keeps the whole object of a pod that waits for its node, so that the binding guard handles its binding
        (see `as_managed` in `management`).
-    2. A pod that was recently bound without a hint may be on any NUMA node until its node's NodeResourceTopology has
-       reported it. It gets a hint if its NUMA nodes are known (see `webhook.controllers.hint_backfill`).
+    2. A pod that was recently bound without an allocation may be on any NUMA node until its node's NodeResourceTopology
+    has
+       reported it. It gets an allocation if its NUMA nodes are known (see `webhook.controllers.allocation_backfill`).
     Pods that were bound longer ago existed before they were managed, or are reported by now. Nothing changes for them.
 
     namespaces: by name, current as of the last event. recent: seconds after its binding in which a pod that was bound
@@ -146,10 +147,10 @@ class MissedPods:
         if not pod.node:
             return True
         if self._bound.get(pod.key) != pod.uid:
-            if pod.hint is not None or pod.bound_at is None or now - pod.bound_at > self._recent:
+            if pod.allocation is not None or pod.bound_at is None or now - pod.bound_at > self._recent:
                 return False
             self._bound[pod.key] = pod.uid
-        return pod.hint is None
+        return pod.allocation is None
 
     def forget(self, pod: str) -> None:
         """Remove the pod (namespace/name) from the records."""

@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from webhook.formats.koordinator.hint import HintKey, NUMAHint
+from webhook.formats.koordinator.numa_allocation import AllocationKey, NUMAAllocation
 from webhook.formats.kubernetes.bound_pod import BoundPod
 from webhook.formats.kubernetes.gates import is_gated, waits_for_us_alone
 from webhook.formats.kubernetes.membership import AssignedMember, membership_of, unasked_membership_of
 from webhook.formats.kubernetes.placed_condition import placed_condition
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.model.errors import UserError
-from webhook.model.names import HOSTNAME_LABEL, NUMA_HINT, PLACEMENT
+from webhook.model.names import HOSTNAME_LABEL, NUMA_ALLOCATION, PLACEMENT
 from webhook.model.raw import Raw
 from webhook.records import record
 from webhook.state.delegated_pods import why_delegated
@@ -47,13 +47,13 @@ class PodInfo:
         cls,
         raw: Mapping[str, Any],
         rules: Rules,
-        key: HintKey,
+        key: AllocationKey,
         is_missed: IsMissed | None = None,
         read_bound: ReadBound | None = None,
     ) -> "PodInfo":
         """Read a pod object; raises UserError.
 
-        key: that of our hints; a hint of an unbound pod without a valid signature is ignored.
+        key: that of our allocations; an allocation of an unbound pod without a valid signature is ignored.
         is_missed: whether the pod is managed although no replica saw its creation.
         read_bound: reads what preemption has to know of a pod with a node.
         """
@@ -61,8 +61,8 @@ class PodInfo:
         record = ResidentPod.from_object(raw)
         missed = is_missed is not None and is_missed(raw, record)
         if record.node or record.terminal:
-            if record.hint is None and not record.terminal and (missed or why_unmanaged(raw, rules) is None):
-                record = replace(record, unhinted=True)
+            if record.allocation is None and not record.terminal and (missed or why_unmanaged(raw, rules) is None):
+                record = replace(record, unallocated=True)
             bound = None if read_bound is None else read_bound(raw, record)
             return cls(record, None, *_member(raw, record), _unconfirmed(raw, record, rules), bound)
         if missed or is_annotated(raw) or waits_for_us_alone(raw):
@@ -71,11 +71,11 @@ class PodInfo:
         return cls(record, {"metadata": {"name": metadata["name"], "uid": metadata.get("uid", "")}, "spec": {}})
 
 
-def believed(raw: Mapping[str, Any], rules: Rules, key: HintKey) -> Mapping[str, Any]:
-    """The pod, with its hint only as far as that counts. The argument is not modified.
+def believed(raw: Mapping[str, Any], rules: Rules, key: AllocationKey) -> Mapping[str, Any]:
+    """The pod, with its allocation only as far as that counts. The argument is not modified.
 
     The key may be lost while placed pods are not bound yet. Nothing can unpin them, so without their room on the node
-    other pods would be placed there. So the hint of an ungated pod that can go to its node alone still names the node,
+    other pods would be placed there. So the allocation of an ungated pod that can go to its node alone still names it,
     but no NUMA nodes. It reserves what the pod requests, until the scheduler finds that it cannot bind the pod.
     """
     known = key.believed(raw)
@@ -83,13 +83,13 @@ def believed(raw: Mapping[str, Any], rules: Rules, key: HintKey) -> Mapping[str,
         return known
     metadata = raw["metadata"]
     try:
-        hint = NUMAHint.parse(metadata["annotations"][NUMA_HINT])
+        allocation = NUMAAllocation.parse(metadata["annotations"][NUMA_ALLOCATION])
     except UserError:
         return known
-    if not _is_pinned(raw["spec"], hint.node):
+    if not _is_pinned(raw["spec"], allocation.node):
         return known
-    kept = hint if not hint.reserved else NUMAHint.without_numa_nodes(hint.node)
-    annotations = {**metadata["annotations"], NUMA_HINT: kept.to_json()}
+    kept = allocation if not allocation.reserved else NUMAAllocation.without_numa_nodes(allocation.node)
+    annotations = {**metadata["annotations"], NUMA_ALLOCATION: kept.to_json()}
     return {**raw, "metadata": {**metadata, "annotations": annotations}}
 
 

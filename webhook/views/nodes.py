@@ -12,7 +12,7 @@ from typing import Final
 from webhook.engine.arrays import NO_ZONE, UNLISTED
 from webhook.engine.snapshot.ledger import Reservation
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.formats.koordinator.hint import NUMANodeAmounts
+from webhook.formats.koordinator.numa_allocation import NUMANodeAmounts
 from webhook.formats.kubernetes.avoided_node import AvoidedNode, learned_by_node
 from webhook.formats.kubernetes.kubelet_options import KubeletOptions
 from webhook.formats.kubernetes.node import Node
@@ -367,7 +367,7 @@ def _report(topology: NodeTopology, now: float) -> TopologyReport:
 
 
 def _pod(pod: ResidentPod) -> PodOnNode:
-    hint = None if pod.hint is None else _shares(pod.hint)
+    hint = None if pod.allocation is None else _shares(pod.allocation)
     policy = pod.policy.koordinator if pod.policy else ""
     return PodOnNode(pod.namespace, pod.name, pod.qos.value, policy, dict(pod.requests), hint)
 

@@ -7,8 +7,8 @@ from enum import StrEnum
 from webhook.engine.snapshot.ledger import Reservation
 from webhook.engine.snapshot.node_sums import NumaAmounts
 from webhook.formats.dra import pod_claims
-from webhook.formats.koordinator.hint import NUMANodeAmounts
 from webhook.formats.koordinator.intent import NUMAIntent
+from webhook.formats.koordinator.numa_allocation import NUMANodeAmounts
 from webhook.formats.kubernetes.gates import is_gated, waits_for_us_alone
 from webhook.formats.kubernetes.membership import Membership
 from webhook.formats.kubernetes.placed_condition import placed_condition
@@ -24,7 +24,7 @@ from webhook.state.unmanaged import why_unmanaged
 from webhook.views.nodes import DeviceView, ManagerView, NUMAShare, devices_on, manager_views
 
 
-class HintVerdict(StrEnum):
+class AllocationVerdict(StrEnum):
     """What the NRT says about a hint."""
 
     AGREES = "Agrees"
@@ -37,12 +37,12 @@ class HintVerdict(StrEnum):
     """The NRT does not report the pod yet."""
     NOT_PUBLISHED = "NotPublished"
     """The node has no NRT, or one with totals alone."""
-    NO_HINT = "None"
+    NO_ALLOCATION = "None"
     """The pod has no hint."""
 
 
 @dataclass(frozen=True, slots=True)
-class HintAmount:
+class AllocationAmount:
     """One resource of one NUMA node of the hint, in engine units."""
 
     id: int
@@ -53,16 +53,16 @@ class HintAmount:
 
 
 @dataclass(frozen=True, slots=True)
-class HintCheck:
+class AllocationCheck:
     """The comparison."""
 
-    verdict: HintVerdict
+    verdict: AllocationVerdict
     reported: tuple[int, ...] | None
     """The NUMA nodes on which the NRT reports the pod; None if it leaves several possible."""
-    amounts: tuple[HintAmount, ...]
+    amounts: tuple[AllocationAmount, ...]
 
 
-def hint_check(cache: ClusterCache, key: str) -> HintCheck | None:
+def allocation_check(cache: ClusterCache, key: str) -> AllocationCheck | None:
     """The comparison for the pod namespace/name; None if it is not bound."""
     ledger, record = cache.snapshot().nodes.ledger, cache.state.pods.get(key)
     if record is None:
@@ -70,12 +70,12 @@ def hint_check(cache: ClusterCache, key: str) -> HintCheck | None:
     reservation = None if ledger is None else ledger.get(key)
     unreported: NumaAmounts = {} if reservation is None else reservation.numa
     topology = cache.state.topologies.get(record.node)
-    return compare(record.hint, topology, cache.known_numa_nodes(key), unreported)
+    return compare(record.allocation, topology, cache.known_numa_nodes(key), unreported)
 
 
 def compare(
     hint: NUMANodeAmounts | None, topology: NodeTopology | None, known: Known | None, unreported: NumaAmounts
-) -> HintCheck:
+) -> AllocationCheck:
     """A pod's hint beside what its node's NodeResourceTopology (NRT) shows.
 
     1. If the NRT names the pods that it reports, and leaves them only one possible placement, it is compared with the
@@ -87,25 +87,25 @@ def compare(
     known: what the service knows of the pod; unreported: what of it the NRT does not show yet.
     """
     if not hint:
-        return HintCheck(HintVerdict.NO_HINT, None, ())
+        return AllocationCheck(AllocationVerdict.NO_ALLOCATION, None, ())
     taken = {} if topology is None else taken_on(topology)
     amounts = tuple(
-        HintAmount(numa_id, resource, amount, taken.get(numa_id, {}).get(resource))
+        AllocationAmount(numa_id, resource, amount, taken.get(numa_id, {}).get(resource))
         for numa_id, held in sorted(hint, key=lambda one: one[0])
         for resource, amount in sorted(held.items())
     )
     if topology is None or topology.publisher is Publisher.TOTAL:
-        return HintCheck(HintVerdict.NOT_PUBLISHED, None, amounts)
+        return AllocationCheck(AllocationVerdict.NOT_PUBLISHED, None, amounts)
     if known is not None and known.certainty is Certainty.CONFIRMED:
         same = _amounts(known.numa) == _amounts(dict(hint))
-        verdict = HintVerdict.AGREES if same else HintVerdict.DISAGREES
-        return HintCheck(verdict, tuple(sorted(known.numa)), amounts)
+        verdict = AllocationVerdict.AGREES if same else AllocationVerdict.DISAGREES
+        return AllocationCheck(verdict, tuple(sorted(known.numa)), amounts)
     missing = {resource for held in unreported.values() for resource in held}
     shown = [each for each in amounts if each.resource not in missing and each.taken is not None]
     if not shown:
-        return HintCheck(HintVerdict.NOT_REPORTED, None, amounts)
+        return AllocationCheck(AllocationVerdict.NOT_REPORTED, None, amounts)
     elsewhere = any((each.taken or 0) < each.hint for each in shown)
-    return HintCheck(HintVerdict.DISAGREES if elsewhere else HintVerdict.POSSIBLE, None, amounts)
+    return AllocationCheck(AllocationVerdict.DISAGREES if elsewhere else AllocationVerdict.POSSIBLE, None, amounts)
 
 
 def _amounts(numa: NumaAmounts) -> Mapping[int, Mapping[str, int]]:
@@ -168,7 +168,7 @@ class PodStanding:
     """(node label, value) of its node in its topology, coarse to fine."""
     numa_nodes: tuple[NUMAShare, ...] | None
     """Its hint, or what is reserved for it until it is bound; None without one."""
-    hint: HintCheck | None
+    hint: AllocationCheck | None
     """Its hint beside the NRT; None if it is not bound."""
     devices: tuple[DeviceView, ...]
     """The devices in ResourceSlices that its claims hold on its node."""
@@ -222,7 +222,7 @@ def pod_standing(
         node,
         domain_of(node),
         _numa_nodes(cache, key, reservation),
-        hint_check(cache, key),
+        allocation_check(cache, key),
         tuple(one for one in devices_on(cache, node) if not held.isdisjoint(one.claims)) if held and node else (),
         () if (topology := cache.state.topologies.get(node)) is None else manager_views(topology),
         annotations.get(PLACEMENT, ""),
@@ -250,7 +250,7 @@ def _reservation(cache: ClusterCache, key: str) -> Reservation | None:
 def _numa_nodes(cache: ClusterCache, key: str, reservation: Reservation | None) -> tuple[NUMAShare, ...] | None:
     reserved = None if reservation is None else tuple(reservation.numa.items())
     record = cache.state.pods.get(key)
-    held = reserved if record is None else record.hint
+    held = reserved if record is None else record.allocation
     return None if held is None else tuple(NUMAShare(numa_id, dict(amounts)) for numa_id, amounts in sorted(held))
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from webhook.formats.koordinator.hint import NUMANodeAmounts
+from webhook.formats.koordinator.numa_allocation import NUMANodeAmounts
 from webhook.formats.kubernetes.membership import membership_of
 from webhook.model.names import PLACEMENT
 from webhook.state.cluster_cache import ClusterCache
@@ -122,6 +122,6 @@ def _row(cache: ClusterCache, key: str, state: PodState, node: str) -> PodRow:
     gang, rank = _gang_of(cache, key)
     if node:
         record = cache.state.pods[key]
-        return PodRow(key, state, node, record.hint or (), gang, rank, record.requests, "")
+        return PodRow(key, state, node, record.allocation or (), gang, rank, record.requests, "")
     annotations = cache.waiting_pods()[key]["metadata"].get("annotations") or {}
     return PodRow(key, state, "", (), gang, rank, {}, annotations.get(PLACEMENT, ""))

@@ -85,7 +85,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end }}
 
-{{/* The Secret with the key that signs hints. */}}
+{{/* The Secret with the key that signs NUMA allocations. */}}
 {{- define "topology-webhook.hintKeySecretName" -}}
 {{- include "topology-webhook.fullname" . }}-hint-key
 {{- end }}

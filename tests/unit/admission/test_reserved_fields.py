@@ -13,7 +13,7 @@ from webhook.admission.pod.validate import validate_pod
 from webhook.admission.reserved_fields import forgery
 from webhook.admission.response import Allowed, Patched
 from webhook.formats.patches.json_patch import apply
-from webhook.model.names import MANAGED_FIELDS, MIN_MEMBER, NUMA_HINT, PLACEMENT, PLACEMENT_GATE, RESOURCE_STATUS
+from webhook.model.names import MANAGED_FIELDS, MIN_MEMBER, NUMA_ALLOCATION, PLACEMENT, PLACEMENT_GATE, RESOURCE_STATUS
 from webhook.state.rules import Rules
 
 US = "system:serviceaccount:topology-webhook:topology-webhook"
@@ -30,14 +30,14 @@ def faults(raw: dict[str, Any], before: dict[str, Any] | None = None, **how: Any
 
 
 @pytest.mark.parametrize("managed", [True, False])
-@pytest.mark.parametrize("name", [NUMA_HINT, RESOURCE_STATUS, "topology-webhook.dev/rank"])
+@pytest.mark.parametrize("name", [NUMA_ALLOCATION, RESOURCE_STATUS, "topology-webhook.dev/rank"])
 def test_nobody_creates_a_pod_with_what_node_agents_and_assumed_pods_obey(name: str, managed: bool) -> None:
     assert faults(annotated({name: "{}"}, managed)) == [f"metadata.annotations[{name}]"]
     assert faults(annotated({name: "{}"}, managed), user=US) == []
 
 
 def test_all_forgeries_are_told_at_once_with_who_and_what_to_do() -> None:
-    verdict = denied(validate_pod(review(annotated({NUMA_HINT: "{}", RESOURCE_STATUS: "{}"})), {}, RULES))
+    verdict = denied(validate_pod(review(annotated({NUMA_ALLOCATION: "{}", RESOURCE_STATUS: "{}"})), {}, RULES))
     assert verdict.message == (
         "metadata.annotations[scheduling.koordinator.sh/resource-status]: Only topology-webhook writes this, and alice "
         "may not set it. Leave it out. metadata.annotations[topology-webhook.dev/numa]: Only topology-webhook writes "
@@ -67,7 +67,7 @@ def test_where_mutation_does_not_write_again_nobody_else_writes_either(name: str
     assert faults(annotated({name: "x"}, nodeName="n1")) == [f"metadata.annotations[{name}]"]
 
 
-@pytest.mark.parametrize("name", [PLACEMENT, MANAGED_FIELDS, NUMA_HINT, RESOURCE_STATUS])
+@pytest.mark.parametrize("name", [PLACEMENT, MANAGED_FIELDS, NUMA_ALLOCATION, RESOURCE_STATUS])
 def test_an_update_neither_sets_nor_changes_nor_removes_what_is_ours(name: str) -> None:
     with_it, other, without = annotated({name: "a"}), annotated({name: "b"}), annotated({})
     for old, new in ((without, with_it), (with_it, other), (with_it, without)):
@@ -78,8 +78,11 @@ def test_an_update_neither_sets_nor_changes_nor_removes_what_is_ours(name: str) 
 
 def test_what_users_ask_for_under_our_name_and_others_annotations_are_theirs() -> None:
     assert faults(annotated({MIN_MEMBER: "4"})) == []
-    assert faults(annotated({MIN_MEMBER: "4", NUMA_HINT: "a"}), annotated({MIN_MEMBER: "2", NUMA_HINT: "a"})) == []
-    assert faults(annotated({NUMA_HINT: "a", "team": "x"}), annotated({NUMA_HINT: "a", "team": "y"})) == []
+    assert (
+        faults(annotated({MIN_MEMBER: "4", NUMA_ALLOCATION: "a"}), annotated({MIN_MEMBER: "2", NUMA_ALLOCATION: "a"}))
+        == []
+    )
+    assert faults(annotated({NUMA_ALLOCATION: "a", "team": "x"}), annotated({NUMA_ALLOCATION: "a", "team": "y"})) == []
 
 
 def test_only_we_remove_our_gate() -> None:
@@ -97,12 +100,14 @@ def test_members_of_a_trusted_group_remove_the_gate_and_change_the_text_but_noth
     ungated = annotated({PLACEMENT: "ungated"})
     assert faults(ungated, gated) == [f"metadata.annotations[{PLACEMENT}]", "spec.schedulingGates"]
     assert faults(ungated, gated, groups=administrators) == []
-    for name in (NUMA_HINT, RESOURCE_STATUS, MANAGED_FIELDS):
+    for name in (NUMA_ALLOCATION, RESOURCE_STATUS, MANAGED_FIELDS):
         assert faults(annotated({name: "x"}), ungated, groups=administrators)
     labelled = annotated({})
     labelled["metadata"]["labels"] = {PLACEMENT: "x"}
     assert faults(labelled, annotated({}), groups=administrators) == [f"metadata.labels[{PLACEMENT}]"]
-    assert faults(annotated({NUMA_HINT: "x"}), groups=administrators) == [f"metadata.annotations[{NUMA_HINT}]"]
+    assert faults(annotated({NUMA_ALLOCATION: "x"}), groups=administrators) == [
+        f"metadata.annotations[{NUMA_ALLOCATION}]"
+    ]
 
 
 def test_a_binding_cannot_smuggle_annotations_into_its_pod() -> None:

@@ -22,7 +22,7 @@ from webhook.model.names import (
     KAI_SEGMENT_SIZE,
     KAI_TOPOLOGY,
     MIN_MEMBER,
-    NUMA_HINT,
+    NUMA_ALLOCATION,
     NUMA_TOPOLOGY_SPEC,
     POD_GROUP_NAME,
     STRATEGY,
@@ -65,7 +65,7 @@ def test_an_unmanaged_pod_is_let_through_even_if_it_is_unreadable() -> None:
     [
         (pod(numa=BAD), "InvalidAnnotation", "Allowed are BestEffort, Restricted, SingleNUMANode"),
         (pod(numa=BAD, nodeName="a"), "InvalidAnnotation", ""),
-        (pod(metadata={"annotations": {NUMA_HINT: "{}"}}), "ReservedField", ""),
+        (pod(metadata={"annotations": {NUMA_ALLOCATION: "{}"}}), "ReservedField", ""),
         (pod(cpu="abc"), "Invalid", ""),
         (pod(cpu="17"), "Unalignable", ""),
     ],
@@ -153,5 +153,5 @@ def test_nothing_else_is_validated_and_no_pod_of_another_scheduler(more: dict[st
 
 
 def test_a_write_to_a_pods_status_is_judged_for_the_annotations_it_may_bring() -> None:
-    request = review(pod(metadata={"annotations": {NUMA_HINT: "{}"}}), pod(), subResource="status")
+    request = review(pod(metadata={"annotations": {NUMA_ALLOCATION: "{}"}}), pod(), subResource="status")
     assert isinstance(validate_pod(request, {}, Rules()), Denied)

@@ -24,7 +24,7 @@ def test_where_nothing_is_enforced_gates_are_removed_and_events_written(mode: Mo
 
 def test_what_is_enforced_is_written_and_no_gate_is_removed_otherwise() -> None:
     found = tasks(mode="Enforce")
-    assert {"PlacementController", "StatusReporter", "PodGroupKeeper", "HintCorrections", "StuckPods"} <= found
+    assert {"PlacementController", "StatusReporter", "PodGroupKeeper", "AllocationCorrections", "StuckPods"} <= found
     assert "GateRemoval" not in found
 
 

@@ -10,7 +10,7 @@ from tests.builders.pods import bound, gated
 from tests.builders.topologies import topology
 from tests.unit.cli.cluster_files import fields_of, written
 from tests.unit.cli.conftest import Outcome, run_command
-from tests.unit.views.one_node import hinted_on
+from tests.unit.views.one_node import allocated_on
 from tests.unit.views.racks import RACK, machine
 
 GANG = {
@@ -29,7 +29,7 @@ def owned(kind: str = "ReplicaSet", name: str = "web", version: str = "apps/v1")
 def running(name: str, node: str, numa: int, cpus: int, **how: Any) -> dict[str, Any]:
     """A pod that holds CPUs of one NUMA node."""
     how.setdefault("metadata", owned(name=f"set-{name}"))
-    annotations = {**hinted_on(node, numa, cpus), **how.pop("annotations", {})}
+    annotations = {**allocated_on(node, numa, cpus), **how.pop("annotations", {})}
     return bound(name=name, node=node, cpu=cpus, annotations=annotations, **how)
 
 
@@ -202,7 +202,7 @@ def test_a_later_plan_counts_what_an_earlier_one_takes(tmp_path: Path) -> None:
         *machine("n2", (7,), (2, 2), {}),
         running("a", "n0", 0, 6),
         running("b", "n1", 0, 6),
-        bound(name="c", node="n2", cpu=9, annotations=hinted_on("n2", 0, 9)),
+        bound(name="c", node="n2", cpu=9, annotations=allocated_on("n2", 0, 9)),
         gated(name="later", cpu=14, second=2),
         gated(name="first", cpu=14, second=1),
         gated(name="urgent", cpu=10, second=3, priority=5),

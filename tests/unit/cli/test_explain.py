@@ -16,7 +16,7 @@ from tests.builders.slices import claim, claim_template, device_class, resource_
 from tests.builders.workloads import workload
 from tests.unit.cli.cluster_files import fields_of, written
 from tests.unit.cli.conftest import Outcome, run_command
-from tests.unit.views.one_node import hinted, hinted_on
+from tests.unit.views.one_node import allocated, allocated_on
 from tests.unit.views.racks import RACK, TOPOLOGY, ZONE, cluster, machine
 from webhook.model.names import MIN_MEMBER, PLACEMENT
 
@@ -66,7 +66,7 @@ def snapshot(tmp_path: Path) -> Path:
         tmp_path,
         *cluster(),
         {**gated(name="large", cpu=20, annotations=waits), "status": {"conditions": [CONDITION]}},
-        bound(name="job-b", node="n0", cpu=1, annotations=index(0) | hinted(1, 1), metadata=owned("Job", "train")),
+        bound(name="job-b", node="n0", cpu=1, annotations=index(0) | allocated(1, 1), metadata=owned("Job", "train")),
         bound(name="job-a", node="n1", cpu=1, annotations=index(1), metadata=owned("Job", "train")),
         gated(name="job-c", cpu=20, annotations=index(2), metadata=owned("Job", "train")),
         bound(name="web-1", node="n3", cpu=1, numa=None, metadata=owned("ReplicaSet", "web-7d9f", "apps")),
@@ -117,7 +117,7 @@ def test_the_json_of_a_pod_has_the_documented_fields(snapshot: Path) -> None:
 
 def low(name: str, numa: int, cpus: int, **how: Any) -> dict[str, Any]:
     """A pod of priority 0 on n3 that its exporter has reported."""
-    return bound(name=name, node="n3", cpu=cpus, annotations=hinted_on("n3", numa, cpus), **how)
+    return bound(name=name, node="n3", cpu=cpus, annotations=allocated_on("n3", numa, cpus), **how)
 
 
 def full(tmp_path: Path, *objects: dict[str, Any]) -> Path:
@@ -218,13 +218,13 @@ def test_no_autoscaler_is_asked_for_objects_in_files(tmp_path: Path) -> None:
     assert "--autoscaler: an autoscaler is asked for pods that exist, so give KIND/NAME" in outcome.stderr
 
 
-def test_a_pod_with_a_node_has_its_hint_beside_the_nrt(snapshot: Path) -> None:
+def test_a_pod_with_a_node_has_its_allocation_beside_the_nrt(snapshot: Path) -> None:
     answer = explain(snapshot, "po/job-b", "-o", "json").json
     pod = answer["pod"]
     assert (pod["state"], pod["node"], pod["domain"]) == ("Running", "n0", [[ZONE, "zone-a"], [RACK, "rack-1"]])
     assert pod["numaNodes"] == [{"id": 1, "amounts": {"cpu": 1_000}}]
-    assert set(pod["hint"]) == fields_of("HintCheck")
-    assert {frozenset(each) for each in pod["hint"]["amounts"]} == {frozenset(fields_of("HintAmount"))}
+    assert set(pod["hint"]) == fields_of("AllocationCheck")
+    assert {frozenset(each) for each in pod["hint"]["amounts"]} == {frozenset(fields_of("AllocationAmount"))}
     # NUMA node 1 of n0 has 13 of 16 CPUs taken.
     assert (pod["hint"]["verdict"], pod["hint"]["amounts"][0]["taken"]) == ("Possible", 13_000)
     assert (answer["verdict"], answer["perNode"]) == (None, [])
@@ -287,8 +287,8 @@ def test_pods_are_found_through_the_owners_that_a_snapshot_has_or_else_by_name(s
 
 
 def test_a_pod_that_is_assigned_is_judged_without_its_own_reservation(tmp_path: Path) -> None:
-    raw = created(name="p", cpu=16, annotations=hinted(1, 16) | {})
-    raw["metadata"]["annotations"]["topology-webhook.dev/numa"] = hinted(1, 16)["topology-webhook.dev/numa"].replace(
+    raw = created(name="p", cpu=16, annotations=allocated(1, 16) | {})
+    raw["metadata"]["annotations"]["topology-webhook.dev/numa"] = allocated(1, 16)["topology-webhook.dev/numa"].replace(
         "n0", "n1"
     )
     answer = explain(written(tmp_path, *cluster(), raw), "pod/p", "-o", "json").json

@@ -12,7 +12,7 @@ from tests.builders.pods import bound
 from tests.builders.slices import claim, device_class, resource_slice
 from tests.unit.cli.cluster_files import fields_of, written
 from tests.unit.cli.conftest import Outcome, run_command
-from tests.unit.views.one_node import bound_at, details, hinted
+from tests.unit.views.one_node import allocated, bound_at, details
 from tests.unit.views.racks import GPU, cluster, machine
 from webhook.cli.render.node_tables import print_picture
 from webhook.model.names import KUBELET_OPTIONS
@@ -148,7 +148,7 @@ def test_what_others_write_cannot_control_the_terminal(tmp_path: Path) -> None:
 def test_a_terminal_shows_numa_nodes_side_by_side() -> None:
     found = details(
         *machine("n0", (8, 16), (2, 2), {}),
-        bound(name="old", node="n0", cpu=8, annotations=hinted(0, 8), status=bound_at(1)),
+        bound(name="old", node="n0", cpu=8, annotations=allocated(0, 8), status=bound_at(1)),
     )
     stream = io.StringIO()
     print_picture(found, Console(file=stream, force_terminal=True, color_system=None, width=100, highlight=False))

@@ -11,7 +11,7 @@ from tests.builders.nodes import node, nrt, resource, zone
 from tests.builders.pods import bound, guaranteed, pod
 from tests.unit.cli.cluster_files import written
 from tests.unit.cli.conftest import Outcome, run_command
-from webhook.model.names import KUBELET_OPTIONS, NUMA_HINT
+from webhook.model.names import KUBELET_OPTIONS, NUMA_ALLOCATION
 
 GPU = "example.com/gpu"
 RESERVED = resource(name="cpu", capacity=32, allocatable=0)
@@ -159,7 +159,7 @@ def test_huge_pages_over_two_numa_nodes_keep_both_for_such_pods(
     taken = [{"memory": "24Mi", "hugepages-2Mi": "20Mi"}, {"hugepages-2Mi": "4Mi"}]
     shares = [{"node": numa_id, "resources": amounts} for numa_id, amounts in enumerate(taken)]
     del there["metadata"]["creationTimestamp"]  # it is older than the NodeResourceTopology, which has its amounts
-    there["metadata"]["annotations"] = {NUMA_HINT: json.dumps({"node": "n1", "numaNodeResources": shares})}
+    there["metadata"]["annotations"] = {NUMA_ALLOCATION: json.dumps({"node": "n1", "numaNodeResources": shares})}
     cluster = [*machine([listed("0"), listed("16Mi")], policy), there]
     cluster[0]["status"]["allocatable"]["hugepages-2Mi"] = "40Mi"
     pages = {"hugepages-2Mi": "16Mi"}

@@ -300,8 +300,8 @@ def test_members_that_run_hold_the_others_to_their_rack(judge: Judge) -> None:
 
 
 def test_members_that_were_placed_and_are_not_bound_yet_count_as_running(judge: Judge) -> None:
-    hint = {"node": "n0", "numaNodeResources": [{"node": 0, "resources": {"cpu": "1"}}]}
-    assigned = _pod("w-0", RACK | GROUP | SINGLE | {"topology-webhook.dev/numa": json.dumps(hint)})
+    allocation = {"node": "n0", "numaNodeResources": [{"node": 0, "resources": {"cpu": "1"}}]}
+    assigned = _pod("w-0", RACK | GROUP | SINGLE | {"topology-webhook.dev/numa": json.dumps(allocation)})
     (entry,) = judge(_pod("w-1", RACK | GROUP), beside=(assigned,)).json
     assert entry["group"]["running"] == {"w-0": "n0"}
     assert [step[1] for step in entry["group"]["domain"]] == ["zone-a", "rack-1"]

@@ -10,7 +10,7 @@ from tests.builders.pods import bound, created, gated
 from tests.builders.topologies import topology
 from tests.unit.cli.cluster_files import fields_of, written
 from tests.unit.cli.conftest import Outcome, run_command
-from tests.unit.views.one_node import hinted
+from tests.unit.views.one_node import allocated
 from tests.unit.views.racks import RACK, machine
 from webhook.model.names import PLACEMENT
 
@@ -91,7 +91,10 @@ def full_cluster() -> list[dict[str, Any]]:
     return [
         *machine("n0", (3, 4), (2, 2), {RACK: "rack-1"}),
         topology(labels=(RACK,)),
-        *(bound(name=name, node="n0", cpu=cpus, annotations=hinted(numa, cpus)) for name, (numa, cpus) in held.items()),
+        *(
+            bound(name=name, node="n0", cpu=cpus, annotations=allocated(numa, cpus))
+            for name, (numa, cpus) in held.items()
+        ),
         gated(name="waits", cpu=14, second=1),
         gated(name="equal", cpu=14, second=2),
         gated(name="large", cpu=17, second=3),
@@ -134,8 +137,8 @@ def test_it_is_found_for_the_first_entries(tmp_path: Path) -> None:
 
 
 def test_a_pod_that_is_assigned_and_not_bound_yet_names_its_node(tmp_path: Path) -> None:
-    hint = '{"node":"n0","numaNodeResources":[{"node":1,"resources":{"cpu":"8"}}]}'
-    raw = created(name="p", annotations={"topology-webhook.dev/numa": hint})
+    allocation = '{"node":"n0","numaNodeResources":[{"node":1,"resources":{"cpu":"8"}}]}'
+    raw = created(name="p", annotations={"topology-webhook.dev/numa": allocation})
     answer = waiting(written(tmp_path, *machine("n0", (16, 16), (2, 2), {}), raw), "-o", "json").json
     assert answer["waiting"][0]["pods"][0]["node"] == "n0"
 

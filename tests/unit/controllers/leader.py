@@ -18,7 +18,7 @@ from webhook.kube.events import ObjectEvent
 from webhook.kube.pod_writes import PodWrites
 from webhook.kube.write import Outcome, Write
 from webhook.metrics import PlacementMetrics
-from webhook.model.names import NUMA_HINT
+from webhook.model.names import NUMA_ALLOCATION
 from webhook.placing.autoscaling.answers import Asking
 from webhook.placing.planner import Limits
 from webhook.state.cluster_cache import ClusterCache
@@ -192,8 +192,12 @@ class Leader:
 
     def nodes(self) -> dict[str, str]:
         """The node of each pod that was given one, as the pod says it."""
-        hints = {key: raw["metadata"]["annotations"].get(NUMA_HINT) for key, raw in self.api.pods.items()}
-        return {key.partition("/")[2]: json.loads(hint)["node"] for key, hint in hints.items() if hint}
+        allocations = {key: raw["metadata"]["annotations"].get(NUMA_ALLOCATION) for key, raw in self.api.pods.items()}
+        return {
+            key.partition("/")[2]: json.loads(allocation)["node"]
+            for key, allocation in allocations.items()
+            if allocation
+        }
 
     def text(self, name: str, namespace: str = "default") -> str:
         """What the reporter would write about a pod."""

@@ -23,7 +23,7 @@ from webhook.kube.pacing import Backoff
 from webhook.kube.write import Outcome, Write
 from webhook.model.names import MIN_MEMBER
 from webhook.placing import planner
-from webhook.placing.gang import gated_gang as exact_hints
+from webhook.placing.gang import gated_gang as exact_allocations
 from webhook.placing.pod.gated_pods import GatedPod
 
 
@@ -164,7 +164,7 @@ async def test_a_gang_that_fails_gives_back_what_it_was_assumed_and_the_others_a
 ) -> None:
     members = [waiting(f"g-{number}", group="g", members=3) for number in range(3)]
     site = HangingLeader(*members, waiting("z"))
-    faulty_for(monkeypatch, exact_hints.ExactHints, "of", "'g-2'")
+    faulty_for(monkeypatch, exact_allocations.ExactAllocations, "of", "'g-2'")
     before = internal_error_counts().get(Where.GANG, 0)
     for _ in range(5):
         site.turn()

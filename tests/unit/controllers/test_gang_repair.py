@@ -107,7 +107,7 @@ class RepairedGang(Leader):
     def replaced_by(self) -> "RepairedGang":
         """The next leader, which has started after the loss: it knows what the API server knows."""
         other = RepairedGang(*rack("r2", "n2", "n3"))
-        other.cache.use_hint_key(self.cache.hint_key)
+        other.cache.use_allocation_key(self.cache.allocation_key)
         put(other.cache, {**node(name="n1", cpus=16, labels={RACK: "r1"}), "status": NOT_READY})
         other.api.has(*self.api.pods.values())
         return other
@@ -210,7 +210,7 @@ async def test_a_forged_record_moves_nothing(how: str) -> None:
     raw = cluster.api.pods["default/a"]
     record = json.loads(raw["metadata"]["annotations"][LOST_NODES])
     forged = {
-        "another gang": cluster.cache.hint_key.seal("LostNodes", "default/name/h", json.dumps(["n1"]), ""),
+        "another gang": cluster.cache.allocation_key.seal("LostNodes", "default/name/h", json.dumps(["n1"]), ""),
         "another seal": "0000",
     }.get(how, record["seal"])
     value = json.dumps({"nodes": ["n0"] if how == "another node" else record["nodes"], "seal": forged})

@@ -17,7 +17,7 @@ from webhook.formats.patches.affinity_patch import Constraint
 from webhook.formats.patches.managed_fields import ManagedFields
 from webhook.kube.pod_writes import PodWrites
 from webhook.kube.write import Outcome, Write
-from webhook.model.names import MANAGED_FIELDS, NUMA_HINT, NUMA_SIGNATURE
+from webhook.model.names import MANAGED_FIELDS, NUMA_ALLOCATION, NUMA_SIGNATURE
 from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.rules import Rules
@@ -50,10 +50,10 @@ class FakeCluster(PodWrites):
             self.cache.assume(AssumedPod("default/p", "p", assumed, {}, {}, None, expires=inf))
         self.named: list[tuple[str, str, str]] = []
 
-    def show(self, name: str, *conditions: Mapping[str, Any], hint: str = "", **more: Any) -> None:
+    def show(self, name: str, *conditions: Mapping[str, Any], allocation: str = "", **more: Any) -> None:
         """The pod, whose binding was refused or which is in these conditions."""
         raw = gated(name=name, **more.pop("spec", {}))
-        signed = {NUMA_HINT: hint, NUMA_SIGNATURE: self.cache.sign(name, hint)} if hint else {}
+        signed = {NUMA_ALLOCATION: allocation, NUMA_SIGNATURE: self.cache.sign(name, allocation)} if allocation else {}
         raw["metadata"]["annotations"] |= signed | more
         raw["status"] = {"conditions": list(conditions or [DENIED])}
         put(self.cache, raw)
@@ -126,7 +126,7 @@ async def test_nothing_is_named_for_a_pod_that_is_gone_or_held_to_its_node_nor_b
     gone = FakeCluster()
     gone.cache.pods.delete("default/p")
     held = FakeCluster()
-    held.show("p", hint='{"node": "c", "numaNodeResources": []}')
+    held.show("p", allocation='{"node": "c", "numaNodeResources": []}')
     for cluster, leads in ((gone, True), (held, True), (FakeCluster(), False)):
         assert await named(cluster, ("p", "c"), leads=leads) == ""
 

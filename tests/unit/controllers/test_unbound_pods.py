@@ -8,10 +8,10 @@ import pytest
 from tests.builders.pods import gated, pod
 from webhook.controllers.unbindable_pods import UnbindablePods
 from webhook.controllers.unbound_pods import DelegatedPods, why_not_bound
-from webhook.formats.koordinator.hint import HintKey
+from webhook.formats.koordinator.numa_allocation import AllocationKey
 from webhook.formats.patches.json_patch import apply
 from webhook.kube.write import Outcome, Write
-from webhook.model.names import NUMA_HINT, NUMA_SIGNATURE, NUMA_TOPOLOGY_SPEC, PLACEMENT
+from webhook.model.names import NUMA_ALLOCATION, NUMA_SIGNATURE, NUMA_TOPOLOGY_SPEC, PLACEMENT
 from webhook.state.rules import Rules
 
 UNBOUND = "0/{} nodes are available: pod has unbound immediate PersistentVolumeClaims."
@@ -32,7 +32,7 @@ def test_the_schedulers_message_stands_behind_why_the_pod_was_left_to_it() -> No
 
 def test_of_other_pods_nothing_is_said() -> None:
     assigned = left()
-    assigned["metadata"]["annotations"][NUMA_HINT] = '{"node": "n0", "numaNodeResources": []}'
+    assigned["metadata"]["annotations"][NUMA_ALLOCATION] = '{"node": "n0", "numaNodeResources": []}'
     going = left()
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     for raw in (left(volumes=[]), left() | {"status": {}}, assigned, going):
@@ -41,7 +41,7 @@ def test_of_other_pods_nothing_is_said() -> None:
 
 def test_a_placed_pod_that_lost_its_reservation_says_so_and_what_it_waits_for() -> None:
     assigned = left(volumes=[])
-    assigned["metadata"]["annotations"][NUMA_HINT] = '{"node": "n0", "reserved": false}'
+    assigned["metadata"]["annotations"][NUMA_ALLOCATION] = '{"node": "n0", "reserved": false}'
     assert why_not_bound(assigned, Rules()) == (
         "placed on n0, where nothing is reserved for it any more; not bound yet: " + UNBOUND.format(1)
     )
@@ -74,8 +74,8 @@ ON_N0 = json.dumps({"node": "n0", "numaNodeResources": [{"node": 0, "resources":
 UNRESERVED = json.dumps({"node": "n0", "reserved": False}, separators=(",", ":"))
 
 
-def assigned(name: str = "p", reason: str = "Unschedulable", hint: str = ON_N0, **more: Any) -> dict[str, Any]:
-    annotations = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}', NUMA_HINT: hint}
+def assigned(name: str = "p", reason: str = "Unschedulable", allocation: str = ON_N0, **more: Any) -> dict[str, Any]:
+    annotations = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}', NUMA_ALLOCATION: allocation}
     metadata = {"name": name, "uid": name, "resourceVersion": "1", "annotations": annotations, **more.get("also", {})}
     condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": "no volume"}
     return pod(metadata=metadata) | {"status": {"conditions": [condition], **more.get("status", {})}}
@@ -86,7 +86,7 @@ class FakeCluster:
 
     def __init__(self) -> None:
         self.pods: dict[str, dict[str, Any]] = {}
-        self.key = HintKey.create()
+        self.key = AllocationKey.create()
         self.outcome = Outcome.WRITTEN
         self.tries: list[str] = []
         self.written: list[str] = []
@@ -100,8 +100,8 @@ class FakeCluster:
     def ungated_pods(self) -> dict[str, dict[str, Any]]:
         return self.pods
 
-    def sign(self, uid: str, hint: str) -> str:
-        return self.key.sign(uid, hint)
+    def sign(self, uid: str, allocation: str) -> str:
+        return self.key.sign(uid, allocation)
 
     async def patch(self, key: str, operations: Any) -> Write:
         self.tries.append(key)
@@ -131,7 +131,7 @@ async def test_what_is_reserved_goes_back_once_the_second_attempt_is_due_and_the
     await cluster.sweeps(3, 4, 9)
     assert cluster.tries == ["default/p"]
     annotations = cluster.pods["default/p"]["metadata"]["annotations"]
-    assert annotations[NUMA_HINT] == UNRESERVED
+    assert annotations[NUMA_ALLOCATION] == UNRESERVED
     assert annotations[NUMA_SIGNATURE] == cluster.key.sign("p", UNRESERVED)
     assert annotations[PLACEMENT].splitlines() == [
         "placed on n0, where nothing is reserved for it any more",
@@ -148,8 +148,8 @@ async def test_what_is_reserved_goes_back_once_the_second_attempt_is_due_and_the
         assigned(status={"nominatedNodeName": "n0"}),  # others make room for it
         assigned(status={"conditions": []}),
         assigned(also={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
-        assigned(hint=UNRESERVED),
-        assigned(hint="not JSON"),
+        assigned(allocation=UNRESERVED),
+        assigned(allocation="not JSON"),
     ],
 )
 async def test_who_waits_its_turn_or_has_nothing_keeps_what_it_has(waits: dict[str, Any]) -> None:

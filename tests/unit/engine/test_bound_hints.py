@@ -1,4 +1,4 @@
-"""Hints of bound pods: removed when the NUMA nodes become uncertain, written when they are known."""
+"""Allocations of bound pods: removed when the NUMA nodes become uncertain, written when they are known."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ def on(numa_id: int, cpu: int) -> NumaAmounts:
 
 
 def pod(name: str, cpu: int, numa_id: int | None = None, *, at: int = 10, started: bool = True) -> ResidentPod:
-    """A pod bound to "n" with a hint that names one NUMA node, or with none."""
+    """A pod bound to "n" with an allocation that names one NUMA node, or with none."""
     amounts = {"cpu": 1000 * cpu}
     made = resident(name=name, node="n", requests=amounts, numa=None if numa_id is None else on(numa_id, cpu))
     container = Container("main", ContainerKind.APP, amounts, amounts)
@@ -86,7 +86,7 @@ class Node:
     def bind(
         self, name: str, cpu: int, numa_id: int, *alternatives: int, at: int = 10, started: bool = True
     ) -> ResidentPod:
-        """Bind a pod here, with a hint if it is certain."""
+        """Bind a pod here, with an allocation if it is certain."""
         waiting = pod(name, cpu, at=at)
         self.tell(assumed_pod(waiting, numa_id, *alternatives))
         bound = pod(name, cpu, None if alternatives else numa_id, at=at, started=started)
@@ -94,11 +94,13 @@ class Node:
         return bound
 
     def changes(self) -> Mapping[str, list[int] | None]:
-        """Pod -> NUMA nodes that its hint should name, None for no hint. The changes are applied at once."""
+        """Pod -> NUMA nodes that its allocation should name, None for none. The changes are applied at once."""
         found = {}
-        for change in tuple(self.keeper.hints.changes()):
-            found[change.pod.partition("/")[2]] = None if change.hint is None else [numa for numa, _ in change.hint]
-            self.keeper.hints.written(change)
+        for change in tuple(self.keeper.allocations.changes()):
+            found[change.pod.partition("/")[2]] = (
+                None if change.allocation is None else [numa for numa, _ in change.allocation]
+            )
+            self.keeper.allocations.written(change)
         return found
 
     def leeway(self) -> Leeway:
@@ -106,14 +108,14 @@ class Node:
         return self.keeper.leeway("n", "default/other", NOW)
 
 
-def test_a_hint_that_was_replayed_for_certain_stays() -> None:
+def test_an_allocation_that_was_replayed_for_certain_stays() -> None:
     node = Node()
     node.bind("a", 5, 0)
     assert node.changes() == {}
     assert not node.leeway()
 
 
-def test_a_pod_that_is_bound_without_a_hint_gets_it_when_the_nrt_shows_where_it_is() -> None:
+def test_a_pod_that_is_bound_without_an_allocation_gets_it_when_the_nrt_shows_where_it_is() -> None:
     node = Node()
     node.bind("a", 5, 1, 0)
     assert node.leeway().kept == [{**on(0, 5), **on(1, 5)}]
@@ -123,7 +125,7 @@ def test_a_pod_that_is_bound_without_a_hint_gets_it_when_the_nrt_shows_where_it_
     assert not node.leeway()
 
 
-def test_a_hint_is_taken_away_when_a_pod_ends_whose_room_it_may_have_found() -> None:
+def test_an_allocation_is_taken_away_when_a_pod_ends_whose_room_it_may_have_found() -> None:
     node = Node()
     ending = node.bind("ending", 10, 0, at=5)
     node.bind("a", 10, 1, started=False)
@@ -204,7 +206,7 @@ def test_where_a_pod_is_of_which_nothing_is_known_follows_from_the_others() -> N
     assert node.changes() == {"a": [1]}
 
 
-def test_an_nrt_that_shows_a_pod_elsewhere_corrects_its_hint() -> None:
+def test_an_nrt_that_shows_a_pod_elsewhere_corrects_its_allocation() -> None:
     node = Node()
     node.bind("a", 5, 0)
     node.bind("b", 7, 0)
@@ -220,7 +222,7 @@ def test_and_puts_those_in_doubt_that_were_replayed_with_it() -> None:
     assert node.changes() == {"a": [1], "b": None}
 
 
-def test_a_contradiction_that_nothing_explains_leaves_no_hint() -> None:
+def test_a_contradiction_that_nothing_explains_leaves_no_allocation() -> None:
     node = Node()
     node.bind("a", 5, 0)
     node.bind("b", 5, 0)
@@ -228,7 +230,7 @@ def test_a_contradiction_that_nothing_explains_leaves_no_hint() -> None:
     assert node.changes() == {"a": None, "b": None}
 
 
-def test_an_nrt_in_which_something_else_is_taken_contradicts_no_hint() -> None:
+def test_an_nrt_in_which_something_else_is_taken_contradicts_no_allocation() -> None:
     node = Node()
     node.bind("a", 5, 0)
     node.scan((1, 6), "a")
@@ -236,7 +238,7 @@ def test_an_nrt_in_which_something_else_is_taken_contradicts_no_hint() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"publisher": Publisher.TOTAL}, {"policy": NUMAPolicy.NONE}])
-def test_where_an_agent_does_as_it_is_told_no_hint_is_in_doubt(changes: Mapping[str, object]) -> None:
+def test_where_an_agent_does_as_it_is_told_no_allocation_is_in_doubt(changes: Mapping[str, object]) -> None:
     node = Node(**changes)
     ending = node.bind("ending", 10, 0, at=5)
     node.bind("a", 10, 1, started=False)
@@ -245,11 +247,11 @@ def test_where_an_agent_does_as_it_is_told_no_hint_is_in_doubt(changes: Mapping[
 
 
 def unreviewed(name: str, cpu: int, numa_id: int, *, started: bool = True) -> ResidentPod:
-    """A bound pod that still has the hint of its assignment."""
+    """A bound pod that still has the allocation of its assignment."""
     return replace(pod(name, cpu, numa_id, started=started), unreviewed=True)
 
 
-def test_a_placed_pod_whose_binding_nobody_judged_has_no_hint_until_it_is_counted() -> None:
+def test_a_placed_pod_whose_binding_nobody_judged_has_no_allocation_until_it_is_counted() -> None:
     node = Node()
     node.tell(unreviewed("a", 5, 1))
     assert node.changes() == {"a": None}
@@ -257,7 +259,7 @@ def test_a_placed_pod_whose_binding_nobody_judged_has_no_hint_until_it_is_counte
     assert node.changes() == {"a": [1]}
 
 
-def test_one_that_is_counted_first_has_the_same_hint_written_as_certain() -> None:
+def test_one_that_is_counted_first_has_the_same_allocation_written_as_certain() -> None:
     node = Node()
     node.tell(unreviewed("a", 5, 1))
     node.scan((0, 5), "a")
@@ -281,7 +283,7 @@ def test_a_follower_takes_it_for_certain_when_the_leader_has_written_that() -> N
 
 
 @pytest.mark.parametrize("nrt_first", [True, False])
-def test_where_the_service_chooses_a_hint_holds_without_a_review(*, nrt_first: bool) -> None:
+def test_where_the_service_chooses_an_allocation_holds_without_a_review(*, nrt_first: bool) -> None:
     node = Node(policy=NUMAPolicy.NONE)
     if not nrt_first:
         node.keeper.drop_topology("n")
@@ -299,7 +301,7 @@ def test_an_nrt_that_names_a_recreated_pod_may_mean_the_earlier_one() -> None:
     assert node.changes() == {}
     node.scan((10, 0), "a")
     assert node.changes() == {}
-    assert node.keeper.hints.certainty("default/a") is Certainty.CONFIRMED
+    assert node.keeper.allocations.certainty("default/a") is Certainty.CONFIRMED
 
 
 def test_so_may_one_that_names_a_pod_from_a_list() -> None:
@@ -363,7 +365,7 @@ def test_of_a_doubt_that_no_nrt_ends_it_is_told() -> None:
     assert [uncertain.key for uncertain in node.keeper.uncertain(10 + 120)] == ["default/a"]
 
 
-def test_a_hint_over_a_blank_one_is_taken_away_altogether() -> None:
+def test_an_allocation_over_a_blank_one_is_taken_away_altogether() -> None:
     node = Node()
     waiting = pod("a", 5)
     node.tell(assumed_pod(waiting, 1, 0), pod("a", 5))
@@ -371,12 +373,12 @@ def test_a_hint_over_a_blank_one_is_taken_away_altogether() -> None:
     assert node.changes() == {}
 
 
-def test_a_pod_that_its_kubelet_does_not_align_needs_no_hint() -> None:
+def test_a_pod_that_its_kubelet_does_not_align_needs_no_allocation() -> None:
     node = Node()
     waiting = pod("a", 5)
     node.tell(replace(assumed_pod(waiting, 0), numa={}), pod("a", 5))
     assert node.changes() == {}
-    assert tuple(node.keeper.hints.uncertain(NOW)) == ()
+    assert tuple(node.keeper.allocations.uncertain(NOW)) == ()
 
 
 def test_it_may_be_forgotten_which_pods_ended() -> None:
@@ -389,11 +391,11 @@ def test_it_may_be_forgotten_which_pods_ended() -> None:
     assert node.leeway().maybe_free == [{0: {"cpu": 10_000}, 1: {"cpu": 0}}]
 
 
-def test_what_an_unmanaged_pod_was_given_is_kept_and_never_hinted() -> None:
+def test_what_an_unmanaged_pod_was_given_is_kept_and_never_allocated() -> None:
     node = Node()
     unmanaged = pod("unmanaged", 10)
     node.tell(unmanaged)
-    assert [newcomer.key for newcomer in node.keeper.hints.newcomers()] == ["default/unmanaged"]
+    assert [newcomer.key for newcomer in node.keeper.allocations.newcomers()] == ["default/unmanaged"]
     assert not node.keeper.is_counted(unmanaged)
     node.keeper.keep_for(unmanaged, on(0, 10), frozenset(), sure=True)
     node.keeper.settle(NOW)

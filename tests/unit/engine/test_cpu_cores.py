@@ -107,7 +107,7 @@ def test_what_the_kubelet_gave_is_taken_while_the_pod_is_there() -> None:
     assert reason(state, full) == "Fits"
 
 
-def test_cpus_given_without_a_hint_are_not_free() -> None:
+def test_cpus_given_without_an_allocation_are_not_free() -> None:
     state = cluster(given=[("team/other", "0-3")], zones=1)
     state.upsert_pod(resident("other", "4"))
     assert state.node_arrays().available[state.node_arrays().resources.find("cpu"), 0, 0] == 4000

@@ -169,7 +169,7 @@ def test_the_refusal_names_the_manager_that_says_no() -> None:
         ([{0: (16, 64), 1: (4, 16)}], 2, True),
     ],
 )
-def test_the_hints_of_pods_on_several_numa_nodes_tell_which_of_these_are_kept_for_such_pods(
+def test_the_allocations_of_pods_on_several_numa_nodes_tell_which_of_these_are_kept_for_such_pods(
     held: list[dict[int, tuple[int, int]]], containers: int, fits: bool
 ) -> None:
     free = [{"cpu": 0, "memory": 0}, {"cpu": 12_000, "memory": 48 * GI}]

@@ -3,14 +3,14 @@ from dataclasses import replace
 
 import pytest
 
-from webhook.formats.koordinator.hint import NUMAHint, parse_resource_status, resource_status_to_json
+from webhook.formats.koordinator.numa_allocation import NUMAAllocation, parse_resource_status, resource_status_to_json
 from webhook.model.errors import UserError
 
-HINT = NUMAHint("n1", ((0, {"cpu": 8000, "memory": 2**34}), (3, {"nvidia.com/gpu": 1})))
+ALLOCATION = NUMAAllocation("n1", ((0, {"cpu": 8000, "memory": 2**34}), (3, {"nvidia.com/gpu": 1})))
 
 
-def test_a_hint_is_written_as_koordinator_writes_its_own_and_reads_back() -> None:
-    text = HINT.to_json()
+def test_an_allocation_is_written_as_koordinator_writes_its_own_and_reads_back() -> None:
+    text = ALLOCATION.to_json()
     assert json.loads(text) == {
         "node": "n1",
         "numaNodeResources": [
@@ -18,28 +18,28 @@ def test_a_hint_is_written_as_koordinator_writes_its_own_and_reads_back() -> Non
             {"node": 3, "resources": {"nvidia.com/gpu": "1"}},
         ],
     }
-    assert NUMAHint.parse(text) == HINT
+    assert NUMAAllocation.parse(text) == ALLOCATION
 
 
 def test_without_a_reservation_it_names_the_node_alone_whatever_else_it_says() -> None:
-    without = NUMAHint.without_reservation("n1")
+    without = NUMAAllocation.without_reservation("n1")
     assert json.loads(without.to_json()) == {"node": "n1", "reserved": False}
-    assert NUMAHint.parse(without.to_json()) == without
-    assert NUMAHint.parse(json.dumps({**json.loads(HINT.to_json()), "reserved": False})) == without
+    assert NUMAAllocation.parse(without.to_json()) == without
+    assert NUMAAllocation.parse(json.dumps({**json.loads(ALLOCATION.to_json()), "reserved": False})) == without
 
 
 def test_that_of_an_assignment_says_that_its_binding_is_not_reviewed() -> None:
-    assigned = replace(HINT, reviewed=False)
-    assert json.loads(assigned.to_json()) == {**json.loads(HINT.to_json()), "reviewed": False}
-    none = replace(HINT, numa_nodes=())
+    assigned = replace(ALLOCATION, reviewed=False)
+    assert json.loads(assigned.to_json()) == {**json.loads(ALLOCATION.to_json()), "reviewed": False}
+    none = replace(ALLOCATION, numa_nodes=())
     assert replace(none, reviewed=False).to_json() == none.to_json(), "its kubelet gives it none, reviewed or not"
-    assert NUMAHint.parse(assigned.to_json()) == assigned
+    assert NUMAAllocation.parse(assigned.to_json()) == assigned
 
 
 def test_a_resource_status_names_numa_nodes_and_no_cpuset() -> None:
-    text = resource_status_to_json(HINT.numa_nodes)
+    text = resource_status_to_json(ALLOCATION.numa_nodes)
     assert set(json.loads(text)) == {"numaNodeResources"}
-    assert parse_resource_status(text) == HINT.numa_nodes
+    assert parse_resource_status(text) == ALLOCATION.numa_nodes
 
 
 def test_koordinators_own_status_is_read() -> None:
@@ -58,7 +58,7 @@ def test_koordinators_own_status_is_read() -> None:
         "[" * 100_000,
     ],
 )
-def test_anything_else_is_no_hint(text: str) -> None:
+def test_anything_else_is_no_allocation(text: str) -> None:
     with pytest.raises(UserError) as caught:
-        NUMAHint.parse(text)
+        NUMAAllocation.parse(text)
     assert caught.value.path.startswith("metadata.annotations[topology-webhook.dev/numa]")

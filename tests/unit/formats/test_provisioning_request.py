@@ -12,9 +12,9 @@ from webhook.formats.autoscaling import (
     own_request,
     sealed_parts,
 )
-from webhook.formats.koordinator.hint import SEAL, HintKey
+from webhook.formats.koordinator.numa_allocation import SEAL, AllocationKey
 
-KEY = HintKey(b"k" * 32)
+KEY = AllocationKey(b"k" * 32)
 
 
 def request(conditions: Any = None, **metadata: Any) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def test_what_differs_from_what_we_sealed_is_not_ours(forged: dict[str, Any]) ->
 
 
 def test_what_another_key_sealed_is_not_ours() -> None:
-    assert own_request(request(), HintKey(b"o" * 32)) is None
+    assert own_request(request(), AllocationKey(b"o" * 32)) is None
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tests.builders.clusters import cluster_snapshot
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import SINGLE, pod
 from tests.handlers import mutated
-from tests.unit.admission.pod.patched import HINT, applied, gated
+from tests.unit.admission.pod.patched import ALLOCATION, applied, gated
 from tests.unit.admission.strategies import constraints, pods
 from webhook.admission.pod.mutation import mutate_pod
 from webhook.admission.response import Patched
@@ -49,7 +49,7 @@ def with_affinity(**held: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("selector", [None, {}, {"disk": "ssd"}], ids=repr)
 def test_a_bare_pods_own_terms_stay_and_its_node_selector_names_the_node(selector: dict[str, str] | None) -> None:
     raw = gated(pod(affinity={"nodeAffinity": REQUIRED | PREFERRED}, nodeSelector=selector))
-    assigned = applied(raw, assignment_patch(raw, HINT, "x", hostname="host-b"))
+    assigned = applied(raw, assignment_patch(raw, ALLOCATION, "x", hostname="host-b"))
     assert assigned["spec"]["affinity"] == raw["spec"]["affinity"]
     assert assigned["spec"]["nodeSelector"] == {**(selector or {}), HOSTNAME_LABEL: "host-b"}
     managed_fields = ManagedFields.parse(assigned["metadata"]["annotations"][MANAGED_FIELDS])
@@ -58,7 +58,7 @@ def test_a_bare_pods_own_terms_stay_and_its_node_selector_names_the_node(selecto
 
 def test_a_bare_pod_that_selects_its_node_itself_is_given_nothing_more() -> None:
     raw = gated(pod(affinity={"nodeAffinity": REQUIRED}, nodeSelector={HOSTNAME_LABEL: "host-b"}))
-    assigned = applied(raw, assignment_patch(raw, HINT, "x", hostname="host-b"))
+    assigned = applied(raw, assignment_patch(raw, ALLOCATION, "x", hostname="host-b"))
     assert {**assigned["spec"], "schedulingGates": raw["spec"]["schedulingGates"]} == raw["spec"]
     assert MANAGED_FIELDS not in assigned["metadata"]["annotations"]
 
@@ -75,7 +75,7 @@ def test_a_bare_pod_that_selects_its_node_itself_is_given_nothing_more() -> None
 )
 def test_other_pods_terms_are_added_to(raw: dict[str, Any], hostname: str | None) -> None:
     raw = gated(raw)
-    assigned = applied(raw, assignment_patch(raw, HINT, "x", hostname=hostname))
+    assigned = applied(raw, assignment_patch(raw, ALLOCATION, "x", hostname=hostname))
     named = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b"]}]}
     assert required_terms(assigned) == [{**ZONE, **named}, {**ZONE, **named}]
     assert selects(assigned) == selects(raw)
@@ -87,7 +87,7 @@ def test_what_a_place_adds_is_told_from_what_the_user_wrote(
 ) -> None:
     raw = gated(raw)
     raw = {**raw, "spec": {**raw["spec"], "nodeSelector": selector}}
-    assigned = applied(raw, assignment_patch(raw, HINT, "x", hostname=hostname))
+    assigned = applied(raw, assignment_patch(raw, ALLOCATION, "x", hostname=hostname))
     back = without_ours(assigned, ManagedFields.parse(assigned["metadata"]["annotations"].get(MANAGED_FIELDS)))
     assert selects(back) == selects(raw)
     if hostname is not None and required_terms(raw) is not None:
@@ -126,7 +126,7 @@ B_ALONE = {"matchExpressions": [{"key": HOSTNAME_LABEL, "operator": "In", "value
 
 def test_a_hostname_that_an_earlier_placement_added_is_taken_out_at_creation() -> None:
     raw = gated(pod(affinity={"nodeAffinity": REQUIRED}, nodeSelector={"disk": "ssd"}))
-    assigned = applied(raw, assignment_patch(raw, HINT, "x", hostname="b"))
+    assigned = applied(raw, assignment_patch(raw, ALLOCATION, "x", hostname="b"))
     exported = {**assigned, "metadata": {**assigned["metadata"], "name": "q"}}
     for gate in ("Always", "Never"):
         mutation = mutate_pod(exported, CLUSTER, Rules(gate=gate))
@@ -138,7 +138,7 @@ def test_a_hostname_that_an_earlier_placement_added_is_taken_out_at_creation() -
 
 def test_the_only_selector_goes_with_the_hostname() -> None:
     raw = gated(pod(affinity={"nodeAffinity": {next(iter(REQUIRED)): {"nodeSelectorTerms": [B_ALONE]}}}))
-    assigned = applied(raw, assignment_patch(raw, HINT, "x", hostname="a"))
+    assigned = applied(raw, assignment_patch(raw, ALLOCATION, "x", hostname="a"))
     mutation = mutate_pod(assigned, CLUSTER, Rules())
     assert "nodeSelector" not in mutation.mutated["spec"]
     assert jsonpatch.apply_patch(assigned, list(mutation.operations)) == mutation.mutated

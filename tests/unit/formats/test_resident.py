@@ -9,7 +9,7 @@ from webhook.model.errors import UserError
 from webhook.model.policy import Exclusive, NUMAPolicy
 
 SPEC = "scheduling.koordinator.sh/numa-topology-spec"
-HINT = "topology-webhook.dev/numa"
+ALLOCATION = "topology-webhook.dev/numa"
 STATUS = "scheduling.koordinator.sh/resource-status"
 TWO = {"cpu": "2"}
 
@@ -35,7 +35,7 @@ def test_a_bound_pod_is_kept_as_a_slim_record() -> None:
         NUMAPolicy.SINGLE_NUMA_NODE,
         Exclusive.REQUIRED,
     )
-    assert (read.hint, read.terminal, read.deleting) == (None, False, False)
+    assert (read.allocation, read.terminal, read.deleting) == (None, False, False)
 
 
 @pytest.mark.parametrize(("phase", "terminal"), [("Pending", False), ("Succeeded", True), ("Failed", True)])
@@ -51,60 +51,62 @@ def numa_nodes(numa_id: int, **resources: str) -> dict[str, Any]:
     return {"numaNodeResources": [{"node": numa_id, "resources": resources}]}
 
 
-def test_the_hint_is_ours_if_it_is_about_the_pods_node() -> None:
+def test_the_allocation_is_ours_if_it_is_about_the_pods_node() -> None:
     ours = json.dumps({"node": "n1", **numa_nodes(3, cpu="2")})
     theirs = json.dumps(numa_nodes(1, cpu="2"))
-    assert resident({HINT: ours}, TWO).hint == ((3, {"cpu": 2000}),)
-    assert resident({HINT: ours, STATUS: theirs}, TWO).hint == ((3, {"cpu": 2000}),)
+    assert resident({ALLOCATION: ours}, TWO).allocation == ((3, {"cpu": 2000}),)
+    assert resident({ALLOCATION: ours, STATUS: theirs}, TWO).allocation == ((3, {"cpu": 2000}),)
 
 
-def test_a_bound_pod_with_the_hint_of_its_assignment_was_not_reviewed() -> None:
-    hint = {"node": "n1", **numa_nodes(3, cpu="2")}
-    assert resident({HINT: json.dumps({**hint, "reviewed": False})}, TWO).unreviewed
-    assert not resident({HINT: json.dumps(hint)}, TWO).unreviewed, "as the last release wrote it"
-    assert not resident({HINT: json.dumps({**hint, "node": "n2", "reviewed": False})}, TWO).unreviewed
+def test_a_bound_pod_with_the_allocation_of_its_assignment_was_not_reviewed() -> None:
+    allocation = {"node": "n1", **numa_nodes(3, cpu="2")}
+    assert resident({ALLOCATION: json.dumps({**allocation, "reviewed": False})}, TWO).unreviewed
+    assert not resident({ALLOCATION: json.dumps(allocation)}, TWO).unreviewed, "as the last release wrote it"
+    assert not resident({ALLOCATION: json.dumps({**allocation, "node": "n2", "reviewed": False})}, TWO).unreviewed
 
 
-def test_the_hint_is_koordinators_where_ours_is_absent_or_about_another_node() -> None:
+def test_the_allocation_is_koordinators_where_ours_is_absent_or_about_another_node() -> None:
     elsewhere = json.dumps({"node": "n2", **numa_nodes(3, cpu="2")})
     theirs = json.dumps(numa_nodes(1, cpu="2"))
-    assert resident({STATUS: theirs}, TWO).hint == ((1, {"cpu": 2000}),)
-    assert resident({HINT: elsewhere, STATUS: theirs}, TWO).hint == ((1, {"cpu": 2000}),)
-    assert resident({HINT: elsewhere}, TWO).hint is None
-    assert resident({STATUS: '{"cpuset": "0-3"}'}, TWO).hint is None
+    assert resident({STATUS: theirs}, TWO).allocation == ((1, {"cpu": 2000}),)
+    assert resident({ALLOCATION: elsewhere, STATUS: theirs}, TWO).allocation == ((1, {"cpu": 2000}),)
+    assert resident({ALLOCATION: elsewhere}, TWO).allocation is None
+    assert resident({STATUS: '{"cpuset": "0-3"}'}, TWO).allocation is None
 
 
-def test_a_hint_is_believed_up_to_the_pods_own_requests() -> None:
-    def hint(*numa_nodes: tuple[int, str]) -> dict[str, str]:
+def test_an_allocation_is_believed_up_to_the_pods_own_requests() -> None:
+    def allocation(*numa_nodes: tuple[int, str]) -> dict[str, str]:
         entries = [{"node": numa_id, "resources": {"cpu": cpu}} for numa_id, cpu in numa_nodes]
-        return {HINT: json.dumps({"node": "n1", "numaNodeResources": entries})}
+        return {ALLOCATION: json.dumps({"node": "n1", "numaNodeResources": entries})}
 
     # 100m are the overhead's.
-    assert resident(hint((0, "16"))).hint == ((0, {"cpu": 100}),)
-    assert resident(hint((0, "16"), (1, "16")), TWO).hint == ((0, {"cpu": 2100}),)
-    assert resident(hint((0, "1"), (1, "16")), TWO).hint == ((0, {"cpu": 1000}), (1, {"cpu": 1100}))
+    assert resident(allocation((0, "16"))).allocation == ((0, {"cpu": 100}),)
+    assert resident(allocation((0, "16"), (1, "16")), TWO).allocation == ((0, {"cpu": 2100}),)
+    assert resident(allocation((0, "1"), (1, "16")), TWO).allocation == ((0, {"cpu": 1000}), (1, {"cpu": 1100}))
     memory = {"node": "n1", "numaNodeResources": [{"node": 0, "resources": {"memory": "1Ti", "nvidia.com/gpu": "8"}}]}
-    assert resident({HINT: json.dumps(memory)}, TWO).hint is None
-    assert resident({HINT: json.dumps({"node": "n1", "numaNodeResources": []})}, TWO).hint == ()
+    assert resident({ALLOCATION: json.dumps(memory)}, TWO).allocation is None
+    assert resident({ALLOCATION: json.dumps({"node": "n1", "numaNodeResources": []})}, TWO).allocation == ()
 
 
 def test_a_pod_on_one_numa_node_is_on_no_more_of_them_than_it_has_containers() -> None:
     entries = [{"node": numa_id, "resources": {"cpu": "100m"}} for numa_id in range(8)]
-    everywhere = {HINT: json.dumps({"node": "n1", "numaNodeResources": entries})}
-    assert len(resident(everywhere, TWO).hint or ()) == 8
-    assert resident({**everywhere, SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}, TWO).hint is None
+    everywhere = {ALLOCATION: json.dumps({"node": "n1", "numaNodeResources": entries})}
+    assert len(resident(everywhere, TWO).allocation or ()) == 8
+    assert resident({**everywhere, SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}, TWO).allocation is None
 
 
-def test_a_hint_too_long_to_be_ours_is_not_read() -> None:
+def test_an_allocation_too_long_to_be_ours_is_not_read() -> None:
     entry = {"node": 0, "resources": {"cpu": "1"}}
-    assert resident({HINT: json.dumps({"node": "n1", "numaNodeResources": [entry] * 5000})}, TWO).hint is None
+    assert (
+        resident({ALLOCATION: json.dumps({"node": "n1", "numaNodeResources": [entry] * 5000})}, TWO).allocation is None
+    )
 
 
-@pytest.mark.parametrize("annotation", [HINT, STATUS, SPEC])
+@pytest.mark.parametrize("annotation", [ALLOCATION, STATUS, SPEC])
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"node": "n1", "numaNodeResources": [{"node": -1}]}'])
 def test_broken_annotations_of_a_running_pod_count_as_absent(annotation: str, text: str) -> None:
     read = resident({annotation: text})
-    assert (read.hint or None, read.policy) == (None, None)
+    assert (read.allocation or None, read.policy) == (None, None)
 
 
 def test_unreadable_resources_are_an_error() -> None:
@@ -154,19 +156,27 @@ def test_a_pod_resized_in_place_holds_the_largest_of_its_numbers(
 
 
 GATED = {"schedulingGates": GATES}
-HINT_FOR_N2 = json.dumps({"node": "n2", **numa_nodes(1, cpu="2")})
+ALLOCATION_FOR_N2 = json.dumps({"node": "n2", **numa_nodes(1, cpu="2")})
 
 
-def waiting(hint: str, **spec: Any) -> ResidentPod:
-    return ResidentPod.from_object(plain(annotations={HINT: hint}, containers=[container(requests=TWO)], **spec))
+def waiting(allocation: str, **spec: Any) -> ResidentPod:
+    return ResidentPod.from_object(
+        plain(annotations={ALLOCATION: allocation}, containers=[container(requests=TWO)], **spec)
+    )
 
 
-def test_a_pod_with_a_hint_and_without_our_gate_is_placed_until_it_is_bound() -> None:
-    assert (waiting(HINT_FOR_N2).assigned_node, waiting(HINT_FOR_N2).hint) == ("n2", ((1, {"cpu": 2000}),))
-    assert waiting(HINT_FOR_N2, schedulingGates=[{"name": "example.com/quota"}]).assigned_node == "n2"
-    assert (waiting(HINT_FOR_N2, **GATED).assigned_node, waiting(HINT_FOR_N2, **GATED).hint) == ("", None)
-    assert (waiting("not JSON").assigned_node, waiting("not JSON").hint) == ("", None)
-    assert waiting(HINT_FOR_N2, nodeName="n2").assigned_node == ""
+def test_a_pod_with_an_allocation_and_without_our_gate_is_placed_until_it_is_bound() -> None:
+    assert (waiting(ALLOCATION_FOR_N2).assigned_node, waiting(ALLOCATION_FOR_N2).allocation) == (
+        "n2",
+        ((1, {"cpu": 2000}),),
+    )
+    assert waiting(ALLOCATION_FOR_N2, schedulingGates=[{"name": "example.com/quota"}]).assigned_node == "n2"
+    assert (waiting(ALLOCATION_FOR_N2, **GATED).assigned_node, waiting(ALLOCATION_FOR_N2, **GATED).allocation) == (
+        "",
+        None,
+    )
+    assert (waiting("not JSON").assigned_node, waiting("not JSON").allocation) == ("", None)
+    assert waiting(ALLOCATION_FOR_N2, nodeName="n2").assigned_node == ""
 
 
 def test_a_pod_is_bound_when_the_api_server_says_so_and_at_its_creation_at_the_earliest() -> None:

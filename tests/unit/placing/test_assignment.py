@@ -11,7 +11,7 @@ from tests.unit.admission.node_affinity import admits
 from tests.unit.controllers.placement.peers import APART, nobody
 from webhook.engine.decide import Decision
 from webhook.engine.snapshot.ledger import Reservation
-from webhook.model.names import NUMA_HINT, PLACEMENT
+from webhook.model.names import NUMA_ALLOCATION, PLACEMENT
 from webhook.placing.pod.assignment import Assignment, NoAssignment, find_assignment
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.state.rules import Rules
@@ -40,17 +40,17 @@ def allowed(raw: dict[str, Any]) -> str:
 
 def test_a_pod_is_held_to_the_best_node_and_told_its_numa_node() -> None:
     assignment, raw = ungated()
-    assert (assignment.hint.node, allowed(raw)) == ("a", "a")
-    assert NUMA_HINT in raw["metadata"]["annotations"]
+    assert (assignment.allocation.node, allowed(raw)) == ("a", "a")
+    assert NUMA_ALLOCATION in raw["metadata"]["annotations"]
 
 
 def test_a_pod_that_must_be_apart_from_others_is_kept_off_nodes_that_never_fit_and_prefers_those_that_do() -> None:
     assignment, raw = ungated(**APART)
-    assert (assignment.hint.node, allowed(raw), raw["spec"]["schedulingGates"]) == ("a", "abc", [])
+    assert (assignment.allocation.node, allowed(raw), raw["spec"]["schedulingGates"]) == ("a", "abc", [])
     preferred = raw["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
     assert [term["preference"]["matchExpressions"][0]["values"] for term in preferred] == [["a"], ["b"]]
     annotations = raw["metadata"]["annotations"]
-    assert NUMA_HINT not in annotations
+    assert NUMA_ALLOCATION not in annotations
     assert annotations[PLACEMENT].splitlines()[0] == "the scheduler chooses the node, for its pod anti-affinity"
 
 
@@ -90,7 +90,7 @@ def beside(spec: dict[str, Any] | None = None, **cpus: int) -> str:
 
     assignment = find_assignment(CLUSTER.nodes, GatedPod.from_object(raw), Rules(), assigned)
     assert not isinstance(assignment, Decision)
-    return assignment.text if isinstance(assignment, NoAssignment) else assignment.hint.node
+    return assignment.text if isinstance(assignment, NoAssignment) else assignment.allocation.node
 
 
 def test_a_pod_is_placed_beside_its_equals_only_while_those_placed_before_are_not_bound() -> None:

@@ -61,7 +61,7 @@ def members(cache: ClusterCache, count: int, **how: Any) -> list[str]:
 
 
 def nodes_of(attempt: Attempt) -> list[str]:
-    return sorted(assignment.hint.node for _, assignment, _ in attempt.assumed)
+    return sorted(assignment.allocation.node for _, assignment, _ in attempt.assumed)
 
 
 def test_a_pod_prefers_nodes_whose_devices_serve_its_claims_and_the_scheduler_chooses() -> None:
@@ -70,7 +70,7 @@ def test_a_pod_prefers_nodes_whose_devices_serve_its_claims_and_the_scheduler_ch
     planner = planner_of(cache)
     found = planner.place(read(planner, "p"))
     assert isinstance(found, Assignment)
-    assert found.hint.node == "b-0"
+    assert found.allocation.node == "b-0"
     assert found.text.startswith("the scheduler chooses the node, for its resource claims; ")
     assert "1 of 3 nodes fits" in found.text
     assert "2 insufficient resources" in found.text

@@ -6,12 +6,19 @@ from hypothesis import given
 
 from tests.builders.pods import pod
 from tests.unit.admission.node_affinity import admits
-from tests.unit.admission.pod.patched import HINT, applied, gated
+from tests.unit.admission.pod.patched import ALLOCATION, applied, gated
 from tests.unit.admission.strategies import pods
-from webhook.formats.koordinator.hint import NUMAHint
+from webhook.formats.koordinator.numa_allocation import NUMAAllocation
 from webhook.formats.patches.affinity_patch import Constraint, NodeRef, none_of, one_of, required_terms
 from webhook.formats.patches.managed_fields import ManagedFields, without_ours
-from webhook.model.names import MANAGED_FIELDS, NUMA_HINT, NUMA_SIGNATURE, PLACEMENT, POD_GROUP_NAME, RESOURCE_STATUS
+from webhook.model.names import (
+    MANAGED_FIELDS,
+    NUMA_ALLOCATION,
+    NUMA_SIGNATURE,
+    PLACEMENT,
+    POD_GROUP_NAME,
+    RESOURCE_STATUS,
+)
 from webhook.placing.pod.controller_patches import (
     assignment_patch,
     forget_patch,
@@ -26,27 +33,27 @@ REQUIRES_Y = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
 
 
 def test_a_place_is_one_node_and_its_numa_nodes_and_takes_the_gate_away() -> None:
-    assigned = applied(gated(), assignment_patch(gated(), HINT, "placed on b, NUMA 1", {"example.com/rank": "3"}))
+    assigned = applied(gated(), assignment_patch(gated(), ALLOCATION, "placed on b, NUMA 1", {"example.com/rank": "3"}))
     assert assigned["spec"]["schedulingGates"] == []
     assert admits(assigned, "b", {})
     assert not admits(assigned, "a", {})
     annotations = assigned["metadata"]["annotations"]
     zones = '[{"node":1,"resources":{"cpu":"8","memory":"1Gi"}}]'
-    assert annotations[NUMA_HINT] == f'{{"node":"b","numaNodeResources":{zones}}}'
+    assert annotations[NUMA_ALLOCATION] == f'{{"node":"b","numaNodeResources":{zones}}}'
     assert annotations[RESOURCE_STATUS] == f'{{"numaNodeResources":{zones}}}'
     assert annotations[PLACEMENT] == "placed on b, NUMA 1\nnode affinity added: required: b"
     assert annotations["example.com/rank"] == "3"
 
 
 def test_a_pod_that_is_bound_to_no_numa_node_is_placed_on_its_node_all_the_same() -> None:
-    assigned = applied(gated(), assignment_patch(gated(), NUMAHint("b", ()), "placed on b"))
-    assert assigned["metadata"]["annotations"][NUMA_HINT] == '{"node":"b","numaNodeResources":[]}'
+    assigned = applied(gated(), assignment_patch(gated(), NUMAAllocation("b", ()), "placed on b"))
+    assert assigned["metadata"]["annotations"][NUMA_ALLOCATION] == '{"node":"b","numaNodeResources":[]}'
     assert RESOURCE_STATUS not in assigned["metadata"]["annotations"]
 
 
 def test_a_node_that_is_pinned_by_node_selector_is_told_likewise() -> None:
     raw = gated(pod(affinity=REQUIRES_Y))
-    placed = applied(raw, assignment_patch(raw, HINT, "placed on b", hostname="host-b"))
+    placed = applied(raw, assignment_patch(raw, ALLOCATION, "placed on b", hostname="host-b"))
     said = placed["metadata"]["annotations"][PLACEMENT]
     assert said == "placed on b\nnode affinity added: required: host-b (in nodeSelector)"
 
@@ -54,7 +61,7 @@ def test_a_node_that_is_pinned_by_node_selector_is_told_likewise() -> None:
 def test_every_patch_names_the_version_it_was_made_from() -> None:
     version = {"op": "replace", "path": "/metadata/resourceVersion", "value": "7"}
     for patch in (
-        assignment_patch(gated(), HINT, "x"),
+        assignment_patch(gated(), ALLOCATION, "x"),
         ungate_patch(gated(), Constraint(), "x"),
         status_patch(gated(), "x"),
     ):
@@ -64,7 +71,7 @@ def test_every_patch_names_the_version_it_was_made_from() -> None:
 @given(pods)
 def test_terms_stay_as_many_and_in_their_place_and_what_is_ours_can_be_told(raw: dict[str, Any]) -> None:
     raw = gated(raw)
-    assigned = applied(raw, assignment_patch(raw, HINT, "x"))
+    assigned = applied(raw, assignment_patch(raw, ALLOCATION, "x"))
     before, after = required_terms(raw), required_terms(assigned)
     assert after is not None
     assert len(after) == (1 if before is None else len(before))
@@ -97,7 +104,7 @@ def test_a_pod_that_is_kept_off_nodes_says_so_in_every_later_text() -> None:
     later = applied(again, status_patch(again, "waiting: c"))
     assert later["metadata"]["annotations"][PLACEMENT] == "waiting: c\nnode affinity added: excluded: 2 nodes"
     assert status_patch(later, "waiting: c") == ()
-    placed = applied(later, assignment_patch(later, HINT, "placed on b"))
+    placed = applied(later, assignment_patch(later, ALLOCATION, "placed on b"))
     assert placed["metadata"]["annotations"][PLACEMENT].endswith("added: required: b; excluded: 2 nodes")
 
 
@@ -111,15 +118,18 @@ def test_a_member_that_waits_says_in_which_group_and_what_the_pod_says_already_i
 
 
 def test_what_was_assumed_is_taken_back_and_the_pod_stays_held_to_its_node() -> None:
-    for hint in (HINT, NUMAHint("b", ())):
-        assigned = applied(gated(), assignment_patch(gated(), hint, "placed on b"))
-        empty = NUMAHint.without_reservation("b")
+    for allocation in (ALLOCATION, NUMAAllocation("b", ())):
+        assigned = applied(gated(), assignment_patch(gated(), allocation, "placed on b"))
+        empty = NUMAAllocation.without_reservation("b")
         patch = forget_patch(assigned, empty, "signed", "placed on b, where nothing is reserved for it any more")
         assert patch[0] == {"op": "replace", "path": "/metadata/resourceVersion", "value": "7"}
         after = applied(assigned, patch)
         assert after["spec"] == assigned["spec"]
         annotations = after["metadata"]["annotations"]
-        assert (annotations[NUMA_HINT], annotations[NUMA_SIGNATURE]) == ('{"node":"b","reserved":false}', "signed")
+        assert (annotations[NUMA_ALLOCATION], annotations[NUMA_SIGNATURE]) == (
+            '{"node":"b","reserved":false}',
+            "signed",
+        )
         assert annotations[PLACEMENT] == (
             "placed on b, where nothing is reserved for it any more\nnode affinity added: required: b"
         )

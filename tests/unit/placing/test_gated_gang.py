@@ -24,12 +24,12 @@ from webhook.engine.snapshot.node_sums import NodeSums
 from webhook.engine.snapshot.single_node import NodeAlone, node_for
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
-from webhook.formats.koordinator.hint import NUMAHint
-from webhook.model.names import MIN_MEMBER, NUMA_HINT
+from webhook.formats.koordinator.numa_allocation import NUMAAllocation
+from webhook.model.names import MIN_MEMBER, NUMA_ALLOCATION
 from webhook.model.options import GangStrategy
 from webhook.model.policy import NUMAPolicy
 from webhook.placing.gang.gang_search import GatedGang
-from webhook.placing.gang.gated_gang import ExactHints, GangAssigner, GangSchedulability
+from webhook.placing.gang.gated_gang import ExactAllocations, GangAssigner, GangSchedulability
 from webhook.placing.gang.kept_domain import KeptDomains
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.placing.waiting_unit import units_of
@@ -50,30 +50,32 @@ def _leader(count: int, **spec: Any) -> Leader:
     return leader
 
 
-def _hints(leader: Leader) -> list[tuple[str, int]]:
+def _allocations(leader: Leader) -> list[tuple[str, int]]:
     """(node, NUMA node) of each pod."""
-    hints = [NUMAHint.parse(raw["metadata"]["annotations"][NUMA_HINT]) for raw in leader.api.pods.values()]
-    return sorted((hint.node, hint.numa_nodes[0][0]) for hint in hints)
+    allocations = [
+        NUMAAllocation.parse(raw["metadata"]["annotations"][NUMA_ALLOCATION]) for raw in leader.api.pods.values()
+    ]
+    return sorted((allocation.node, allocation.numa_nodes[0][0]) for allocation in allocations)
 
 
 @pytest.fixture
 def decided(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The members for which a decision is made."""
     names: list[str] = []
-    decide = ExactHints._decided
+    decide = ExactAllocations._decided
 
-    def noted(self: ExactHints, gated: Any, *others: Any) -> Any:
+    def noted(self: ExactAllocations, gated: Any, *others: Any) -> Any:
         names.append(gated.pod.name)
         return decide(self, gated, *others)
 
-    monkeypatch.setattr(ExactHints, "_decided", noted)
+    monkeypatch.setattr(ExactAllocations, "_decided", noted)
     return names
 
 
 async def test_equal_members_on_equal_nodes_are_decided_once(decided: list[str]) -> None:
     leader = _leader(24)
     await leader.cycle()
-    assert _hints(leader) == [(f"n{number}", numa_id) for number in range(4) for numa_id in (0, 0, 0, 1, 1, 1)]
+    assert _allocations(leader) == [(f"n{number}", numa_id) for number in range(4) for numa_id in (0, 0, 0, 1, 1, 1)]
     assert len(decided) == 6
 
 
@@ -84,7 +86,7 @@ async def test_the_node_counts_for_members_that_select_nodes(decided: list[str])
     for number in range(3):
         leader.cache.nodes.upsert(f"n{number}", node(name=f"n{number}", cpus=32, labels={"of": "some"}))
     await leader.cycle()
-    assert {at for at, _ in _hints(leader)} == {"n0", "n1", "n2"}
+    assert {at for at, _ in _allocations(leader)} == {"n0", "n1", "n2"}
     assert len(decided) == 18
 
 
@@ -200,5 +202,5 @@ async def test_a_small_member_leaves_the_numa_node_that_only_suits_another() -> 
     placer = GangAssigner(cluster, assuming(cluster), Rules(), KeptDomains(cluster, 0, float, monotonic, time))
     found = await placer.assign(gang, 2, {}, (), partial(asyncio.sleep, 0))
     assert isinstance(found, list), found
-    places = {one.pod.name: [numa for numa, _ in assignment.hint.numa_nodes] for one, assignment, _ in found}
+    places = {one.pod.name: [numa for numa, _ in assignment.allocation.numa_nodes] for one, assignment, _ in found}
     assert places == {"first": [0], "second": [1]}

@@ -21,9 +21,9 @@ from webhook.engine.decide import Decision
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.formats.kubernetes.membership import AssignedMember
 from webhook.kube.write import Outcome, Write
-from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, MIN_MEMBER, NUMA_HINT
+from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, MIN_MEMBER, NUMA_ALLOCATION
 from webhook.placing.gang.gang_search import GatedGang
-from webhook.placing.gang.gated_gang import ExactHints, GangAssigner
+from webhook.placing.gang.gated_gang import ExactAllocations, GangAssigner
 from webhook.placing.gang.kept_domain import KeptDomains
 from webhook.placing.planner import Cycle
 from webhook.placing.pod.assignment import Assignment, NoAssignment, find_assignment, why_unassigned, without
@@ -79,7 +79,7 @@ async def test_nodes_on_which_the_group_can_never_run_are_not_kept_for_it() -> N
 async def test_it_is_kept_if_the_exact_amounts_of_a_member_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     # rack-0 ── n0 [8 8]      [free cpus]
     leader = leader_of_a_rack(8, 8)
-    monkeypatch.setattr(ExactHints, "of", lambda *_: None)
+    monkeypatch.setattr(ExactAllocations, "of", lambda *_: None)
     leader.api.has(gated(name="later"))
     await leader.cycle()
     assert leader.waiting() == {"w-0", "w-1", "later"}
@@ -179,8 +179,8 @@ def member(name: str, created: str, cpu: int = 8, *, namespace: str = "default",
 def holder(name: str, node: str, restarts: str, metadata: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """A pod that holds the first NUMA node of a node."""
     amounts = {"cpu": "16", "memory": str(1 << 30)}
-    hint = json.dumps({"node": node, "numaNodeResources": [{"node": 0, "resources": amounts}]})
-    annotations = {NUMA_HINT: hint}
+    allocation = json.dumps({"node": node, "numaNodeResources": [{"node": 0, "resources": amounts}]})
+    annotations = {NUMA_ALLOCATION: allocation}
     return bound(node=node, name=name, cpu=16, annotations=annotations, metadata=metadata, restartPolicy=restarts)
 
 
@@ -287,7 +287,7 @@ def test_who_comes_later_gets_no_place_there_and_is_told() -> None:
     now = snapshot(n0=(2, 2), n5=(2,))
     assignment = find_assignment(now, pod, Rules(), nobody)
     assert isinstance(assignment, Assignment)
-    assert assignment.hint.node in {"n2", "n3"}
+    assert assignment.allocation.node in {"n2", "n3"}
     found = find_assignment(without(now, {"n2", "n3", "gone"}), pod, Rules(), nobody)
     assert isinstance(found, Decision)
     assert why_unassigned(found, pod, Rules(), 2).text.endswith(

@@ -89,7 +89,7 @@ async def test_a_gang_starts_whole_or_not_at_all_and_the_question_says_which(
     assert found.placement.assigned is starts
     waits = gang(planner, "a", "b")
     attempt = await planner.attempt_gang(waits, waits.members, planner.begin(), no_pause)
-    assert [assignment.hint.node for _, assignment, _ in attempt.assumed] == (["n0", "n0"] if starts else [])
+    assert [assignment.allocation.node for _, assignment, _ in attempt.assumed] == (["n0", "n0"] if starts else [])
     assert {one.pod.pod.name for one in attempt.waits} == (set() if starts else {"a", "b"})
 
 

@@ -10,7 +10,7 @@ from tests.builders.nodes import node, nrt
 from tests.builders.pods import SINGLE, bound, container, created, guaranteed, plain, pod
 from tests.builders.topologies import topology as levels
 from webhook.formats.topology import TopologySource
-from webhook.model.names import NUMA_HINT, NUMA_SIGNATURE, NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME
+from webhook.model.names import NUMA_ALLOCATION, NUMA_SIGNATURE, NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME
 from webhook.model.policy import NUMAPolicy
 from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.cluster_cache import ClusterCache
@@ -77,9 +77,9 @@ def test_a_read_calls_no_observer_and_what_time_alone_frees_is_announced_once() 
     put(cache, small("n0"))
     written = [{"time": "1970-01-01T00:15:05Z", "fieldsV1": {"f:zones": {}}}]
     put(cache, listed("n0", metadata={"name": "n0", "managedFields": written}))
-    hint = '{"node": "n0", "numaNodeResources": [{"node": 0, "resources": {"cpu": "3"}}]}'
+    allocation = '{"node": "n0", "numaNodeResources": [{"node": 0, "resources": {"cpu": "3"}}]}'
     created = {"creationTimestamp": "1970-01-01T00:15:00Z"}
-    put(cache, bound(node="n0", cpu=3, numa=None, annotations={NUMA_HINT: hint}, metadata=created))
+    put(cache, bound(node="n0", cpu=3, numa=None, annotations={NUMA_ALLOCATION: allocation}, metadata=created))
     cache.changed.subscribe(lambda: told.append(now))
     for now in (1000.0, 1019.0, 1020.0, 1021.0):  # the clock reads it
         cache.snapshot()
@@ -235,10 +235,14 @@ def test_it_goes_back_as_soon_as_the_scheduler_says_that_it_cannot_bind_the_pod(
     assert woken
 
 
-def assigned(cache: ClusterCache, name: str, hint: str, **status: Any) -> dict[str, Any]:
-    """An assigned pod with a signed hint. The scheduler's last attempt failed."""
+def assigned(cache: ClusterCache, name: str, allocation: str, **status: Any) -> dict[str, Any]:
+    """An assigned pod with a signed allocation. The scheduler's last attempt failed."""
     raw = left(name, "Unschedulable", **status)
-    raw["metadata"]["annotations"] |= {NUMA_HINT: hint, NUMA_SIGNATURE: cache.sign(name, hint), POD_GROUP_NAME: "g"}
+    raw["metadata"]["annotations"] |= {
+        NUMA_ALLOCATION: allocation,
+        NUMA_SIGNATURE: cache.sign(name, allocation),
+        POD_GROUP_NAME: "g",
+    }
     raw["spec"]["containers"] = [guaranteed(cpu=3)]
     return raw
 
@@ -247,7 +251,7 @@ ON_N0 = '{"node":"n0","numaNodeResources":[{"node":0,"resources":{"cpu":"3"}}]}'
 UNRESERVED = '{"node":"n0","reserved":false}'
 
 
-def test_what_a_placed_pod_was_assumed_stays_until_its_hint_says_otherwise_and_its_seat_beyond_that() -> None:
+def test_what_a_placed_pod_was_assumed_stays_until_its_allocation_says_otherwise_and_its_seat_beyond_that() -> None:
     cache = cache_of_one_node()
     cache.assume(AssumedPod("ns/p", "p", "n0", {0: {"cpu": 3000}}, {"cpu": 3000}, None, 1.0))
     put(cache, left("p", "Unschedulable"))
@@ -271,11 +275,11 @@ def test_what_it_is_given_with_its_binding_is_kept_while_the_pod_does_not_show_i
     assert cache.holds(given)
 
 
-def test_bound_by_nobodys_leave_it_is_one_without_a_hint() -> None:
+def test_bound_by_nobodys_leave_it_is_one_without_an_allocation() -> None:
     cache = cache_of_one_node()
     raw = assigned(cache, "p", UNRESERVED)
     raw["spec"]["nodeName"] = "n0"
-    assert PodInfo.from_object(raw, Rules(), cache.hint_key).record.unhinted
+    assert PodInfo.from_object(raw, Rules(), cache.allocation_key).record.unallocated
 
 
 def rewritten(name: str, second: int, **more: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from tests.builders.clusters import cluster_cache, machine, put
 from tests.builders.nodes import nrt
 from tests.builders.pods import bound, gated
-from webhook.model.names import NUMA_HINT
+from webhook.model.names import NUMA_ALLOCATION
 from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.debugger import SHOWN, Comparison, Difference, How, Kind, confirmed, dump
@@ -57,7 +57,7 @@ def test_another_version_counts_if_decisions_see_the_difference() -> None:
 
 
 def test_an_object_that_cannot_be_read_is_in_neither() -> None:
-    faulty = bound(name="faulty", node="n0", metadata={"annotations": {NUMA_HINT: "{"}})
+    faulty = bound(name="faulty", node="n0", metadata={"annotations": {NUMA_ALLOCATION: "{"}})
     unreadable = {**faulty, "spec": {**faulty["spec"], "containers": [{"resources": {"requests": {"cpu": "no"}}}]}}
     assert compared(cluster_cache(*OBJECTS, unreadable), *OBJECTS, unreadable) == set()
 

@@ -1,4 +1,4 @@
-"""A pod gets a hint at its binding only if, by all that is known, its kubelet cannot choose other NUMA nodes."""
+"""A pod gets an allocation at its binding only if, by all that is known, its kubelet cannot choose other NUMA nodes."""
 
 import json
 from dataclasses import replace
@@ -13,14 +13,14 @@ from tests.unit.admission.kubelet_admissions import kubelet_admission_at
 from webhook.admission.binding.decision import Given, guard, into_binding
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.engine.snapshot.node_sums import NodeSums, NumaAmounts
-from webhook.formats.koordinator.hint import NUMAHint
+from webhook.formats.koordinator.numa_allocation import NUMAAllocation
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.formats.patches.json_patch import apply
-from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT, RESOURCE_STATUS
+from webhook.model.names import NUMA_ALLOCATION, NUMA_TOPOLOGY_SPEC, PLACEMENT, RESOURCE_STATUS
 from webhook.model.options import Options
 from webhook.placing.pod.binding_pod import BindingPod
 from webhook.state.assumed.free_bounds import NO_LEEWAY, Leeway
-from webhook.state.kubelet_admission import CERTAIN, HintCertainty
+from webhook.state.kubelet_admission import CERTAIN, AllocationCertainty
 from webhook.state.rules import Rules
 
 GI = 2**30
@@ -54,7 +54,7 @@ def assigned(numa_id: int) -> dict[str, Any]:
         metadata={
             "annotations": {
                 NUMA_TOPOLOGY_SPEC: SINGLE,
-                NUMA_HINT: json.dumps({"node": "n3", "numaNodeResources": zones}),
+                NUMA_ALLOCATION: json.dumps({"node": "n3", "numaNodeResources": zones}),
                 RESOURCE_STATUS: json.dumps({"numaNodeResources": zones}),
                 PLACEMENT: text,
             }
@@ -76,9 +76,9 @@ def assigned(numa_id: int) -> dict[str, Any]:
 def test_it_is_certain_if_the_choice_is_the_same_with_the_most_and_the_least_that_may_be_free(
     leeway: Leeway, alternatives: set[int] | None
 ) -> None:
-    found = given(pod(), (4, 8, 8), leeway).hint_certainty
+    found = given(pod(), (4, 8, 8), leeway).allocation_certainty
     assert found == (
-        CERTAIN if alternatives is None else HintCertainty(sure=False, alternatives=frozenset(alternatives))
+        CERTAIN if alternatives is None else AllocationCertainty(sure=False, alternatives=frozenset(alternatives))
     )
 
 
@@ -92,7 +92,7 @@ def test_what_is_kept_for_a_pod_that_may_be_elsewhere_may_be_free() -> None:
     verdict = guard(BindingPod.from_object(pod(), RULES), "n3", kubelet_admission, RULES)
     assert isinstance(verdict, Given)
     assert [numa_id for numa_id, _ in verdict.numa_nodes] == [2]
-    assert verdict.hint_certainty == HintCertainty(sure=False, alternatives=frozenset({0, 1}))
+    assert verdict.allocation_certainty == AllocationCertainty(sure=False, alternatives=frozenset({0, 1}))
 
 
 def test_of_a_pod_over_several_numa_nodes_any_other_is_possible() -> None:
@@ -102,39 +102,39 @@ def test_of_a_pod_over_several_numa_nodes_any_other_is_possible() -> None:
     leeway = Leeway(maybe_free=[on(0, 12)])
     found = given(wide, (4, 16, 16), leeway, "restricted")
     assert [numa_id for numa_id, _ in found.numa_nodes] == [1, 2]
-    assert found.hint_certainty == HintCertainty(sure=False, alternatives=frozenset({0}))
+    assert found.allocation_certainty == AllocationCertainty(sure=False, alternatives=frozenset({0}))
 
 
 def test_the_plugins_rules_replay_nothing_where_a_kubelet_does_otherwise() -> None:
     # The plugin takes the first container for NUMA 0 as well, the kubelet knows that 4 free cpus do not suffice.
     rules = replace(RULES, engine=Options(fidelity="Plugin"))
-    assert given(pod(cpu="4"), (4, 8), rules=rules).hint_certainty == CERTAIN
+    assert given(pod(cpu="4"), (4, 8), rules=rules).allocation_certainty == CERTAIN
     best_effort = pod(cpu="8", numa='{"numaTopologyPolicy": "BestEffort"}')
-    assert given(best_effort, (4, 8), policy="best-effort", rules=rules).annotations.get(NUMA_HINT) is None
+    assert given(best_effort, (4, 8), policy="best-effort", rules=rules).annotations.get(NUMA_ALLOCATION) is None
 
 
-def test_a_pod_that_is_not_certain_is_bound_without_a_hint() -> None:
-    assert given(pod(), (4, 8)).hint_certainty == CERTAIN
+def test_a_pod_that_is_not_certain_is_bound_without_an_allocation() -> None:
+    assert given(pod(), (4, 8)).allocation_certainty == CERTAIN
     found = given(pod(), (4, 8), Leeway(maybe_free=[on(0, 4)]))
     assert found.numa_nodes == ((1, {"cpu": 8000, "memory": GI}),)
     assert found.annotations == {}
     assert found.message == "bound to n3, NUMA nodes not certain yet"
 
 
-def test_a_hint_from_before_is_written_over() -> None:
+def test_an_allocation_from_before_is_written_over() -> None:
     raw = assigned(1)
     found = given(raw, (4, 8), Leeway(maybe_free=[on(0, 4)]))
     bound = apply(raw, map(dict, into_binding({"metadata": raw["metadata"]}, found)))
     annotations = bound["metadata"]["annotations"]
-    assert json.loads(annotations[NUMA_HINT]) == {"node": "n3", "certain": False}
+    assert json.loads(annotations[NUMA_ALLOCATION]) == {"node": "n3", "certain": False}
     assert json.loads(annotations[RESOURCE_STATUS]) == {"numaNodeResources": []}
     assert annotations[PLACEMENT].splitlines()[0] == "placed on n3, NUMA nodes not certain yet"
     resident = ResidentPod.from_object(bound | {"spec": {**bound["spec"], "nodeName": "n3"}})
-    assert resident.hint is None
+    assert resident.allocation is None
 
 
 def test_what_people_read_names_the_numa_nodes_of_the_binding() -> None:
-    assert given(assigned(1), (4, 8)).annotations.keys() == {NUMA_HINT, RESOURCE_STATUS}
+    assert given(assigned(1), (4, 8)).annotations.keys() == {NUMA_ALLOCATION, RESOURCE_STATUS}
     assert given(assigned(1), (8, 8)).annotations[PLACEMENT].splitlines()[0] == "placed on n3, NUMA 0"
 
 
@@ -142,16 +142,16 @@ def test_what_was_assumed_is_not_certain_if_the_kubelet_will_choose_otherwise() 
     assumed = given(assigned(1), (8, 8)).as_assumed()
     assert assumed is not None
     assert dict(assumed.numa_nodes).keys() == {1}
-    assert assumed.hint_certainty == HintCertainty(sure=False, alternatives=frozenset({0}))
+    assert assumed.allocation_certainty == AllocationCertainty(sure=False, alternatives=frozenset({0}))
     same = given(assigned(1), (4, 8)).as_assumed()
     assert same is not None
-    assert same.hint_certainty == CERTAIN
+    assert same.allocation_certainty == CERTAIN
 
 
-def test_a_blank_hint_is_read_back() -> None:
-    blank = NUMAHint.without_numa_nodes("n1")
+def test_a_blank_allocation_is_read_back() -> None:
+    blank = NUMAAllocation.without_numa_nodes("n1")
     assert blank.to_json() == '{"node":"n1","certain":false}'
-    assert NUMAHint.parse(blank.to_json()) == blank
+    assert NUMAAllocation.parse(blank.to_json()) == blank
 
 
 ONE, OTHER = {0: {"cpu": 3000}}, {1: {"cpu": 5000}}

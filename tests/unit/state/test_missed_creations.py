@@ -1,13 +1,13 @@
-"""Pods whose creation no replica saw. They are managed: guarded at their binding, and their hints backfilled."""
+"""Pods whose creation no replica saw. They are managed: guarded at their binding, and their allocations backfilled."""
 
 from typing import Any
 
 from tests.builders.clusters import put
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import plain
-from tests.builders.times import EMPTY, HINT, SECOND, stamp, written
+from tests.builders.times import ALLOCATION, EMPTY, SECOND, stamp, written
 from webhook.formats.koordinator.intent import NUMASpec, parse_numa_intent
-from webhook.model.names import MANAGE_LABEL, MANAGED, NUMA_HINT, NUMA_TOPOLOGY_SPEC
+from webhook.model.names import MANAGE_LABEL, MANAGED, NUMA_ALLOCATION, NUMA_TOPOLOGY_SPEC
 from webhook.model.options import Manage
 from webhook.model.policy import NUMAPolicy
 from webhook.state.assumed.unreported import ReportingTimes
@@ -49,8 +49,11 @@ class FakeCache(ClusterCache):
         assert found is not None
         return why_unmanaged(found, ALIGNED) is None
 
-    def hints(self) -> dict[str, str | None]:
-        return {late.pod: None if late.hint is None else late.hint.to_json() for late in self.hint_backfills()}
+    def allocations(self) -> dict[str, str | None]:
+        return {
+            late.pod: None if late.allocation is None else late.allocation.to_json()
+            for late in self.allocation_backfills()
+        }
 
 
 def waits(name: str = "p", *, limits: bool = True, namespace: str = "ns", **spec: Any) -> dict[str, Any]:
@@ -114,17 +117,17 @@ def test_a_label_that_comes_later_is_for_pods_that_come_later() -> None:
     assert cache.is_managed(waits("after"))
 
 
-def test_bound_without_a_hint_it_keeps_its_place_and_gets_its_hint() -> None:
+def test_bound_without_an_allocation_it_keeps_its_place_and_gets_its_allocation() -> None:
     cache = FakeCache()
     cache.see(bound())
     snapshot = cache.snapshot().nodes
     assert (snapshot.free(snapshot.node_arrays.resources.find("cpu"))[:, 0] // 1000).tolist() == [7, 16]
-    assert cache.hints() == {"ns/p": HINT}
-    # As it is once the hint is written.
+    assert cache.allocations() == {"ns/p": ALLOCATION}
+    # As it is once the allocation is written.
     raw = bound()
-    raw["metadata"]["annotations"] = {NUMA_HINT: HINT}
+    raw["metadata"]["annotations"] = {NUMA_ALLOCATION: ALLOCATION}
     cache.see(raw)
-    assert cache.hints() == {}
+    assert cache.allocations() == {}
 
 
 def test_pods_that_others_place_and_those_that_are_not_covered_get_none() -> None:
@@ -133,22 +136,22 @@ def test_pods_that_others_place_and_those_that_are_not_covered_get_none() -> Non
     of_a_daemon_set = bound("d", second=2)
     of_a_daemon_set["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "d", "controller": True}]
     cache.see(of_a_daemon_set)
-    assert cache.hints() == {}
+    assert cache.allocations() == {}
     cache = FakeCache(Rules())
     cache.see(bound())
-    assert cache.hints() == {}
+    assert cache.allocations() == {}
 
 
 def test_what_was_bound_long_ago_was_there_before_and_what_was_noted_stays_noted() -> None:
     cache = FakeCache()
     cache.now = RECENT + 2
     cache.see(bound("old", second=1))
-    assert cache.hints() == {}
+    assert cache.allocations() == {}
     cache.see(bound("new", second=2))
-    assert cache.hints().keys() == {"ns/new"}
+    assert cache.allocations().keys() == {"ns/new"}
     cache.now += 1000
     cache.see(bound("new", second=2))
-    assert cache.hints().keys() == {"ns/new"}
+    assert cache.allocations().keys() == {"ns/new"}
     cache.pods.delete("ns/new")
     cache.see(bound("new", second=2))
-    assert cache.hints() == {}
+    assert cache.allocations() == {}

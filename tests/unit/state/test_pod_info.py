@@ -1,4 +1,4 @@
-"""Hints whose signature is not valid any more: the key was lost while placed pods were not bound yet."""
+"""Allocations whose signature is not valid any more: the key was lost while placed pods were not bound yet."""
 
 import json
 from collections import Counter
@@ -11,13 +11,13 @@ from tests.builders.pods import GATES, created, gated
 from tests.unit.controllers.leader import Leader
 from webhook.admission.binding.decision import Given, Refusal, guard
 from webhook.controllers.unbindable_pods import UnbindablePods
-from webhook.formats.koordinator.hint import HintKey, NUMAHint
-from webhook.model.names import HOSTNAME_LABEL, NUMA_HINT, NUMA_SIGNATURE, RESOURCE_STATUS
+from webhook.formats.koordinator.numa_allocation import AllocationKey, NUMAAllocation
+from webhook.model.names import HOSTNAME_LABEL, NUMA_ALLOCATION, NUMA_SIGNATURE, RESOURCE_STATUS
 from webhook.placing.pod.binding_pod import BindingPod, assigned_node
 from webhook.state.pod_info import believed
 from webhook.state.rules import Rules
 
-HINT = json.dumps({"node": "n0", "numaNodeResources": [{"node": 0, "resources": {"cpu": "8"}}]})
+ALLOCATION = json.dumps({"node": "n0", "numaNodeResources": [{"node": 0, "resources": {"cpu": "8"}}]})
 # n0, n1 ── NUMA 0 [8]  NUMA 1 [8]      [free cpus]
 MACHINES = [*machine(name="n0", free=(8, 8)), *machine(name="n1", free=(8, 8))]
 
@@ -30,14 +30,14 @@ def held_to(*terms: dict[str, Any]) -> dict[str, Any]:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}
 
 
-def placed(name: str = "p", hint: str = HINT, numa: str | None = "{}", **spec: Any) -> dict[str, Any]:
+def placed(name: str = "p", allocation: str = ALLOCATION, numa: str | None = "{}", **spec: Any) -> dict[str, Any]:
     """A pod that was placed on n0 under another key."""
-    annotations = {NUMA_HINT: hint, NUMA_SIGNATURE: "of another key"}
+    annotations = {NUMA_ALLOCATION: allocation, NUMA_SIGNATURE: "of another key"}
     return created(name=name, numa=numa, annotations=annotations, **{"affinity": held_to(named("n0")), **spec})
 
 
-def read(raw: dict[str, Any]) -> NUMAHint | None:
-    return assigned_node(believed(raw, Rules(), HintKey.create()))
+def read(raw: dict[str, Any]) -> NUMAAllocation | None:
+    return assigned_node(believed(raw, Rules(), AllocationKey.create()))
 
 
 @pytest.mark.parametrize(
@@ -49,12 +49,12 @@ def read(raw: dict[str, Any]) -> NUMAHint | None:
     ],
     ids=["by name", "by hostname", "in each of its terms"],
 )
-def test_the_hint_of_a_pod_that_is_pinned_to_its_node_still_names_the_node_and_no_numa_nodes(
+def test_the_allocation_of_a_pod_that_is_pinned_to_its_node_still_names_the_node_and_no_numa_nodes(
     spec: dict[str, Any],
 ) -> None:
     raw = placed(**spec)
     before = json.loads(json.dumps(raw))
-    assert read(raw) == NUMAHint.without_numa_nodes("n0")
+    assert read(raw) == NUMAAllocation.without_numa_nodes("n0")
     assert raw == before
 
 
@@ -71,7 +71,7 @@ def test_the_hint_of_a_pod_that_is_pinned_to_its_node_still_names_the_node_and_n
         placed(numa=None),
         placed(schedulerName="another"),
         placed(volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "never"}}]),
-        placed(hint="no hint"),
+        placed(allocation="no hint"),
     ],
     ids=[
         "our gate",
@@ -87,13 +87,13 @@ def test_the_hint_of_a_pod_that_is_pinned_to_its_node_still_names_the_node_and_n
         "unreadable",
     ],
 )
-def test_any_other_hint_without_a_valid_signature_counts_for_nothing(raw: dict[str, Any]) -> None:
+def test_any_other_allocation_without_a_valid_signature_counts_for_nothing(raw: dict[str, Any]) -> None:
     assert read(raw) is None
 
 
 def test_a_pod_whose_reservation_was_released_gets_none_with_the_next_key() -> None:
-    released = NUMAHint.without_reservation("n0")
-    assert read(placed(hint=released.to_json())) == released
+    released = NUMAAllocation.without_reservation("n0")
+    assert read(placed(allocation=released.to_json())) == released
 
 
 async def test_the_leader_with_a_new_key_does_not_give_the_room_of_placed_pods_again() -> None:
@@ -123,7 +123,7 @@ async def test_its_room_is_given_to_others_once_the_scheduler_cannot_bind_it() -
 
 
 @pytest.mark.parametrize("free", [(8, 8), (0, 8)])
-def test_the_guard_gives_it_what_is_free_and_replaces_its_old_hint(free: tuple[int, int]) -> None:
+def test_the_guard_gives_it_what_is_free_and_replaces_its_old_allocation(free: tuple[int, int]) -> None:
     cache = cluster_cache(*machine(name="n0", free=free))
     put(cache, placed())
     raw = cache.waiting_pod("default/p", "p")
@@ -133,7 +133,7 @@ def test_the_guard_gives_it_what_is_free_and_replaces_its_old_hint(free: tuple[i
     assert isinstance(given, Given)
     assert [numa_id for numa_id, _ in given.numa_nodes] == [free.index(8)]
     assert given.as_assumed() is None  # a leader that may not know all reservations refuses
-    assert {NUMA_HINT, RESOURCE_STATUS} <= given.annotations.keys()
+    assert {NUMA_ALLOCATION, RESOURCE_STATUS} <= given.annotations.keys()
 
 
 def test_two_of_them_do_not_wait_for_each_other_and_another_pod_waits_for_both() -> None:

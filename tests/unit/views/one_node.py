@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.builders.clusters import put
-from webhook.formats.koordinator.hint import UnverifiedHints
+from webhook.formats.koordinator.numa_allocation import UnverifiedAllocations
 from webhook.state.cluster_cache import ClusterCache
 from webhook.views.nodes import NodeDetails, node_details
 
@@ -11,13 +11,13 @@ from webhook.views.nodes import NodeDetails, node_details
 WRITTEN_AT = 1_893_463_200
 
 
-def hinted(numa: int, cpus: int) -> dict[str, str]:
-    return hinted_on("n0", numa, cpus)
+def allocated(numa: int, cpus: int) -> dict[str, str]:
+    return allocated_on("n0", numa, cpus)
 
 
-def hinted_on(node: str, numa: int, cpus: int) -> dict[str, str]:
-    hint = f'{{"node":"{node}","numaNodeResources":[{{"node":{numa},"resources":{{"cpu":"{cpus}"}}}}]}}'
-    return {"topology-webhook.dev/numa": hint}
+def allocated_on(node: str, numa: int, cpus: int) -> dict[str, str]:
+    allocation = f'{{"node":"{node}","numaNodeResources":[{{"node":{numa},"resources":{{"cpu":"{cpus}"}}}}]}}'
+    return {"topology-webhook.dev/numa": allocation}
 
 
 def bound_at(hour: int) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def bound_at(hour: int) -> dict[str, Any]:
 
 def details(*objects: dict[str, Any], now: float = WRITTEN_AT + 3_600) -> NodeDetails:
     cache = ClusterCache(clock=lambda: now)
-    cache.use_hint_key(UnverifiedHints(b""))
+    cache.use_allocation_key(UnverifiedAllocations(b""))
     for raw in objects:
         put(cache, raw)
     found = node_details(cache, "n0")

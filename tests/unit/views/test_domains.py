@@ -104,8 +104,8 @@ def shared(cpus: int) -> list[dict[str, object]]:
 
 
 def test_what_an_unreported_pod_was_given_is_not_free() -> None:
-    hint = '{"node":"n0","numaNodeResources":[{"node":0,"resources":{"cpu":"10"}}]}'
-    given = {"topology-webhook.dev/numa": hint}
+    allocation = '{"node":"n0","numaNodeResources":[{"node":0,"resources":{"cpu":"10"}}]}'
+    given = {"topology-webhook.dev/numa": allocation}
     later = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2030-01-01T03:00:00Z"}]
     cache = cluster_cache(
         *machine("n0", (16, 12), (2, 2), {}),

@@ -3,7 +3,7 @@
 from tests.builders.clusters import cluster_cache
 from tests.builders.nodes import node, nrt, resource, zone
 from tests.builders.pods import bound
-from tests.unit.views.one_node import bound_at, details, hinted
+from tests.unit.views.one_node import allocated, bound_at, details
 from tests.unit.views.racks import GPU, WRITTEN, cluster, machine
 from webhook.views.nodes import NUMAShare, TopologyReport, node_details, node_views
 
@@ -12,8 +12,8 @@ def test_each_numa_node_has_what_is_published_minus_what_is_not_reported() -> No
     # Bound before the NRT was written: reported, 8 of NUMA node 0's 16 CPUs. Bound after it: 4 of NUMA node 1's.
     found = details(
         *machine("n0", (8, 16), (2, 2), {}),
-        bound(name="old", node="n0", cpu=8, annotations=hinted(0, 8), status=bound_at(1)),
-        bound(name="new", node="n0", cpu=4, annotations=hinted(1, 4), status=bound_at(3)),
+        bound(name="old", node="n0", cpu=8, annotations=allocated(0, 8), status=bound_at(1)),
+        bound(name="new", node="n0", cpu=4, annotations=allocated(1, 4), status=bound_at(3)),
     )
     free = {
         (numa_node.id, amount.resource): (amount.free, amount.allocatable, amount.capacity)
@@ -40,7 +40,7 @@ def test_each_numa_node_has_what_is_published_minus_what_is_not_reported() -> No
 
 
 def test_a_pod_that_is_assigned_and_not_bound_yet_has_a_reservation() -> None:
-    waiting = bound(name="p", node="", cpu=8, annotations=hinted(1, 8), status={"phase": "Pending"})
+    waiting = bound(name="p", node="", cpu=8, annotations=allocated(1, 8), status={"phase": "Pending"})
     del waiting["spec"]["nodeName"]
     found = details(*machine("n0", (16, 16), (2, 2), {}), waiting)
     (reserved,) = found.reservations

@@ -7,7 +7,7 @@ from tests.builders.nodes import node
 from tests.builders.pods import bound, created, gated, plain
 from webhook.views.pod_table import PART, PodState, pod_table
 
-HINT = '{"node":"n1","numaNodeResources":[{"node":1,"resources":{"cpu":"8"}}]}'
+ALLOCATION = '{"node":"n1","numaNodeResources":[{"node":1,"resources":{"cpu":"8"}}]}'
 TEXT = "waiting: SingleNUMANode: none of 1 node fits now"
 
 
@@ -15,7 +15,7 @@ TEXT = "waiting: SingleNUMANode: none of 1 node fits now"
 def cache():  # type: ignore[no-untyped-def]
     return cluster_cache(
         node(name="n1"),
-        bound(name="b", node="n1", cpu=8, group="train", annotations={"topology-webhook.dev/numa": HINT}),
+        bound(name="b", node="n1", cpu=8, group="train", annotations={"topology-webhook.dev/numa": ALLOCATION}),
         gated(name="a", group="train", annotations={"topology-webhook.dev/placement": TEXT}),
         created(name="c"),
         plain(name="unmanaged"),

@@ -2,16 +2,22 @@
 
 1. Bindings of unmanaged pods are allowed.
 2. A pod that is already assigned to a node is refused on any other node: the placement of its gang depends on it.
-3. Where we choose the NUMA nodes, the pod gets those of its hint if they are still free for it.
+3. Where we choose the NUMA nodes, the pod gets those of its allocation if they are still free for it.
 4. On other nodes the kubelet chooses when the pod arrives. So the admission of every pod, assigned or not, is predicted
    on this node in its current state: the binding is refused, or the pod gets what the kubelet will allocate. If more or
-   less may be free than is known, the kubelet may choose other NUMA nodes (see `hint_certainty`). Then the pod gets no
-   hint until the node's NRT includes it.
-5. The prediction may need NUMA nodes that the hint of another assigned, unbound pod holds. Then the other pod is bound
-   first, so a hint in a pod is never given to a second pod. This is safe even if the leader dies and another replica
-   binds the first pod. A pod that gets what its own hint names waits for no other: if others were bound without us, not
-   all hints may fit, and each pod would wait for the next. An assigned pod that the scheduler could not bind loses its
-   hint (see `controllers.unbindable_pods`): no pod waits for it, and if it is bound after all, it gets what is free
+   less may be free than is known, the kubelet may choose other NUMA nodes (see `allocation_certainty`). Then the pod
+   gets no
+   allocation until the node's NRT includes it.
+5. The prediction may need NUMA nodes that the allocation of another assigned, unbound pod holds. Then the other pod is
+bound
+   first, so an allocation in a pod is never given to a second pod. This is safe even if the leader dies and another
+   replica
+   binds the first pod. A pod that gets what its own allocation names waits for no other: if others were bound without
+   us, not
+   all allocations may fit, and each pod would wait for the next. An assigned pod that the scheduler could not bind
+   loses its
+   allocation (see `controllers.unbindable_pods`): no pod waits for it, and if it is bound after all, it gets what is
+   free
    then.
 6. What a binding was given is given again to equal pods on equal nodes (`RecentBindings`).
 
@@ -27,26 +33,26 @@ import numpy as np
 
 from webhook.engine.cpu_cores import in_cores
 from webhook.engine.decide import Decision, decide
-from webhook.engine.enforcement import not_enforced, obeys_no_hint, unenforced
+from webhook.engine.enforcement import not_enforced, obeys_no_allocation, unenforced
 from webhook.engine.koordinator import ours_to_place
 from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.single_node import is_free
-from webhook.formats.koordinator.hint import NUMAHint, NUMANodeAmounts, resource_status_to_json
 from webhook.formats.koordinator.intent import NUMAIntent
+from webhook.formats.koordinator.numa_allocation import NUMAAllocation, NUMANodeAmounts, resource_status_to_json
 from webhook.formats.kubernetes.avoided_node import Avoided, avoided_by, used_again_text
 from webhook.formats.kubernetes.gates import has_gate
 from webhook.formats.kubernetes.membership import controller_uid, membership_of
 from webhook.formats.kubernetes.pod import Pod
 from webhook.formats.patches.json_patch import Operation, Patch
-from webhook.model.names import NUMA_HINT, PLACEMENT, RESOURCE_STATUS
+from webhook.model.names import NUMA_ALLOCATION, PLACEMENT, RESOURCE_STATUS
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import format_amount
 from webhook.placing.pod import placement_text
 from webhook.placing.pod.binding_pod import BindingPod, assigned_node
 from webhook.placing.pod.placement_text import annotated
-from webhook.state.kubelet_admission import CERTAIN, HintCertainty, KubeletAdmission, hint_certainty, of_pod
+from webhook.state.kubelet_admission import CERTAIN, AllocationCertainty, KubeletAdmission, allocation_certainty, of_pod
 from webhook.state.rules import Rules
 
 # A node goes through some dozen states while equal pods fill it. An entry takes some kilobytes.
@@ -58,7 +64,7 @@ class Recent(NamedTuple):
 
     given: "Given"
     held: bool
-    """Whether hints of other pods hold some of its NUMA nodes. Those pods are bound first."""
+    """Whether allocations of other pods hold some of its NUMA nodes. Those pods are bound first."""
 
 
 class RecentBindings:
@@ -69,7 +75,8 @@ class RecentBindings:
     - the node as the pod finds it: its resources and NUMA nodes, what others were given there, which pods are assigned
       there (see `KubeletAdmission.key`).
 
-    A pod that must wait because hints of others hold these NUMA nodes is included: in a burst it is examined each time
+    A pod that must wait because allocations of others hold these NUMA nodes is included: in a burst it is examined each
+    time
     one of the others is bound, and only their names differ. Other refusals are left out: they are rare, and name nodes.
     """
 
@@ -143,10 +150,10 @@ class Given:
     """What was added to the pod's node affinity, for a placement text with `how_chosen`."""
     chosen: bool = False
     """Whether we choose the NUMA nodes; otherwise the kubelet does."""
-    hint_certainty: HintCertainty = CERTAIN
+    allocation_certainty: AllocationCertainty = CERTAIN
     """How certain it is that the kubelet chooses these NUMA nodes."""
-    was_hinted: bool = False
-    """Whether the pod has a hint that names NUMA nodes, or did. A Binding can overwrite a hint but not remove it."""
+    was_allocated: bool = False
+    """Whether the pod has or had an allocation that names NUMA nodes. A Binding can overwrite it, but not remove it."""
     placement: str = ""
     """The pod's current placement text."""
     signature: Hashable = None
@@ -160,14 +167,14 @@ class Given:
     def annotations(self) -> dict[str, str]:
         """The annotations to add to the Binding."""
         said = self._said
-        if self.hint_certainty.sure and self.numa_nodes:
+        if self.allocation_certainty.sure and self.numa_nodes:
             return said | {
-                NUMA_HINT: NUMAHint(self.node, self.numa_nodes).to_json(),
+                NUMA_ALLOCATION: NUMAAllocation(self.node, self.numa_nodes).to_json(),
                 RESOURCE_STATUS: resource_status_to_json(self.numa_nodes),
             }
-        if self.was_hinted:
-            blank = NUMAHint.without_numa_nodes(self.node).to_json()
-            return said | {NUMA_HINT: blank, RESOURCE_STATUS: resource_status_to_json(())}
+        if self.was_allocated:
+            blank = NUMAAllocation.without_numa_nodes(self.node).to_json()
+            return said | {NUMA_ALLOCATION: blank, RESOURCE_STATUS: resource_status_to_json(())}
         return said
 
     def as_assumed(self) -> "Given | None":
@@ -176,8 +183,10 @@ class Given:
             return None
         if self.chosen or dict(self.assumed) == dict(self.numa_nodes):
             return replace(self, numa_nodes=self.assumed)
-        others = (self.hint_certainty.alternatives | dict(self.numa_nodes).keys()) - dict(self.assumed).keys()
-        return replace(self, numa_nodes=self.assumed, hint_certainty=HintCertainty(sure=False, alternatives=others))
+        others = (self.allocation_certainty.alternatives | dict(self.numa_nodes).keys()) - dict(self.assumed).keys()
+        return replace(
+            self, numa_nodes=self.assumed, allocation_certainty=AllocationCertainty(sure=False, alternatives=others)
+        )
 
     @property
     def message(self) -> str:
@@ -190,7 +199,7 @@ class Given:
         """The NUMA IDs; None if they are not certain yet. Where nothing enforces the policy they never will be."""
         if self.weak:
             return ()
-        return [numa_id for numa_id, _ in self.numa_nodes] if self.hint_certainty.sure else None
+        return [numa_id for numa_id, _ in self.numa_nodes] if self.allocation_certainty.sure else None
 
     @property
     def _said(self) -> dict[str, str]:
@@ -225,23 +234,23 @@ def guard(
     """Decide on the binding of a pod to `node`.
 
     kubelet_admission: the node as the pod will find it; None if the node is not known. assumed: what is already assumed
-    for this pod there, if that is newer than the pod's hint. recent: earlier results with the same rules.
+    for this pod there, if that is newer than the pod's allocation. recent: earlier results with the same rules.
     """
-    pod, intent, hint = binding_pod.pod, binding_pod.intent, binding_pod.hint
+    pod, intent, allocation = binding_pod.pod, binding_pod.intent, binding_pod.allocation
     if pod is None:
         return Pass(f"unmanaged: {binding_pod.unmanaged}")
-    if assumed is None and hint is not None:
-        if hint.node != node:
-            return Refusal(f"this pod was placed on node {hint.node}, not on {node}", "AssignedElsewhere")
-        assumed = hint.numa_nodes if hint.reserved and hint.certain else None
+    if assumed is None and allocation is not None:
+        if allocation.node != node:
+            return Refusal(f"this pod was placed on node {allocation.node}, not on {node}", "AssignedElsewhere")
+        assumed = allocation.numa_nodes if allocation.reserved and allocation.certain else None
     if kubelet_admission is None:
         return _on_unknown_node(node, intent)
-    unknowing = _was_assigned_unknowing(hint, intent)
+    unknowing = _was_assigned_unknowing(allocation, intent)
     own: dict[str, Any] = {
         "node": node,
         "how_chosen": binding_pod.how_chosen,
         "affinity": binding_pod.affinity,
-        "was_hinted": hint is not None and (bool(hint.numa_nodes) or not hint.certain),
+        "was_allocated": allocation is not None and (bool(allocation.numa_nodes) or not allocation.certain),
         "placement": binding_pod.placement,
     }
     signature = binding_pod.signature, pod.learned
@@ -254,7 +263,7 @@ def guard(
         found = how
         if recent is not None:
             recent.put(key, found)
-    knows_own = hint is None or hint.certain
+    knows_own = allocation is None or allocation.certain
     if found.held and (first := _holders(kubelet_admission, found.given.numa_nodes, with_unknown=knows_own)):
         message = f"{', '.join(sorted(first))} was placed before on the NUMA nodes of {node} that this pod would get"
         return Refusal(message, "BindingInProgress", first)
@@ -286,7 +295,7 @@ def _decided(
             policy,
             assumed,
             chosen=ours,
-            hint_certainty=certainty,
+            allocation_certainty=certainty,
             signature=signature,
             weak=weak,
             not_enforced=clause,
@@ -304,7 +313,7 @@ def _decided(
     if ours:
         replayed = _UNOBEYED if weak and numa_nodes else CERTAIN
     else:
-        replayed = hint_certainty(kubelet_admission, of_pod(pod, intent), numa_nodes, exact=exact)
+        replayed = allocation_certainty(kubelet_admission, of_pod(pod, intent), numa_nodes, exact=exact)
     given = Given(
         node,
         numa_nodes,
@@ -312,7 +321,7 @@ def _decided(
         policy,
         assumed,
         chosen=ours,
-        hint_certainty=replayed,
+        allocation_certainty=replayed,
         signature=signature,
         weak=weak,
         not_enforced=clause,
@@ -322,13 +331,13 @@ def _decided(
 
 # The kubelet may give the pod any NUMA nodes. Only the expected ones are reserved: to keep all of them would make
 # other pods wait for an alignment that nothing there enforces anyway.
-_UNOBEYED: Final = HintCertainty(sure=False)
+_UNOBEYED: Final = AllocationCertainty(sure=False)
 
 
 def _enforcement(node_arrays: NodeArrays, pod: Pod, intent: NUMAIntent) -> tuple[bool, str]:
     """Whether nothing on the only node enforces or tries the pod's policy; what it does not enforce, as a clause."""
     request = PodRequest.of(pod, intent, node_arrays.resources)
-    weak = obeys_no_hint(node_arrays, 0) or unenforced(node_arrays, request) is not None
+    weak = obeys_no_allocation(node_arrays, 0) or unenforced(node_arrays, request) is not None
     return weak, not_enforced(node_arrays, request, 0)
 
 
@@ -340,12 +349,12 @@ def into_binding(binding: Mapping[str, Any], given: Given) -> tuple[Operation, .
     return tuple(patch.operations)
 
 
-def _was_assigned_unknowing(hint: NUMAHint | None, intent: NUMAIntent) -> bool:
+def _was_assigned_unknowing(allocation: NUMAAllocation | None, intent: NUMAIntent) -> bool:
     """Whether the pod was assigned before the node's NUMA nodes were known, and requests no strict policy.
 
     It is pinned to that node, and a stricter node aligns it better than it requests.
     """
-    return hint is not None and not hint.numa_nodes and intent.policy is NUMAPolicy.BEST_EFFORT
+    return allocation is not None and not allocation.numa_nodes and intent.policy is NUMAPolicy.BEST_EFFORT
 
 
 def _on_unknown_node(node: str, intent: NUMAIntent) -> Refusal | Pass:
@@ -356,10 +365,11 @@ def _on_unknown_node(node: str, intent: NUMAIntent) -> Refusal | Pass:
 
 
 def _holders(kubelet_admission: KubeletAdmission, numa_nodes: NUMANodeAmounts, *, with_unknown: bool) -> frozenset[str]:
-    """The pods whose hints hold some of these NUMA nodes.
+    """The pods whose allocations hold some of these NUMA nodes.
 
-    A pod that is delegated to the scheduler has no hint, so it blocks no other pod: it may get another node.
-    with_unknown: also those whose hints name their node alone, which hold room on each NUMA node. They do not wait for
+    A pod that is delegated to the scheduler has no allocation, so it blocks no other pod: it may get another node.
+    with_unknown: also those whose allocations name their node alone, which hold room on each NUMA node. They do not
+    wait for
     each other.
     """
     wanted = {numa_id for numa_id, _ in numa_nodes}
@@ -371,8 +381,8 @@ def _holders(kubelet_admission: KubeletAdmission, numa_nodes: NUMANodeAmounts, *
 
 
 def _holds(raw: Mapping[str, Any], *, with_unknown: bool) -> bool:
-    hint = assigned_node(raw)
-    return has_gate(raw) or (hint is not None and (hint.certain or with_unknown))
+    allocation = assigned_node(raw)
+    return has_gate(raw) or (allocation is not None and (allocation.certain or with_unknown))
 
 
 def _refusal(node: str, decision: Decision) -> Refusal:

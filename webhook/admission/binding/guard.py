@@ -7,7 +7,7 @@
      still reserved: that needs no new reservation. Other Bindings are refused while another replica leads or is about
      to: the connection led to the wrong replica, and the next one finds the right one. Without a leader the response is
      an HTTP 503, and the webhook's failurePolicy decides, as it does while no replica answers. Ignore binds the pod
-     without a hint; with Fail the scheduler tries again.
+     without an allocation; with Fail the scheduler tries again.
    - A new leader does not know what the last one assumed in responses that are still being written into pods. It
      reserves nothing new until they must be visible. It refuses, so that the scheduler tries again.
 3. The pod is assumed before the response is sent, so the next Binding does not get the same resources.
@@ -16,7 +16,7 @@
    (`in_any_order`).
 5. A Binding also waits if it would take the NUMA nodes of a pod that was assigned there earlier, until that one is
    bound. Not too many wait at a time (`WaitingReviews`).
-   Only bindings of schedulers reserve anything. The pod of another user's binding gets its hint once it is bound.
+   Only bindings of schedulers reserve anything. The pod of another user's binding gets its allocation once it is bound.
 6. A node that the pod avoids after a rejection is refused (see `cache.avoided_nodes`), on any replica.
 7. If the node cannot take the pod, another node may: the nominator is notified (see `controllers.nominator`).
 
@@ -223,8 +223,10 @@ def may_be_joined(in_progress: Sequence[AssumedPod], pod: BindingPod) -> bool:
         return False
     if first.chosen:
         return True
-    hint = pod.hint
-    elsewhere = hint is not None and hint.numa_nodes and dict(hint.numa_nodes).keys() != first.numa.keys()
+    allocation = pod.allocation
+    elsewhere = (
+        allocation is not None and allocation.numa_nodes and dict(allocation.numa_nodes).keys() != first.numa.keys()
+    )
     return first.signature == pod.signature and not elsewhere
 
 
@@ -241,7 +243,7 @@ def in_any_order(given: Given, in_progress: Sequence[AssumedPod]) -> bool:
     return all(
         (given.chosen and other.chosen)
         or (
-            given.hint_certainty.sure
+            given.allocation_certainty.sure
             and _is_predicted(other)
             and not given.chosen
             and other.signature == given.signature
@@ -395,8 +397,8 @@ class BindingGuard:
         leader_state = self._leader_state()
         if in_progress and leader_state is not LeaderState.ALL:
             return _wait(in_progress)
-        hint = pod.hint
-        is_reserved = hint is not None and hint.node == node and hint.reserved and hint.certain
+        allocation = pod.allocation
+        is_reserved = allocation is not None and allocation.node == node and allocation.reserved and allocation.certain
         if leader_state is not LeaderState.ALL and not is_reserved:
             if leader_state is LeaderState.NONE:
                 raise NotNowError("this replica is not the leader, and only the leader reserves NUMA nodes")
@@ -475,8 +477,8 @@ def assumed_pod_of(given: Given, key: str, uid: str, expires: float) -> AssumedP
         given.policy,
         expires,
         is_binding=True,
-        sure=given.hint_certainty.sure,
+        sure=given.allocation_certainty.sure,
         chosen=given.chosen,
-        alternatives=given.hint_certainty.alternatives,
+        alternatives=given.allocation_certainty.alternatives,
         signature=given.signature,
     )

@@ -27,7 +27,7 @@ from webhook.cli.render.printable import printable, shortened
 from webhook.cli.render.text_table import Cell, print_line, print_table, short_amount
 from webhook.model.wording import counted
 from webhook.placing.pod.decision import Verdict
-from webhook.views.pod_standing import WITHOUT_NODE, HintCheck, HintVerdict, PodStanding, Standing
+from webhook.views.pod_standing import WITHOUT_NODE, AllocationCheck, AllocationVerdict, PodStanding, Standing
 from webhook.views.ranks import RankedPod, RanksView
 from webhook.views.waiting import PreemptionView, Preempts
 
@@ -43,11 +43,11 @@ _STYLES: Final = {
     Standing.SUCCEEDED: "",
 }
 _VERDICTS: Final = {
-    HintVerdict.AGREES: "agrees: it reports the pod there",
-    HintVerdict.DISAGREES: "disagrees: the pod is elsewhere",
-    HintVerdict.POSSIBLE: "does not contradict it, and does not show which pods hold what is taken",
-    HintVerdict.NOT_REPORTED: "does not report the pod yet",
-    HintVerdict.NOT_PUBLISHED: "none that shows what pods hold",
+    AllocationVerdict.AGREES: "agrees: it reports the pod there",
+    AllocationVerdict.DISAGREES: "disagrees: the pod is elsewhere",
+    AllocationVerdict.POSSIBLE: "does not contradict it, and does not show which pods hold what is taken",
+    AllocationVerdict.NOT_REPORTED: "does not report the pod yet",
+    AllocationVerdict.NOT_PUBLISHED: "none that shows what pods hold",
 }
 
 
@@ -60,7 +60,7 @@ def print_pod(pod: PodStanding, answer: PodAnswer | None, console: Console) -> N
         for number, line in enumerate(lines):
             print_line(Text(f"{'' if number else title:10} {shortened(line, _TEXT)}".rstrip()), console)
     if pod.hint is not None and pod.hint.amounts:
-        _print_hint(pod.hint, console)
+        _print_allocation(pod.hint, console)
     if answer is not None:
         _print_answer(answer, console)
         if answer.decision is not None:
@@ -143,13 +143,13 @@ def _facts(pod: PodStanding) -> Iterator[tuple[str, str]]:
     for device in pod.devices:
         near = "" if device.numa_node is None else f", NUMA {device.numa_node}"
         yield "device", f"{device.driver}/{device.pool}/{device.name}{near} (claim {', '.join(device.claims)})"
-    if pod.hint is not None and pod.hint.verdict is not HintVerdict.NO_HINT:
+    if pod.hint is not None and pod.hint.verdict is not AllocationVerdict.NO_ALLOCATION:
         reported = pod.hint.reported
         where = "" if reported is None else f" (NUMA {'+'.join(map(str, reported))})"
         yield "NRT", _VERDICTS[pod.hint.verdict] + where
 
 
-def _print_hint(check: HintCheck, console: Console) -> None:
+def _print_allocation(check: AllocationCheck, console: Console) -> None:
     header = [Cell("NUMA", right=True), Cell("RESOURCE"), Cell("HINT", right=True), Cell("TAKEN IN NRT", right=True)]
     rows = [
         [

@@ -70,12 +70,12 @@ def judge_protection(bindings: Mapping[str, Raw | None]) -> Finding:
     if missing := [name for name, raw in bindings.items() if raw is None]:
         return warn(
             f"no ValidatingAdmissionPolicyBinding {' and '.join(missing)}: where the webhooks are not called, "
-            "tenants can forge NUMA hints",
+            "tenants can forge allocations",
             "set admissionPolicy.enabled",
         )
     if lenient := [name for name, raw in bindings.items() if raw and "Deny" not in raw["spec"]["validationActions"]]:
         return warn(
-            f"ValidatingAdmissionPolicyBinding {' and '.join(lenient)} denies nothing, so tenants can forge NUMA hints",
+            f"ValidatingAdmissionPolicyBinding {' and '.join(lenient)} denies nothing: tenants can forge allocations",
             "set settings.mode to Enforce, the only mode in which they deny",
         )
     return ok("only the service writes its annotations, labels and gate")

@@ -9,7 +9,7 @@ from typing import Final, NoReturn
 from webhook.app.informers import FAILED_PODS, PODS, Watched, watch_cluster
 from webhook.app.settings import Settings, rules_of, times_of
 from webhook.cli.input.live_cluster import connect
-from webhook.formats.koordinator.hint import UnverifiedHints
+from webhook.formats.koordinator.numa_allocation import UnverifiedAllocations
 from webhook.kube.informer import InformerStatus
 from webhook.state.cluster_cache import ClusterCache
 from webhook.supervise import supervised
@@ -44,7 +44,7 @@ async def followed(settings: Settings) -> AsyncIterator[FollowedCluster]:
     cache = ClusterCache(
         times_of(settings), rules=rules_of(settings), pods_in_order=pods.in_order, failed_in_order=failed.in_order
     )
-    cache.use_hint_key(UnverifiedHints(b""))
+    cache.use_allocation_key(UnverifiedAllocations(b""))
 
     async def keep_current() -> NoReturn:
         while True:  # a replica, too, applies regularly what time alone changes

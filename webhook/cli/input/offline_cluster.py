@@ -27,7 +27,7 @@ from webhook.cli.input.object_schema import (
 )
 from webhook.cli.offline.gang_members import RunningPod
 from webhook.formats.dra import GROUP as DEVICES
-from webhook.formats.koordinator.hint import UnverifiedHints
+from webhook.formats.koordinator.numa_allocation import UnverifiedAllocations
 from webhook.formats.kubernetes.membership import AssignedMember
 from webhook.formats.kubernetes.native_pod_group import CONDITION_TYPES
 from webhook.formats.kubernetes.resident import TERMINAL_PHASES
@@ -79,7 +79,7 @@ class Cluster:
         self.now: float | None = None
         """Seconds since the epoch at which the objects were read; None: now, for a live cluster."""
         self.cache = ClusterCache(times, self.clock, rules, _never, _never, preempts=True)
-        self.cache.use_hint_key(UnverifiedHints(b""))
+        self.cache.use_allocation_key(UnverifiedAllocations(b""))
         self.running: list[RunningPod] = []
         """Pods with a node that may be members of a gang."""
         self.others: list[Mapping[str, Any]] = []

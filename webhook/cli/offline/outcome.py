@@ -189,7 +189,7 @@ def _assigned(gated: GatedPod, created: PodDecision, cluster_snapshot: ClusterSn
     if not gated.taken and gated.delegated_why is None:
         verdict, text = created.verdict, created.message  # the message at its creation still applies
     elif isinstance(found, Assignment):
-        placed = assigned_node(found.hint, cluster_snapshot.nodes.node_arrays)
+        placed = assigned_node(found.allocation, cluster_snapshot.nodes.node_arrays)
         verdict, text = Verdict.ALLOW, found.text.removeprefix(f"{placed}; ")
     else:
         verdict, text = Verdict.WAIT, found.text.removeprefix(placement_text.waiting(""))

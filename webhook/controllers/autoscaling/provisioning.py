@@ -290,7 +290,7 @@ class Provisioning:
 
     def _begin_to_make(self, one: _Wanted, now: float) -> None:
         self._served[one.gang.namespace] = now
-        version, key = self._requests.version, self._cache.hint_key
+        version, key = self._requests.version, self._cache.allocation_key
         nodes, class_name = one.answer.nodes, self._class
         self._writer.make(
             one.digest,

@@ -35,7 +35,7 @@ from webhook.formats.autoscaling import (
     sealed_parts,
     sealed_template_parts,
 )
-from webhook.formats.koordinator.hint import SEAL, HintKey
+from webhook.formats.koordinator.numa_allocation import SEAL, AllocationKey
 from webhook.formats.patches.affinity_patch import EXPRESSIONS, Constraint, Term, constrain, none_of, within_bounds
 from webhook.formats.patches.affinity_patch import required_terms as required_terms_of
 from webhook.formats.patches.json_patch import Patch
@@ -74,7 +74,12 @@ def gang_digest(gang: GatedGang) -> str:
 
 
 def objects_of(
-    gang: GatedGang, pod_sets: PodSets, nodes: Mapping[Hashable, NewNodes], class_name: str, version: str, key: HintKey
+    gang: GatedGang,
+    pod_sets: PodSets,
+    nodes: Mapping[Hashable, NewNodes],
+    class_name: str,
+    version: str,
+    key: AllocationKey,
 ) -> ProvisioningObjects:
     """The objects by which cluster-autoscaler is asked for a gang: a PodTemplate for each pod set, and the request.
 
@@ -84,7 +89,7 @@ def objects_of(
        continues where the last one stopped.
     3. The owners are members of the gang. When these are gone, Kubernetes' garbage collector removes the objects, even
        if the service is gone, too.
-    4. Each object has a seal (see `HintKey`), by which the leader knows what it made.
+    4. Each object has a seal (see `AllocationKey`), by which the leader knows what it made.
 
     nodes: by request signature. version: of the kind, as the API server serves it.
     """
@@ -365,7 +370,7 @@ class ProvisioningWriter:
         raw = await self._call(namespace, lambda: self._writes.read_template(namespace, name))
         metadata = {} if raw is None else raw["metadata"]
         seal = (metadata.get("annotations") or {}).get(SEAL)
-        is_ours = self._cache.hint_key.has_sealed(seal, *sealed_template_parts(namespace, name))
+        is_ours = self._cache.allocation_key.has_sealed(seal, *sealed_template_parts(namespace, name))
         return str(metadata.get("uid") or "") if is_ours else ""
 
 

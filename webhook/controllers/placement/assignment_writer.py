@@ -3,7 +3,7 @@
 1. The planner has assumed the pod, so that the next decision sees the resources as taken. The assumed pod is renewed
    with each patch, because a patch may be queued or sent again.
 2. The patch is sent, unless we no longer lead or the assumed pod has expired.
-3. Written: the pod stays assumed until an informer shows it with its hint.
+3. Written: the pod stays assumed until an informer shows it with its allocation.
    Stale: the pod is read. If it is still gated and requests the same, the patch is rebuilt from it. If it has our
    assignment, an earlier patch was written although its answer was lost.
    No answer: the same patch is sent again. It names a resource version, so it is written at most once.
@@ -50,7 +50,7 @@ class AssignmentWriter:
 
     async def write(self, gated: GatedPod, assignment: Assignment, assumed_pod: AssumedPod) -> Write:
         """Write the assignment of an assumed pod. WRITTEN: the pod has it; STALE, GONE: the pod is another one now."""
-        assignment = assignment.signed(self._cache.sign(gated.pod.uid, assignment.hint.to_json()))
+        assignment = assignment.signed(self._cache.sign(gated.pod.uid, assignment.allocation.to_json()))
         patch = assignment.patch(gated.raw)
         backoff = Backoff()
         write, may_come = Write(Outcome.NOT_NOW), False
@@ -83,7 +83,7 @@ class AssignmentWriter:
             elif write.outcome is Outcome.REFUSED:
                 # An earlier patch may still be written. An API server that has just started may reject this patch
                 # because it does not know its webhooks yet, while etcd was already processing the one before.
-                log.warning("placement.refused", pod=gated.key, node=assignment.hint.node, error=write.error)
+                log.warning("placement.refused", pod=gated.key, node=assignment.allocation.node, error=write.error)
                 break
             else:
                 may_come = may_come or write.outcome is Outcome.UNKNOWN
@@ -107,7 +107,7 @@ def _shows(raw: Mapping[str, Any] | None, gated: GatedPod, assignment: Assignmen
     if raw is None or raw["metadata"].get("uid") != gated.pod.uid or waits_for_us_alone(raw):
         return False
     # No other client may remove the gate.
-    return assignment.nodes is not None or assigned_node(raw) == assignment.hint
+    return assignment.nodes is not None or assigned_node(raw) == assignment.allocation
 
 
 def _still_waiting(raw: Mapping[str, Any] | None, gated: GatedPod) -> GatedPod | None:

@@ -97,7 +97,7 @@ class PendingPods:
             write = await self._writer.write(gated, assignment, assumed_pod)
             if write.is_written:
                 self._status_reporter.assigned(gated, assignment)
-                log.info("pod.assigned", pod=gated.key, node=assignment.hint.node)
+                log.info("pod.assigned", pod=gated.key, node=assignment.allocation.node)
             elif write.outcome is Outcome.REFUSED:
                 self._rejected(gated, write.error)
             return write.is_settled
@@ -105,7 +105,7 @@ class PendingPods:
         # It would wait for the bindings of pods that the scheduler does not try before this one is ungated.
         waits_for_none = self._cache.is_gated_as_a_whole(gated.membership)
         arrival = None if waits_for_none else assignment.arrival(gated)
-        self._assigning.start(gated.key, gated.pod.uid, assign, assignment.hint.node, arrival)
+        self._assigning.start(gated.key, gated.pod.uid, assign, assignment.allocation.node, arrival)
 
     def ungate(self, key: str, raw: Mapping[str, Any], write: Callable[[], Awaitable[bool]]) -> None:
         """Ungate the pod without an assignment, in the background."""

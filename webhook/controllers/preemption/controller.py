@@ -256,8 +256,8 @@ class PreemptionController(Sweep):
         if bound is not None:
             return bound.node if bound.uid == uid else None
         waiting = self._cache.waiting_pod(key, uid)
-        hint = None if waiting is None else assigned_node(waiting)
-        return None if hint is None else hint.node
+        allocation = None if waiting is None else assigned_node(waiting)
+        return None if allocation is None else allocation.node
 
     def _tell_pause(self) -> None:
         """Log that no pods are chosen any more, or that they are again."""

@@ -450,7 +450,7 @@ class ClusterState:
         sums = self._sums.get(pod.node)
         if sums is None:
             sums = self._sums[pod.node] = NodeSums()
-        numa = dict(pod.hint) if pod.hint is not None else {}
+        numa = dict(pod.allocation) if pod.allocation is not None else {}
         sums.add(numa, {**pod.requests, PODS: 1}, pod.policy, sign, grouped=has_one_group(pod))
         if not sums:
             del self._sums[pod.node]

@@ -75,7 +75,7 @@ class GivenCPUs:
         by_kubelet = ((key, one) for key, one in cpus.given if key in pods and pods[key].node == node)
         for key, one in (*by_kubelet, *self._of_node.get(node, {}).items()):
             taken |= one
-            if pods[key].hint is None:
+            if pods[key].allocation is None:
                 beside |= one
         in_zones = cpus.topology.per_zone(beside)
         return TakenCPUs(frozenset(taken), {zone: 1000 * count for zone, count in in_zones.items()})

@@ -19,7 +19,7 @@ from webhook.engine.snapshot.node_arrays import ChangeLog, NodeArrays
 from webhook.engine.snapshot.node_sums import NodeSums
 from webhook.engine.snapshot.overlay import Overlay, OverlayCache
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.formats.koordinator.hint import NUMANodeAmounts
+from webhook.formats.koordinator.numa_allocation import NUMANodeAmounts
 from webhook.formats.kubernetes.pod import Pod
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.model.policy import NUMAPolicy

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-from webhook.formats.koordinator.hint import NUMANodeAmounts, parse_resource_status
+from webhook.formats.koordinator.numa_allocation import NUMANodeAmounts, parse_resource_status
 from webhook.model.errors import UserError
 from webhook.model.fields import mapping
 from webhook.model.names import RESOURCE_STATUS

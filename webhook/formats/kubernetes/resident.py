@@ -5,16 +5,22 @@ from functools import lru_cache
 from sys import intern
 from typing import Any, Final
 
-from webhook.formats.koordinator.hint import NUMAHint, NUMANodeAmounts, parse_cpuset, parse_resource_status, up_to
 from webhook.formats.koordinator.intent import NO_INTENT, NUMAIntent, parse_numa_intent
+from webhook.formats.koordinator.numa_allocation import (
+    NUMAAllocation,
+    NUMANodeAmounts,
+    parse_cpuset,
+    parse_resource_status,
+    up_to,
+)
 from webhook.formats.kubernetes.gates import has_gate
 from webhook.formats.kubernetes.pod_resources import Container, PodAmounts, QoS
 from webhook.formats.kubernetes.timestamps import epoch_seconds
 from webhook.model.errors import UserError
 from webhook.model.fields import NO_FIELDS
 from webhook.model.names import (
+    NUMA_ALLOCATION,
     NUMA_DEFAULTS,
-    NUMA_HINT,
     NUMA_TOPOLOGY_SPEC,
     RESOURCE_SPEC,
     RESOURCE_STATUS,
@@ -41,7 +47,7 @@ class ResidentPod:
     policy: NUMAPolicy | None
     """The pod's own NUMA policy."""
     exclusive: Exclusive | None
-    hint: NUMANodeAmounts | None
+    allocation: NUMANodeAmounts | None
     """Its NUMA nodes on this node, or on `assigned_node`, from its annotation, limited to the pod's own requests. A
     user who can write the annotation gains nothing beyond the requests. None: they are not known.
     """
@@ -53,7 +59,7 @@ class ResidentPod:
     exclusive_beyond_memory: bool = False
     """The same without a memory manager: exclusive CPUs or devices, once its init containers have finished."""
     assigned_node: str = ""
-    """The node that it is assigned to but not yet bound to: our hint names it, and our gate is removed. Empty once
+    """The node that it is assigned to and not yet bound to: our allocation names it, our gate is gone. Empty once
     bound.
     """
     reserved: bool = True
@@ -74,10 +80,10 @@ class ResidentPod:
     """A time by which the kubelet had admitted the pod, in seconds since the epoch. None = not known."""
     ended_at: int | None = None
     """When the last container of a terminal pod ended, likewise; None if none ran, so the kubelet never admitted it."""
-    unhinted: bool = False
-    """Whether it is managed and was bound without a hint."""
+    unallocated: bool = False
+    """Whether it is managed and was bound without an allocation."""
     unreviewed: bool = False
-    """Whether it was bound without a review: its hint is still the one of its assignment."""
+    """Whether it was bound without a review: its allocation is still the one of its assignment."""
     lasts: bool = False
     """Whether it ends only when it is deleted: its containers are always restarted."""
     cpus: frozenset[int] = frozenset()
@@ -97,7 +103,7 @@ class ResidentPod:
     def from_object(cls, raw: Mapping[str, Any]) -> "ResidentPod":
         """Read a pod object; raises UserError if its resources are unreadable. Broken annotations count as absent.
 
-        The caller has already checked that the hint of an unbound pod is ours (`HintKey`).
+        The caller has already checked that the allocation of an unbound pod is ours (`AllocationKey`).
         """
         metadata: Mapping[str, Any] = raw["metadata"]
         spec: Mapping[str, Any] = raw["spec"]
@@ -109,9 +115,9 @@ class ResidentPod:
         intent = _intent_of(annotations)
         placement = None if node else _placement(annotations, raw)
         terminal = status.get("phase") in TERMINAL_PHASES
-        hint, reviewed = _hint(annotations, node)
+        allocation, reviewed = _allocation(annotations, node)
         if placement is not None:
-            hint = placement.numa_nodes if placement.certain else None
+            allocation = placement.numa_nodes if placement.certain else None
         most_nodes = len(containers) if intent.policy is NUMAPolicy.SINGLE_NUMA_NODE else None
         return cls(
             key=f"{metadata.get('namespace', '')}/{metadata['name']}",
@@ -121,7 +127,7 @@ class ResidentPod:
             qos=amounts.qos,
             policy=intent.policy,
             exclusive=intent.exclusive,
-            hint=_believed(hint, amounts.requests, most_nodes),
+            allocation=_believed(allocation, amounts.requests, most_nodes),
             exclusive_resources=amounts.exclusive,
             terminal=terminal,
             deleting="deletionTimestamp" in metadata,
@@ -142,11 +148,11 @@ class ResidentPod:
 
 
 def has_one_group(pod: ResidentPod) -> bool:
-    """Whether its memory or huge pages are on several NUMA nodes together, by its hint: one container has them all."""
-    if pod.hint is None or len(pod.hint) < 2:
+    """Whether by its allocation one container has memory or huge pages of several NUMA nodes together."""
+    if pod.allocation is None or len(pod.allocation) < 2:
         return False
     with_memory = sum(any(map(is_memory, container.requests)) for container in pod.containers)
-    return with_memory == 1 and sum(any(map(is_memory, amounts)) for _, amounts in pod.hint) > 1
+    return with_memory == 1 and sum(any(map(is_memory, amounts)) for _, amounts in pod.allocation) > 1
 
 
 _INTENT: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC, NUMA_DEFAULTS)
@@ -173,15 +179,15 @@ def _intent(*texts: str | None) -> NUMAIntent:
         return NO_INTENT
 
 
-def _hint(annotations: Mapping[str, str], node: str) -> tuple[NUMANodeAmounts | None, bool]:
-    """Our own hint if it names this node, else the decision of Koordinator's scheduler; and whether it was reviewed."""
+def _allocation(annotations: Mapping[str, str], node: str) -> tuple[NUMANodeAmounts | None, bool]:
+    """Our allocation if it names this node, else Koordinator's scheduler's; and whether it was reviewed."""
     try:
-        if (text := annotations.get(NUMA_HINT)) is not None:
-            hint = NUMAHint.parse(text)
-            if hint.node == node and not hint.certain:
+        if (text := annotations.get(NUMA_ALLOCATION)) is not None:
+            allocation = NUMAAllocation.parse(text)
+            if allocation.node == node and not allocation.certain:
                 return None, True
-            if hint.node == node and hint.reserved:
-                return hint.numa_nodes, hint.reviewed
+            if allocation.node == node and allocation.reserved:
+                return allocation.numa_nodes, allocation.reviewed
         if (text := annotations.get(RESOURCE_STATUS)) is not None:
             return parse_resource_status(text) or None, True
     except UserError:
@@ -190,23 +196,23 @@ def _hint(annotations: Mapping[str, str], node: str) -> tuple[NUMANodeAmounts | 
 
 
 def _believed(
-    hint: NUMANodeAmounts | None, requests: Mapping[str, int], most_nodes: int | None
+    allocation: NUMANodeAmounts | None, requests: Mapping[str, int], most_nodes: int | None
 ) -> NUMANodeAmounts | None:
-    """The plausible part of a hint; None if there is none. most_nodes: at most one NUMA node for each container."""
-    if not hint:
-        return hint
-    if most_nodes is not None and len(hint) > most_nodes:
+    """The plausible part of an allocation, or None. most_nodes: at most one NUMA node for each container."""
+    if not allocation:
+        return allocation
+    if most_nodes is not None and len(allocation) > most_nodes:
         return None
-    return up_to(hint, requests) or None
+    return up_to(allocation, requests) or None
 
 
-def _placement(annotations: Mapping[str, str], raw: Mapping[str, Any]) -> NUMAHint | None:
-    """The hint of an unbound pod. It is ignored while our gate is present: one patch changes both."""
-    text = annotations.get(NUMA_HINT)
+def _placement(annotations: Mapping[str, str], raw: Mapping[str, Any]) -> NUMAAllocation | None:
+    """The allocation of an unbound pod. It is ignored while our gate is present: one patch changes both."""
+    text = annotations.get(NUMA_ALLOCATION)
     if text is None or has_gate(raw):
         return None
     try:
-        return NUMAHint.parse(text)
+        return NUMAAllocation.parse(text)
     except UserError:
         return None
 

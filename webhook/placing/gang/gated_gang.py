@@ -7,7 +7,7 @@
 3. The engine finds a domain, nodes and NUMA nodes. If it finds none with the small pod sets counted first, it is asked
    again with the large ones first: if these reach the minimum alone, one member that fits nowhere blocks no others. In
    a gang that owners define every pod set counts, so this is not tried.
-4. Member by member, in order of rank, the node is asked for the exact amounts (`ExactHints`), and the member is
+4. Member by member, in order of rank, the node is asked for the exact amounts (`ExactAllocations`), and the member is
    assumed. If one of them does not fit after all, the others are forgotten.
 5. If the gang waits for room and has waited long, a domain is reserved for it (see `kept_domain`).
 """
@@ -30,7 +30,7 @@ from webhook.engine.request import PodRequest, named_resources
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import Domain, TopologyTree
 from webhook.engine.topology.tree_cache import TopologyTrees
-from webhook.formats.koordinator.hint import NUMAHint
+from webhook.formats.koordinator.numa_allocation import NUMAAllocation
 from webhook.formats.kubernetes.avoided_node import rejections_text, used_again_text
 from webhook.formats.kubernetes.domain_label import labels_of_member
 from webhook.formats.kubernetes.membership import AssignedMember
@@ -101,11 +101,11 @@ def _basis(placement: GangAssignment, gang: Gang, within: Domain | None) -> Hash
     return within, node_arrays.n, tuple(amounts), int(node_arrays.kind.sum()), int(node_arrays.taint_set.sum())
 
 
-Exact = tuple[NUMAHint, NotAligned | None]
-"""The hint, and what the kubelet does not align of the pod."""
+Exact = tuple[NUMAAllocation, NotAligned | None]
+"""The allocation, and what the kubelet does not align of the pod."""
 
 
-class ExactHints:
+class ExactAllocations:
     """The exact amounts of a gang's members on their nodes, each with the members before it subtracted.
 
     Members of one template come to many equal nodes. So a decision is made once for members with the same signature and
@@ -120,7 +120,7 @@ class ExactHints:
         self._found: dict[Hashable, Exact | None] = {}
 
     def of(self, gated: GatedPod, pod: PodAssignment) -> Exact | None:
-        """The hint of a member; None if its node does not take it beside the others."""
+        """The allocation of a member; None if its node does not take it beside the others."""
         at = self._cache.node_for(pod.node, gated.key)
         if at is None:
             return None
@@ -140,7 +140,9 @@ class ExactHints:
         decision = decide(snapshot, gated.pod, gated.intent, self._rules.engine)
         if not decision.fits[0]:
             return None
-        return NUMAHint(pod.node, decision.allocation(0), reviewed=False), not_aligned_on(decision, 0, gated.intent)
+        return NUMAAllocation(pod.node, decision.allocation(0), reviewed=False), not_aligned_on(
+            decision, 0, gated.intent
+        )
 
 
 # The exact amounts of a member take a millisecond or two; after this many members, reviews may run.
@@ -242,18 +244,19 @@ class GangAssigner:
         trees = {pod.name: part.tree for part in placement.by_topology() for pod in part.pods()}
         pods = sorted(placement.pods(), key=lambda pod: (pod.rank, pod.name))
         node_arrays = placement.snapshot.node_arrays
-        names, exact_hints = NodeNames(node_arrays), ExactHints(self._cache, self._rules)
+        names, exact_allocations = NodeNames(node_arrays), ExactAllocations(self._cache, self._rules)
         # Subgroups have names of pods here, which are not the names of the other members.
         missed = missed_text(replace(one, part="") for one in missed_levels(placement))
         missed = f"; {missed}" if missed else ""
         for turn, pod in enumerate(pods, 1):
             gated = by_name[pod.name]
-            exact = exact_hints.of(gated, pod)
+            exact = exact_allocations.of(gated, pod)
             if exact is None:
                 text = f"{named(gang)}: {pod.node} does not take {pod.name} beside the others"
                 return NoAssignment(frozenset({"beside"}), placement_text.waiting(text), WaitReason.GANG_DOES_NOT_FIT)
-            hint, unaligned = exact
-            text = f"{assigned_node(hint, node_arrays)}; {named(gang)}: {counted(len(pods), 'pod')} in {where}{missed}"
+            allocation, unaligned = exact
+            placed = assigned_node(allocation, node_arrays)
+            text = f"{placed}; {named(gang)}: {counted(len(pods), 'pod')} in {where}{missed}"
             if gated.pod.avoided:
                 text += f"; avoided after a rejection: {rejections_text(gated.pod.avoided)}"
             if gated.pod.unchecked:
@@ -271,7 +274,9 @@ class GangAssigner:
             labels = labels_of_member(pod.rank, pod.domain, trees[pod.name].topology.node_labels)
             hostname = names.named(pod.node).hostname
             chosen = is_ours_to_place(node_arrays, node_arrays.index[pod.node])
-            assignment = Assignment(hint, text, outputs, labels, hostname=hostname, not_aligned=warns, chosen=chosen)
+            assignment = Assignment(
+                allocation, text, outputs, labels, hostname=hostname, not_aligned=warns, chosen=chosen
+            )
             assumed.append((gated, assignment, self._assume_pod(gated, assignment)))
             if turn % _TURN == 0:
                 await pause()

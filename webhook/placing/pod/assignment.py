@@ -19,13 +19,13 @@ from typing import Any, Final
 import numpy as np
 
 from webhook.engine.decide import Candidate, Decision, decide
-from webhook.engine.enforcement import obeys_no_hint
+from webhook.engine.enforcement import obeys_no_allocation
 from webhook.engine.koordinator import is_ours_to_place
 from webhook.engine.snapshot.ledger import Reservation
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.node_sums import amounts_key
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.formats.koordinator.hint import NUMAHint
+from webhook.formats.koordinator.numa_allocation import NUMAAllocation
 from webhook.formats.patches.affinity_patch import Constraint, kept_by_a_merge, terms_are_fixed
 from webhook.formats.patches.json_patch import Operation
 from webhook.model.names import NUMA_SIGNATURE
@@ -47,7 +47,7 @@ from webhook.state.rules import Rules
 class Assignment:
     """What a pod gets: its node and NUMA nodes, and what is written into it."""
 
-    hint: NUMAHint
+    allocation: NUMAAllocation
     text: str
     """The placement annotation, in one line."""
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -55,9 +55,9 @@ class Assignment:
     labels: Mapping[str, str] = field(default_factory=dict)
     """The labels of its gang."""
     nodes: Constraint | None = None
-    """The nodes among which the scheduler chooses; None: the pod is pinned to the hint's node."""
+    """The nodes among which the scheduler chooses; None: the pod is pinned to the allocation's node."""
     hostname: str | None = None
-    """The hostname label of the hint's node; None if it is missing or not unique."""
+    """The hostname label of the allocation's node; None if it is missing or not unique."""
     not_aligned: bool = False
     """Whether the pod requests a policy and its node's kubelet aligns nothing of it."""
     chosen: bool = False
@@ -65,12 +65,12 @@ class Assignment:
 
     def arrival(self, gated: GatedPod) -> Hashable:
         """Equal for pods that may reach the kubelet of the node in any order; None: with any others."""
-        if self.nodes is not None or self.chosen or not self.hint.numa_nodes:
+        if self.nodes is not None or self.chosen or not self.allocation.numa_nodes:
             return None
-        return gated.signature, amounts_key(dict(self.hint.numa_nodes))
+        return gated.signature, amounts_key(dict(self.allocation.numa_nodes))
 
     def signed(self, signature: str) -> "Assignment":
-        """The same with the signature that proves that we wrote the hint; a delegated pod gets no hint."""
+        """The same with the signature that proves that we wrote the allocation; a delegated pod gets no allocation."""
         if self.nodes is not None:
             return self
         return replace(self, annotations={**self.annotations, NUMA_SIGNATURE: signature})
@@ -79,7 +79,7 @@ class Assignment:
         """The JSON patch that writes the assignment into the pod and ungates it."""
         if self.nodes is not None:
             return ungate_patch(raw, self.nodes, self.text, self.annotations)
-        return assignment_patch(raw, self.hint, self.text, self.annotations, self.labels, self.hostname)
+        return assignment_patch(raw, self.allocation, self.text, self.annotations, self.labels, self.hostname)
 
     def assume(self, gated: GatedPod, expires: float) -> AssumedPod:
         """The assumed pod of this assignment; expires: seconds of `time.monotonic`."""
@@ -87,8 +87,8 @@ class Assignment:
         return AssumedPod(
             pod.key,
             pod.uid,
-            self.hint.node,
-            dict(self.hint.numa_nodes),
+            self.allocation.node,
+            dict(self.allocation.numa_nodes),
             pod.requests,
             gated.intent.policy,
             expires,
@@ -143,7 +143,7 @@ def find_assignment(
         return _others_first(best[0].node, assigned)
     node = node or best[0].node
     at = snapshot.node_arrays.index[node]
-    hint = NUMAHint(node, decision.allocation(at), reviewed=False)
+    allocation = NUMAAllocation(node, decision.allocation(at), reviewed=False)
     # For a delegated pod this is about all nodes.
     unaligned = not_aligned_on(decision, at, gated.intent) if why is None else _not_aligned(snapshot, gated, rules)
     if unaligned and (refusal := why_refused(snapshot, gated, rules)):
@@ -157,13 +157,13 @@ def find_assignment(
         # This reads all nodes, for the few pods that need it.
         hostname = NodeNames(snapshot.node_arrays).named(node).hostname if terms_are_fixed(gated.raw) else None
         chosen = is_ours_to_place(snapshot.node_arrays, at)
-        placed = assigned_node(hint, snapshot.node_arrays)
-        return Assignment(hint, f"{placed}; {text}", hostname=hostname, not_aligned=warns, chosen=chosen)
+        placed = assigned_node(allocation, snapshot.node_arrays)
+        return Assignment(allocation, f"{placed}; {text}", hostname=hostname, not_aligned=warns, chosen=chosen)
     unschedulable = look_ahead(snapshot.node_arrays, gated.pod, gated.intent, rules.engine)
     preferred = decision.best(rules.preferred_nodes)
     nodes = keep_off_others(snapshot.node_arrays, unschedulable, rules.max_affinity_values, preferred)
     alone = "" if kept_by_a_merge(gated.raw, nodes) == nodes else " and by its own node affinity alone"
-    return Assignment(hint, f"{delegation_text(why)}{alone}; {text}", nodes=nodes, not_aligned=warns)
+    return Assignment(allocation, f"{delegation_text(why)}{alone}; {text}", nodes=nodes, not_aligned=warns)
 
 
 def why_refused(snapshot: Snapshot, gated: GatedPod, rules: Rules) -> NoAssignment | None:
@@ -228,7 +228,7 @@ def without(snapshot: Snapshot, names: Collection[str]) -> Snapshot:
     return snapshot.closed(closed)
 
 
-def assigned_node(hint: NUMAHint, node_arrays: NodeArrays) -> str:
-    """`placed on n1, NUMA 0`. Where nothing obeys a hint, the NUMA nodes are not known before the pod runs."""
-    numa_nodes = () if obeys_no_hint(node_arrays, node_arrays.index[hint.node]) else hint.numa_nodes
-    return f"placed on {hint.node}{placement_text.where(numa_id for numa_id, _ in numa_nodes)}"
+def assigned_node(allocation: NUMAAllocation, node_arrays: NodeArrays) -> str:
+    """`placed on n1, NUMA 0`. Where nothing obeys an allocation, the NUMA nodes are not known before the pod runs."""
+    numa_nodes = () if obeys_no_allocation(node_arrays, node_arrays.index[allocation.node]) else allocation.numa_nodes
+    return f"placed on {allocation.node}{placement_text.where(numa_id for numa_id, _ in numa_nodes)}"

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 from webhook.engine.snapshot.single_node import as_chosen
-from webhook.formats.koordinator.hint import NUMAHint
 from webhook.formats.koordinator.intent import NO_INTENT, NUMAIntent, parse_numa_intent
+from webhook.formats.koordinator.numa_allocation import NUMAAllocation
 from webhook.formats.kubernetes.avoided_node import Avoided, learned_in
 from webhook.formats.kubernetes.pod import Pod
 from webhook.formats.kubernetes.pod_signature import pod_signature
 from webhook.model.errors import UserError
-from webhook.model.names import NUMA_HINT, PLACEMENT
+from webhook.model.names import NUMA_ALLOCATION, PLACEMENT
 from webhook.placing.pod.placement_text import FOR_A_NODE, affinity_added
 from webhook.state.delegated_pods import delegation_text, why_delegated
 from webhook.state.rules import Rules
@@ -37,7 +37,7 @@ class BindingPod:
     intent: NUMAIntent
     signature: Hashable
     """Equal for pods that a kubelet treats alike."""
-    hint: NUMAHint | None
+    allocation: NUMAAllocation | None
     """Its assignment; None if it has none."""
     how_chosen: str | None
     """How its node was chosen, if its placement text says what it waits for; else None."""
@@ -49,7 +49,7 @@ class BindingPod:
     @classmethod
     def from_object(cls, raw: Mapping[str, Any], rules: Rules) -> Self:
         """Read the pod. Invalid annotations request nothing: the pod was admitted with them."""
-        hint = assigned_node(raw)
+        allocation = assigned_node(raw)
         placement = _placement(raw)
         unmanaged, pod = why_unmanaged(raw, rules), None
         if unmanaged is None:
@@ -58,11 +58,11 @@ class BindingPod:
             except UserError as error:
                 unmanaged = f"unreadable: {error}"
         if pod is None:
-            return cls(raw, unmanaged, None, NO_INTENT, None, hint, None, "", placement)
+            return cls(raw, unmanaged, None, NO_INTENT, None, allocation, None, "", placement)
         intent = _intent(pod)
-        how_chosen = _how_chosen(raw, hint)
+        how_chosen = _how_chosen(raw, allocation)
         affinity = "" if how_chosen is None else affinity_added(raw)
-        return cls(raw, None, pod, intent, pod_signature(pod, intent), hint, how_chosen, affinity, placement)
+        return cls(raw, None, pod, intent, pod_signature(pod, intent), allocation, how_chosen, affinity, placement)
 
     def learning(self, node: str, avoided: Avoided) -> Self:
         """The same with what its namespace has learned of a node, unless it is pinned there and would be replaced.
@@ -73,7 +73,7 @@ class BindingPod:
         if self.pod is None:
             return self
         controller = self.pod.controller
-        if self.hint is not None and self.hint.node == node and controller and controller.kind in _REPLACE:
+        if self.allocation is not None and self.allocation.node == node and controller and controller.kind in _REPLACE:
             return self
         learned = tuple(one for one in learned_in(avoided, self.pod.namespace) if one.node == node)
         return replace(self, pod=replace(self.pod, learned=learned)) if learned else self
@@ -108,17 +108,17 @@ class BindingPods:
             del self._read[key]
 
 
-def assigned_node(raw: Mapping[str, Any]) -> NUMAHint | None:
+def assigned_node(raw: Mapping[str, Any]) -> NUMAAllocation | None:
     """The assignment of an unbound pod; None if it has none."""
-    text = ((raw.get("metadata") or {}).get("annotations") or {}).get(NUMA_HINT)
+    text = ((raw.get("metadata") or {}).get("annotations") or {}).get(NUMA_ALLOCATION)
     try:
-        return None if text is None else NUMAHint.parse(text)
+        return None if text is None else NUMAAllocation.parse(text)
     except UserError:
         return None
 
 
-def _how_chosen(raw: Mapping[str, Any], hint: NUMAHint | None) -> str | None:
-    if hint is not None and not hint.reserved:
+def _how_chosen(raw: Mapping[str, Any], allocation: NUMAAllocation | None) -> str | None:
+    if allocation is not None and not allocation.reserved:
         return "placed there before"
     says = _placement(raw)
     if says.startswith(FOR_A_NODE):

@@ -6,8 +6,8 @@
 - `narrow_patch` keeps a gated pod off some nodes, and leaves the gate.
 - `status_patch` writes why a gated pod still waits, and its gang.
 - `forget_patch` releases the reservation of an assigned pod that the scheduler cannot bind.
-- `hint_patch` adds the hint of a pod that was bound without one.
-- `correcting` corrects or removes the hint of a bound pod.
+- `allocation_patch` adds the allocation of a pod that was bound without one.
+- `correcting` corrects or removes the allocation of a bound pod.
 
 Each patch except the last contains the resource version it was made from. The API server rejects a patch of an old
 version (409), and the pod is decided on again. The API server only allows required terms of a gated pod to be extended,
@@ -20,8 +20,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from webhook.formats.koordinator.hint import (
-    NUMAHint,
+from webhook.formats.koordinator.numa_allocation import (
+    NUMAAllocation,
     NUMANodeAmounts,
     names_numa_nodes_only,
     parse_resource_status,
@@ -45,7 +45,14 @@ from webhook.formats.patches.affinity_patch import (
 from webhook.formats.patches.json_patch import Operation, Patch
 from webhook.formats.patches.managed_fields import ManagedFields
 from webhook.model.errors import UserError
-from webhook.model.names import MANAGED_FIELDS, NUMA_HINT, NUMA_SIGNATURE, PLACEMENT, POD_GROUP_NAME, RESOURCE_STATUS
+from webhook.model.names import (
+    MANAGED_FIELDS,
+    NUMA_ALLOCATION,
+    NUMA_SIGNATURE,
+    PLACEMENT,
+    POD_GROUP_NAME,
+    RESOURCE_STATUS,
+)
 from webhook.placing.pod import placement_text
 from webhook.placing.pod.gate import set_gate
 from webhook.placing.pod.node_names import within_domain
@@ -54,7 +61,7 @@ from webhook.placing.pod.placement_text import affinity_added, annotated
 
 def assignment_patch(
     raw: Mapping[str, Any],
-    hint: NUMAHint,
+    allocation: NUMAAllocation,
     text: str,
     annotations: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
@@ -71,9 +78,9 @@ def assignment_patch(
             patch.put(("metadata", "annotations", MANAGED_FIELDS), managed_fields.text())
     else:
         # The scheduler looks up a node by its name without filtering all nodes.
-        _constrain(patch, Constraint(one_of([NodeRef(hint.node, None)])))
+        _constrain(patch, Constraint(one_of([NodeRef(allocation.node, None)])))
     said = annotated(text, affinity_added(patch.document))
-    for name, value in {**_outputs(hint), PLACEMENT: said, **(annotations or {})}.items():
+    for name, value in {**_outputs(allocation), PLACEMENT: said, **(annotations or {})}.items():
         patch.put(("metadata", "annotations", name), value)
     for name, value in (labels or {}).items():
         patch.put(("metadata", "labels", name), value)
@@ -133,49 +140,51 @@ def status_patch(raw: Mapping[str, Any], text: str, group: str | None = None) ->
     return _at_version(raw, patch)
 
 
-def forget_patch(raw: Mapping[str, Any], hint: NUMAHint, signature: str, text: str) -> tuple[Operation, ...]:
-    """The patch that releases the reservation of an assigned pod. hint: its hint without the reservation."""
+def forget_patch(
+    raw: Mapping[str, Any], allocation: NUMAAllocation, signature: str, text: str
+) -> tuple[Operation, ...]:
+    """The patch that releases an assigned pod's reservation. allocation: the one without the reservation."""
     patch = Patch(raw)
     said = annotated(text, affinity_added(raw))
-    for name, value in {NUMA_HINT: hint.to_json(), NUMA_SIGNATURE: signature, PLACEMENT: said}.items():
+    for name, value in {NUMA_ALLOCATION: allocation.to_json(), NUMA_SIGNATURE: signature, PLACEMENT: said}.items():
         patch.put(("metadata", "annotations", name), value)
     if RESOURCE_STATUS in raw["metadata"]["annotations"]:
         patch.remove(("metadata", "annotations", RESOURCE_STATUS))
     return _at_version(raw, patch)
 
 
-def hint_patch(raw: Mapping[str, Any], hint: NUMAHint) -> tuple[Operation, ...]:
-    """The patch that adds the missing hint of a bound pod; empty if it has a valid one.
+def allocation_patch(raw: Mapping[str, Any], allocation: NUMAAllocation) -> tuple[Operation, ...]:
+    """The patch that adds the missing allocation of a bound pod; empty if it has a valid one.
 
     A resource status without NUMA nodes (Koordinator's cpuset) stays.
     """
     try:
-        if ResidentPod.from_object(raw).hint is not None:
+        if ResidentPod.from_object(raw).allocation is not None:
             return ()
     except UserError:
         return ()  # it cannot be parsed, so its resources are unknown
     patch = Patch(raw)
     status = (raw["metadata"].get("annotations") or {}).get(RESOURCE_STATUS)
-    for name, value in _outputs(hint).items():
+    for name, value in _outputs(allocation).items():
         if name != RESOURCE_STATUS or status is None or _names_numa_nodes(status):
             patch.put(("metadata", "annotations", name), value)
     return _at_version(raw, patch)
 
 
 def correcting(raw: Mapping[str, Any], node: str, numa_nodes: NUMANodeAmounts | None) -> tuple[Operation, ...]:
-    """The patch that sets or removes the hint of a bound pod; empty if nothing changes, or if the hint is not ours.
+    """The patch that sets or removes a bound pod's allocation; empty if nothing changes, or if it is not ours.
 
     A resource status with more than NUMA nodes (Koordinator's cpuset) stays.
     """
     annotations: Mapping[str, str] = raw["metadata"].get("annotations") or {}
-    held = annotations.get(NUMA_HINT)
+    held = annotations.get(NUMA_ALLOCATION)
     status = annotations.get(RESOURCE_STATUS)
     if held is None and (numa_nodes is None or status is not None):
         return ()
     patch = Patch(raw)
-    wanted: dict[str, str | None] = {NUMA_HINT: None, RESOURCE_STATUS: None}
+    wanted: dict[str, str | None] = {NUMA_ALLOCATION: None, RESOURCE_STATUS: None}
     if numa_nodes is not None:
-        wanted |= _outputs(NUMAHint(node, numa_nodes))
+        wanted |= _outputs(NUMAAllocation(node, numa_nodes))
     if status is not None and not names_numa_nodes_only(status):
         del wanted[RESOURCE_STATUS]
     numa_ids = None if numa_nodes is None else [numa_id for numa_id, _ in numa_nodes]
@@ -199,10 +208,10 @@ def _names_numa_nodes(status: str) -> bool:
         return True
 
 
-def _outputs(hint: NUMAHint) -> dict[str, str]:
+def _outputs(allocation: NUMAAllocation) -> dict[str, str]:
     """The annotations with the NUMA nodes and the amounts, for node agents and for us."""
-    held: NUMANodeAmounts = hint.numa_nodes
-    return {NUMA_HINT: hint.to_json(), **({RESOURCE_STATUS: resource_status_to_json(held)} if held else {})}
+    held: NUMANodeAmounts = allocation.numa_nodes
+    return {NUMA_ALLOCATION: allocation.to_json(), **({RESOURCE_STATUS: resource_status_to_json(held)} if held else {})}
 
 
 def _constrain(patch: Patch, constraint: Constraint) -> None:

@@ -2,7 +2,7 @@
 
 1. A pod with a container that has exclusive CPUs is aligned. A pod whose policy is a default did not request it. For
    other pods it depends on the node.
-2. Where we choose the NUMA nodes (koordlet, policy none), the pod's hint applies, whatever its QoS class.
+2. Where we choose the NUMA nodes (koordlet, policy none), the pod's allocation applies, whatever its QoS class.
 3. A kubelet aligns the pod's devices if it knows their NUMA nodes. Then only the placement text says what is not
    aligned.
 4. Where the NUMA nodes are not known yet, or devices are away for a while, only an agent like koordlet could align the
@@ -17,7 +17,7 @@ import numpy as np
 
 from webhook.engine.arrays import Bools
 from webhook.engine.decide import Decision
-from webhook.engine.enforcement import obey_no_hint
+from webhook.engine.enforcement import obey_no_allocation
 from webhook.engine.kubelet.alignable import aligned_devices, numa_assigned_by_kubelets, numa_assigned_by_us
 from webhook.engine.snapshot.empty_cluster import with_devices_back
 from webhook.engine.snapshot.snapshot import Snapshot
@@ -66,8 +66,8 @@ def not_aligned(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, options: Optio
     unschedulable = look_ahead(snapshot.node_arrays, pod, intent, options)
     node_arrays, nodes = unschedulable.when_empty.snapshot.node_arrays, unschedulable.hopeful
     near, kubelets = _near(unschedulable.when_empty), nodes & numa_assigned_by_kubelets(node_arrays)
-    # Where nothing obeys a hint nothing aligns the pod either, and another warning says so.
-    loose = nodes & obey_no_hint(node_arrays)
+    # Where nothing obeys an allocation nothing aligns the pod either, and another warning says so.
+    loose = nodes & obey_no_allocation(node_arrays)
     ours = _count(nodes & numa_assigned_by_us(node_arrays) & ~loose)
     in_part = _count(kubelets & _any(near, node_arrays.n))
     unaligned = _count(kubelets) - in_part

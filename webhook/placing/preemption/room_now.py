@@ -24,7 +24,7 @@ from webhook.engine.gang.admission_replay import replay
 from webhook.engine.gang.pod_class import PodClass
 from webhook.engine.snapshot.node_sums import added
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.formats.koordinator.hint import NUMAHint
+from webhook.formats.koordinator.numa_allocation import NUMAAllocation
 from webhook.model.resources import PODS
 from webhook.placing.node_holdings import Holdings
 from webhook.placing.pod.assignment import Assignment, find_assignment
@@ -54,11 +54,11 @@ def place_beside(
         if not left:
             break
         found = find_assignment(_only(snapshot, left), gated, rules, cache.assigned)
-        if not isinstance(found, Assignment) or found.nodes is not None or len(found.hint.numa_nodes) != 1:
+        if not isinstance(found, Assignment) or found.nodes is not None or len(found.allocation.numa_nodes) != 1:
             return None
-        if _is_certain(found.hint, gated, queues[found.hint.node], cache, snapshot):
+        if _is_certain(found.allocation, gated, queues[found.allocation.node], cache, snapshot):
             return found
-        left.discard(found.hint.node)
+        left.discard(found.allocation.node)
     return None
 
 
@@ -102,17 +102,17 @@ def _only(snapshot: Snapshot, names: Iterable[str]) -> Snapshot:
 
 
 def _is_certain(
-    hint: NUMAHint, gated: GatedPod, queues: Sequence[Queue], cache: ClusterCache, snapshot: Snapshot
+    allocation: NUMAAllocation, gated: GatedPod, queues: Sequence[Queue], cache: ClusterCache, snapshot: Snapshot
 ) -> bool:
     """Condition 3."""
     view = freed_view(cache, snapshot, queues, gated, FreedHoldings(Holdings(cache).on, {}))
     arrays = view.node_arrays
-    n = arrays.index[hint.node]
+    n = arrays.index[allocation.node]
     ahead = [PodClass.of(view, one.pod, one.intent) for queue in queues for one in queue.ahead]
     own = PodClass.of(view, gated.pod, gated.intent)
     if not all(_admits(view, n, order) for order in ([own, *ahead], [*ahead, own])):
         return False
-    ((_, amounts),) = hint.numa_nodes
+    ((_, amounts),) = allocation.numa_nodes
     rows = {arrays.resources.find(name): amount for name, amount in amounts.items()}
     for position, numa_id in enumerate(arrays.zone_ids[:, n].tolist()):
         if numa_id == NO_ZONE or any(int(view.free(row)[position, n]) < amount for row, amount in rows.items()):

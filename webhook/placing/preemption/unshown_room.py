@@ -121,7 +121,7 @@ class UnshownRoom:
     def _guesses(self, node: str, living: NodeHoldings) -> Callable[[int], Mapping[str, int]]:
         """What the living pods hold by the best guess, by NUMA id.
 
-        A pod without a hint, of which nothing is known, may hold all of its requests on any NUMA node.
+        A pod without an allocation, of which nothing is known, may hold all of its requests on any NUMA node.
         """
         requests = {pod.key: pod.requests for pod in self._cache.pods_on(node) if pod.exclusive_resources}
         placed = together(self._guess(pod) for pod in living.pods)

@@ -3,7 +3,7 @@
 Nearly all reservations are derived from objects (see `derived_reservations`). Two facts stand in no object:
 - An assumed pod was given resources by a binding or patch that the API server has not written yet. It stays until an
   object shows it, is forgotten when its pod goes away, and expires after its time.
-- The alternatives of a pod (see `known_placements`). A replica that starts takes the hints as they are.
+- The alternatives of a pod (see `known_placements`). A replica that starts takes the allocations as they are.
 
 Life cycle:
 1. An object is recorded and its node marked. Nothing is computed yet, so many changes of one node cost one computation.
@@ -22,11 +22,11 @@ from webhook.formats.koordinator.koordinator_reservation import KoordinatorReser
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.formats.nrt import NodeTopology
 from webhook.state.assumed.assumed_pod import AssumedPod
-from webhook.state.assumed.bound_hints import BoundHints
+from webhook.state.assumed.bound_allocations import BoundAllocations
 from webhook.state.assumed.derived_reservations import DerivedReservations
 from webhook.state.assumed.free_bounds import Leeway
 from webhook.state.assumed.node_state import NodeStates, node_of
-from webhook.state.assumed.unhinted import UnhintedReplay
+from webhook.state.assumed.unallocated import UnallocatedReplay
 from webhook.state.assumed.unreported import ReportingTimes, is_counted
 
 
@@ -72,17 +72,17 @@ class AssumedPods:
 
     def __init__(self, ledger: Ledger, times: ReportingTimes | None = None) -> None:
         self._states = NodeStates(ledger, times or ReportingTimes())
-        self.replay = UnhintedReplay(self._states)
-        """The replay of pods that were bound unhinted."""
+        self.replay = UnallocatedReplay(self._states)
+        """The replay of pods that were bound without an allocation."""
         self._derived = DerivedReservations(self._states, self.replay)
         self._marked: set[str] = set()
         self._next_due = inf
         self._predecessors = Predecessors()
 
     @property
-    def hints(self) -> BoundHints:
-        """The NUMA nodes of bound pods as far as they are known, and the hints that the pods should have."""
-        return self._states.hints
+    def allocations(self) -> BoundAllocations:
+        """The NUMA nodes of bound pods as far as they are known, and the allocations that the pods should have."""
+        return self._states.allocations
 
     def put_pod(self, pod: ResidentPod, *, in_order: bool = True, now: float = inf) -> None:
         """Record the pod's current state, received at `now`. in_order: from a watch, not from a list."""
@@ -115,7 +115,7 @@ class AssumedPods:
         )
         state.report(topology)
         if known is None:
-            self.hints.published(topology, state.bound())
+            self.allocations.published(topology, state.bound())
         if not is_settled:
             self._marked.add(node)
         return not is_settled
@@ -150,7 +150,7 @@ class AssumedPods:
         self._drop_assumed(assumed_pod.pod)
         if shown is not None:
             self._predecessors.note(assumed_pod.pod, assumed_pod.uid, shown)
-        self.hints.assume(assumed_pod)
+        self.allocations.assume(assumed_pod)
         self._states.put_assumed(assumed_pod)
         self._reserve(assumed_pod)
 
@@ -170,7 +170,7 @@ class AssumedPods:
     def forget(self, key: str) -> None:
         """Release an assumed pod: its binding or patch will not be written any more, or the pod is gone."""
         if (assumed_pod := self._drop_assumed(key)) is not None:
-            self.hints.forget_assumed(key)
+            self.allocations.forget_assumed(key)
             self._states.release(key, assumed_pod.node)
 
     def binding_to(self, node: str) -> tuple[AssumedPod, ...]:
@@ -192,8 +192,8 @@ class AssumedPods:
         return self._derived.leeway(node, pod, now)
 
     def keep_for(self, pod: ResidentPod, numa: NumaAmounts, alternatives: frozenset[int], *, sure: bool) -> None:
-        """Reserve for a pod of `hints.newcomers` what its kubelet gives it, until its node's NRT has reported it."""
-        self.hints.replayed(pod, numa, alternatives, sure=sure)
+        """Reserve for one of `allocations.newcomers` what its kubelet gives it, until the node's NRT reports it."""
+        self.allocations.replayed(pod, numa, alternatives, sure=sure)
         self._marked.add(pod.node)
 
     def is_counted(self, pod: ResidentPod) -> bool:
@@ -203,8 +203,8 @@ class AssumedPods:
         return topology is None or covered is None or is_counted(pod, topology, covered)
 
     def uncertain(self, now: float) -> Iterator[ResidentPod]:
-        """The bound pods without a hint because their NUMA nodes are uncertain; an NRT should show these by now."""
-        return self.hints.uncertain(now - self._states.times.age)
+        """The bound pods without an allocation whose uncertain NUMA nodes an NRT should show by now."""
+        return self.allocations.uncertain(now - self._states.times.age)
 
     def all_assumed(self) -> Collection[AssumedPod]:
         """The assumed pods, also the tentative ones."""
@@ -257,7 +257,7 @@ class AssumedPods:
             self._note_end(known, now)
         if pod.terminal:
             self._note_end(pod, now)
-            self.hints.forget(pod.key, pod.uid)
+            self.allocations.forget(pod.key, pod.uid)
         node = "" if pod.terminal else node_of(pod)
         if known is not None and (not node or _assignment(known) != _assignment(pod)):
             self._remove(known, now)
@@ -266,11 +266,11 @@ class AssumedPods:
             states.put_pod(pod)
             self._marked.add(node)
             if pod.node and not is_predecessor:
-                self.hints.seen(pod, known, states.on(node).topology)
+                self.allocations.seen(pod, known, states.on(node).topology)
             if is_binding:
                 states.order.bound(pod.key)
                 self._note_arrival(pod)
-        if not pod.unhinted:
+        if not pod.unallocated:
             self.replay.forget(pod.key)
 
     def _compare_assumed(self, pod: ResidentPod) -> None:
@@ -280,7 +280,7 @@ class AssumedPods:
             return
         # A binding is shown by a bound pod only: an event from before it may arrive after the guard's answer.
         is_assigned = pod.reserved and pod.assigned_node == assumed_pod.node
-        shown = is_assigned and not assumed_pod.is_binding and dict(pod.hint or ()) == assumed_pod.numa
+        shown = is_assigned and not assumed_pod.is_binding and dict(pod.allocation or ()) == assumed_pod.numa
         if pod.node or shown or pod.terminal or pod.uid != assumed_pod.uid:
             self._drop_assumed(pod.key)
 
@@ -298,7 +298,7 @@ class AssumedPods:
         """Remove a pod from its node."""
         self._states.remove_pod(pod)
         if pod.node:
-            self.hints.forget(pod.key, pod.uid)
+            self.allocations.forget(pod.key, pod.uid)
             self.replay.left(pod, now)
         self._marked.add(node_of(pod))
 
@@ -307,20 +307,20 @@ class AssumedPods:
         if not pod.node:
             return
         state, order = self._states.at(pod.node), self._states.order
-        state.note_end(self.hints.as_ended(pod))
+        state.note_end(self.allocations.as_ended(pod))
         self._marked.add(pod.node)
         on_node, binding_to = order.in_order(state.bound()), state.binding()
         later = order.bound_after(pod.key, (other.key for other in on_node))
-        news = self.hints.left_room(pod, on_node, later, binding_to, state.topology, now)
+        news = self.allocations.left_room(pod, on_node, later, binding_to, state.topology, now)
         for assumed_pod in binding_to:
             if assumed_pod.pod in news:
                 self._reserve(assumed_pod)
 
     def _note_arrival(self, pod: ResidentPod) -> None:
         """Handle a newly bound pod. If its NUMA nodes are unknown, those of pods on their way become uncertain."""
-        if pod.exclusive_resources and self.hints.is_unknown(pod):
+        if pod.exclusive_resources and self.allocations.is_unknown(pod):
             for assumed_pod in self.binding_to(pod.node):
-                if self.hints.came_before(assumed_pod, self._states.on(pod.node).topology):
+                if self.allocations.came_before(assumed_pod, self._states.on(pod.node).topology):
                     self._reserve(assumed_pod)
 
     def _reserve(self, assumed_pod: AssumedPod) -> None:

@@ -1,18 +1,20 @@
 """The reservations of a node that follow from objects: every replica that reads the same objects derives the same.
 
-- An assigned pod (its hint names a node, our gate is gone) that is not bound yet: everything that it requests, unless
-  its hint says that nothing is reserved any more because the scheduler could not bind it
+- An assigned pod (its allocation names a node, our gate is gone) that is not bound yet: everything that it requests,
+unless
+  its allocation says that nothing is reserved any more because the scheduler could not bind it
   (`controllers.unbindable_pods`). If only its node is known, on every NUMA node (see `state.pod_info`).
 - A bound pod: what its node's NRT does not show, by `unreported`.
 - Pods that have ended: what the NRT still shows as taken by them is given back.
-- A managed pod that was bound unhinted: what its replay says, until the NRT reports it.
+- A managed pod that was bound without an allocation: what its replay says, until the NRT reports it.
 - What Koordinator's Reservations hold for their owners: no NRT shows it.
 - A pod that kube-scheduler nominated for the node, because it preempts others there or is about to bind it: what it
   requests, by the node's sums. The scheduler counts it so against pods up to its priority, and would not bind them.
 
 Exporters write every minute, and mostly only the time differs. What is derived for a node depends on that time in two
 ways (see `unreported`): pods that were bound shortly before or after it, and pods that have ended since. Everything
-else is derived again only if something is left to find out: assumed pods, unhinted pods, pods whose NUMA nodes no NRT
+else is derived again only if something is left to find out: assumed pods, pods without an allocation, pods whose NUMA
+nodes no NRT
 has confirmed, and changes that are due to time alone.
 """
 
@@ -29,7 +31,7 @@ from webhook.state.assumed.free_bounds import Leeway
 from webhook.state.assumed.known_placements import Certainty, credible
 from webhook.state.assumed.node_state import NodeStates
 from webhook.state.assumed.placement_search import most_given_to
-from webhook.state.assumed.unhinted import UnhintedReplay
+from webhook.state.assumed.unallocated import UnallocatedReplay
 from webhook.state.assumed.unreported import (
     NOTHING,
     NOWHERE,
@@ -96,7 +98,7 @@ class DueTimes:
 class DerivedReservations:
     """Derives the reservations of one node at a time, and remembers when time alone will change them."""
 
-    def __init__(self, states: NodeStates, replay: UnhintedReplay) -> None:
+    def __init__(self, states: NodeStates, replay: UnallocatedReplay) -> None:
         self._states = states
         self._replay = replay
         self._due = DueTimes()
@@ -105,13 +107,13 @@ class DerivedReservations:
         """The node's reservations at `now`. Also writes to the ledger what ended pods no longer hold."""
         self._due.remove(node)
         states, state = self._states, self._states.on(node)
-        hints, age, topology = states.hints, states.times.age, state.topology
+        allocations, age, topology = states.allocations, states.times.age, state.topology
         pods = state.pods.values()
-        bound = [credible(hints.applied(pod), topology) for pod in pods if pod.node]
+        bound = [credible(allocations.applied(pod), topology) for pod in pods if pod.node]
         for key, amounts in self._update(node, topology, bound, now).amounts.items():
             pod = states.pods[key]
-            is_over = self._is_over(node, hints.alternatives_until(pod, age), now)
-            numa = amounts if is_over else hints.widened(key, amounts)
+            is_over = self._is_over(node, allocations.alternatives_until(pod, age), now)
+            numa = amounts if is_over else allocations.widened(key, amounts)
             yield Reservation.of(key, node, numa, None, policy=pod.policy)
         yield from self._replay.reservations(node)
         yield from state.held(node)
@@ -119,7 +121,7 @@ class DerivedReservations:
             yield Reservation.of(pod.key, node, {}, pod.requests)
         for pod in pods:
             if pod.assigned_node and pod.reserved:
-                numa = _anywhere(pod, topology) if pod.hint is None else held(pod)
+                numa = _anywhere(pod, topology) if pod.allocation is None else held(pod)
                 yield Reservation.of(pod.key, node, numa, pod.requests, policy=pod.policy)
 
     def take_due(self, now: float) -> Collection[str]:
@@ -167,9 +169,9 @@ class DerivedReservations:
             key = reservation.pod
             if key == pod or states.is_assigned(key) or states.is_tentative(key):
                 continue
-            if key in uncertain or states.hints.certainty(key) is Certainty.UNCERTAIN:
+            if key in uncertain or states.allocations.certainty(key) is Certainty.UNCERTAIN:
                 kept.append(reservation.numa)
-                maybe_taken.append(states.hints.anywhere(key, reservation.numa, topology))
+                maybe_taken.append(states.allocations.anywhere(key, reservation.numa, topology))
             elif key in rest.maybe_counted:
                 kept.append(rest.maybe_counted[key])
         return Leeway(kept, [rest.maybe_free] if rest.maybe_free else (), [numa for numa in maybe_taken if numa])
@@ -177,8 +179,8 @@ class DerivedReservations:
     def _without_reservation(self, topology: NodeTopology, but: str, now: float) -> Iterator[NumaAmounts]:
         """What unreported pods without a reservation may hold, on every NUMA node. but: the pod to leave out."""
         states, bound = self._states, self._states.on(topology.node).bound()
-        holding = [pod for pod in bound if pod.exclusive_resources and pod.key != but and not pod.unhinted]
-        unknown = [pod for pod in holding if not states.hints.is_located(pod)]
+        holding = [pod for pod in bound if pod.exclusive_resources and pod.key != but and not pod.unallocated]
+        unknown = [pod for pod in holding if not states.allocations.is_located(pod)]
         if unknown:
             reported, ended = states.reported(topology), states.ended(topology)
             for pod in not_reported(topology, unknown, reported, states.times, now, ended)[0]:
@@ -186,12 +188,12 @@ class DerivedReservations:
                 yield {zone.id: amounts for zone in topology.zones}
 
     def _is_settled(self, pod: ResidentPod, known: NodeTopology, rewritten: NodeTopology) -> bool:
-        if not pod.node or pod.unhinted:
+        if not pod.node or pod.unallocated:
             return False
         if not pod.exclusive_resources:
             return True
         states = self._states
-        if known.fingerprint is not None and states.hints.certainty(pod.key) is not Certainty.CONFIRMED:
+        if known.fingerprint is not None and states.allocations.certainty(pod.key) is not Certainty.CONFIRMED:
             return False
         return all(is_long_after(one, pod, states.times.settle) for one in (known, rewritten))
 
@@ -201,11 +203,11 @@ class DerivedReservations:
         ended = () if topology is None else states.ended(topology)
         rest, until = NOTHING, None
         waiting: Sequence[ResidentPod] = ()
-        if ended or any(pod.hint or pod.unhinted for pod in bound):
+        if ended or any(pod.allocation or pod.unallocated for pod in bound):
             covered = None if topology is None else states.reported(topology)
             certain = self._located(topology, bound, ended, covered, now)
             rest = unreported(topology, bound, covered, states.times, now, ended, certain)
-            if topology is not None and any(pod.unhinted for pod in bound):
+            if topology is not None and any(pod.unallocated for pod in bound):
                 waiting, until = not_reported(topology, bound, covered, states.times, now, ended)
         self._replay.put(node, waiting, outage=self._replay.had_outage(bound))
         if changes := [at for at in (rest.until, until) if at is not None]:
@@ -231,7 +233,7 @@ class DerivedReservations:
         counted = [pod for pod in bound if is_counted(pod, topology, covered)]
         gone = [pod for pod in ended if pod.key in covered and pod.exclusive_resources]
         binding_to = states.on(topology.node).binding()
-        certain = states.hints.locate(topology, [*counted, *gone], states.order.in_order(bound), binding_to)
+        certain = states.allocations.locate(topology, [*counted, *gone], states.order.in_order(bound), binding_to)
         for assumed_pod in binding_to:
             states.reserve_assumed(assumed_pod)
         return certain

@@ -34,7 +34,7 @@ from webhook.formats.koordinator.koordinator_reservation import KoordinatorReser
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.formats.nrt import FingerprintMethod, NodeTopology, Publisher
 from webhook.state.assumed.assumed_pod import AssumedPod
-from webhook.state.assumed.bound_hints import BoundHints
+from webhook.state.assumed.bound_allocations import BoundAllocations
 from webhook.state.assumed.unreported import NOTHING, ReportingTimes, Unreported, is_long_after
 
 _VERSION = "pfp0v001"
@@ -159,7 +159,7 @@ class NodeState:
     unreported: Unreported = NOTHING
     """How its amounts differ from its NRT, as last derived."""
     to_admit: Sequence[ResidentPod] = ()
-    """The unreported pods in the order of binding, as last derived; empty if none of them is unhinted."""
+    """The unreported pods in the order of binding, as last derived; empty if none of them is unallocated."""
     covered: frozenset[str] | None = None
     """The pods that the fingerprint of its NRT covers; None if that is unknown or was not asked yet."""
 
@@ -271,8 +271,8 @@ class NodeStates:
         """Each pod is on the node that it is bound to, else on the one that it is assigned to."""
         self.assumed: dict[str, AssumedPod] = {}
         """At most one for each pod: what it was given and no object shows yet."""
-        self.hints = BoundHints(self.pods)
-        """The NUMA nodes of bound pods as far as they are known, and the hints that the pods should have."""
+        self.allocations = BoundAllocations(self.pods)
+        """The NUMA nodes of bound pods as far as they are known, and the allocations that the pods should have."""
         self._nodes: dict[str, NodeState] = {}
         self._koordinator: dict[str, KoordinatorReservation] = {}
         self._nominated: dict[str, str] = {}
@@ -407,7 +407,7 @@ class NodeStates:
     def reserve_assumed(self, assumed_pod: AssumedPod) -> None:
         """Reserve what an assumed pod was given, also on the NUMA nodes that it may get instead."""
         pod, node, requests = assumed_pod.pod, assumed_pod.node, assumed_pod.requests
-        numa = self.hints.widened(pod, assumed_pod.numa)
+        numa = self.allocations.widened(pod, assumed_pod.numa)
         self.reserve(Reservation.of(pod, node, numa, requests, policy=assumed_pod.policy))
 
     def reserve(self, reservation: Reservation) -> None:

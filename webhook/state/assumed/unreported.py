@@ -1,7 +1,7 @@
 """What pods hold that their node's NodeResourceTopology does not show yet, and what it shows though pods have ended.
 
-A pod's hint says what it holds. The publisher of the NRT reports that, later or never:
-- koordlet publishes totals and reports no pod. The cluster state subtracts the hints of its pods itself.
+A pod's allocation says what it holds. The publisher of the NRT reports that, later or never:
+- koordlet publishes totals and reports no pod. The cluster state subtracts the allocations of its pods itself.
 - Other exporters subtract what the kubelet had allocated at their last scan, of the resources that its managers
   allocate.
 
@@ -88,12 +88,14 @@ def unreported(
     if topology is not None and topology.publisher is Publisher.TOTAL:
         return NOTHING
     living = list(pods)
-    hinted = sorted((pod for pod in living if pod.hint), key=lambda pod: (pod.bound_at or 0, pod.key), reverse=True)
+    allocated = sorted(
+        (pod for pod in living if pod.allocation), key=lambda pod: (pod.bound_at or 0, pod.key), reverse=True
+    )
     amounts: dict[str, NumaAmounts] = {}
     counted: list[ResidentPod] = []
     changes: list[float] = []
     maybe_counted: dict[str, NumaAmounts] = {}
-    for pod in hinted:
+    for pod in allocated:
         judged, change = _is_reported(pod, topology, covered, earlier, times, now)
         if judged:
             counted.append(pod)
@@ -124,12 +126,12 @@ def not_reported(
     now: float,
     ended: Iterable[ResidentPod],
 ) -> tuple[Sequence[ResidentPod], float | None]:
-    """The unreported pods of one node at `now`, hinted or not, and when time alone changes that; None: never.
+    """The unreported pods of one node at `now`, allocated or not, and when time alone changes that; None: never.
 
-    Arguments as for `unreported`. If the publisher reports totals: the unhinted pods.
+    Arguments as for `unreported`. If the publisher reports totals: the pods without an allocation.
     """
     if topology.publisher is Publisher.TOTAL:
-        return [pod for pod in pods if pod.unhinted], None
+        return [pod for pod in pods if pod.unallocated], None
     earlier = {pod.key for pod in ended}
     judged = [(pod, *_is_reported(pod, topology, covered, earlier, times, now)) for pod in pods]
     changes = [change for _, _, change in judged if change is not None]
@@ -142,8 +144,8 @@ def is_counted(pod: ResidentPod, topology: NodeTopology, covered: frozenset[str]
 
 
 def held(pod: ResidentPod) -> NumaAmounts:
-    """What the pod holds by its hint: NUMA id -> resource -> amount; empty without a hint."""
-    return dict(pod.hint or ())
+    """What the pod holds by its allocation: NUMA id -> resource -> amount; empty without an allocation."""
+    return dict(pod.allocation or ())
 
 
 def is_older(topology: NodeTopology, pod: ResidentPod) -> bool:
@@ -186,10 +188,10 @@ def _is_reported(
 
 
 def _anywhere(topology: NodeTopology, pod: ResidentPod, covered: frozenset[str] | None) -> NumaAmounts:
-    """All that the pod held, on every NUMA node; its hint, if it has one and the NRT has no fingerprint."""
-    if covered is None and topology.fingerprint is None and pod.hint:
+    """All that the pod held, on every NUMA node; its allocation, if it has one and the NRT has no fingerprint."""
+    if covered is None and topology.fingerprint is None and pod.allocation:
         return held(pod)
-    amounts = added(held(pod).values()) if pod.hint else most_given_to(pod, topology)
+    amounts = added(held(pod).values()) if pod.allocation else most_given_to(pod, topology)
     return {zone.id: amounts for zone in topology.zones} if amounts else {}
 
 
@@ -199,7 +201,8 @@ def _beyond(
     """What the pods hold beyond what the NRT shows as taken on the whole node.
 
     What exporters never see is the first to be beyond, then what the first pods hold. The whole node is compared
-    because the kubelet may have chosen other NUMA nodes than the hints say. ended: the part of the taken amounts that
+    because the kubelet may have chosen other NUMA nodes than the allocations say. ended: the part of the taken amounts
+    that
     pods held which have ended.
     """
     missing = added(amounts for pod in counted for amounts in held(pod).values())
@@ -244,7 +247,7 @@ def _all(pod: ResidentPod) -> Mapping[str, int]:
 
 
 def _hidden(pod: ResidentPod) -> Mapping[str, int]:
-    """What the pod holds by its hint that no exporter sees: CPUs and devices beyond those of its running containers.
+    """What the pod holds by its allocation and no exporter sees: CPUs and devices beyond its running containers'.
 
     The kubelet's pod resources API does not list init containers, but what they had stays the pod's until it ends.
     Source: kubernetes pkg/kubelet/apis/podresources (List), pkg/kubelet/cm/cpumanager and devicemanager.

@@ -32,7 +32,7 @@ _SETTLED_SECONDS: Final = 120
 class ShownBy(StrEnum):
     """What shows that a pod spans NUMA nodes."""
 
-    HINT = "Hint"
+    ALLOCATION = "Hint"
     USAGE = "Usage"
 
 
@@ -98,10 +98,10 @@ def spanning_pods(
 def _on_node(pods: list[ResidentPod], topology: NodeTopology) -> Iterator[SpanningPodView]:
     used = _reported_usage(pods, topology)
     for pod in pods:
-        numa_nodes = tuple(sorted(numa_id for numa_id, _ in pod.hint or ()))
+        numa_nodes = tuple(sorted(numa_id for numa_id, _ in pod.allocation or ()))
         units = list(_units(pod, topology))
         if len(numa_nodes) > 1 and len(units) == 1:  # several may be on a NUMA node each
-            shown_by = ShownBy.HINT
+            shown_by = ShownBy.ALLOCATION
         elif not numa_nodes and any(amount > used.get(name, amount) for unit in units for name, amount in unit.items()):
             shown_by = ShownBy.USAGE
         else:

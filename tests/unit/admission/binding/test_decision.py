@@ -12,13 +12,13 @@ from tests.builders.pods import SINGLE, pod
 from tests.unit.admission.kubelet_admissions import kubelet_admission_at
 from webhook.admission.binding.decision import Given, Pass, Refusal, guard, into_binding
 from webhook.engine.snapshot.ledger import Ledger, Reservation
-from webhook.formats.koordinator.hint import NUMANodeAmounts
+from webhook.formats.koordinator.numa_allocation import NUMANodeAmounts
 from webhook.formats.patches.affinity_patch import Constraint, NodeRef, constrain, one_of
 from webhook.formats.patches.json_patch import Patch, apply
 from webhook.formats.patches.managed_fields import ManagedFields
 from webhook.model.names import (
     MANAGED_FIELDS,
-    NUMA_HINT,
+    NUMA_ALLOCATION,
     NUMA_TOPOLOGY_SPEC,
     PLACEMENT,
     PLACEMENT_GATE,
@@ -77,8 +77,8 @@ def holding(
 
 def assigned(node_name: str, numa_id: int, cpu: str = "8") -> dict[str, str]:
     zones = [{"node": numa_id, "resources": {"cpu": cpu, "memory": "1Gi"}}]
-    hint = json.dumps({"node": node_name, "numaNodeResources": zones})
-    return {NUMA_TOPOLOGY_SPEC: SINGLE, NUMA_HINT: hint}
+    allocation = json.dumps({"node": node_name, "numaNodeResources": zones})
+    return {NUMA_TOPOLOGY_SPEC: SINGLE, NUMA_ALLOCATION: allocation}
 
 
 # n3 ── NUMA 0 [4]  NUMA 1 [8]      [free cpus]
@@ -93,7 +93,7 @@ def test_a_pod_is_given_the_numa_node_that_its_kubelet_will_take() -> None:
 def test_what_is_given_is_written_for_machines_and_for_koordlet() -> None:
     annotations = given(pod(cpu="8"), n3()).annotations
     zones = [{"node": 1, "resources": {"cpu": "8", "memory": "1Gi"}}]
-    assert json.loads(annotations[NUMA_HINT]) == {"node": "n3", "numaNodeResources": zones}
+    assert json.loads(annotations[NUMA_ALLOCATION]) == {"node": "n3", "numaNodeResources": zones}
     assert json.loads(annotations[RESOURCE_STATUS]) == {"numaNodeResources": zones}
 
 
@@ -143,7 +143,7 @@ def test_pods_without_our_annotations_pass() -> None:
     assert isinstance(judged(raw, n3(0, 0)), Pass)
 
 
-def test_a_placed_pod_is_given_what_its_kubelet_takes_whatever_its_hint_foresaw() -> None:
+def test_a_placed_pod_is_given_what_its_kubelet_takes_whatever_its_allocation_foresaw() -> None:
     # n3 ── NUMA 0 [8]  NUMA 1 [8]
     both = n3(8, 8)
     verdict = given(pod(cpu="8", metadata={"annotations": assigned("n3", 1)}), both)
@@ -218,16 +218,16 @@ def test_a_pod_gets_what_no_placed_one_holds_though_another_was_replayed() -> No
 
 def test_an_assumed_pod_that_stands_in_no_pod_holds_up_nobody() -> None:
     delegated_why = Assumed(("a", "9", 0))
-    del delegated_why.raws[0]["metadata"]["annotations"][NUMA_HINT]
+    del delegated_why.raws[0]["metadata"]["annotations"][NUMA_ALLOCATION]
     assert numa_of(delegated_why.binding_of("other")) == 0
-    delegated_why.raws[0]["spec"]["schedulingGates"] = [{"name": PLACEMENT_GATE}]  # its hint is on the way
+    delegated_why.raws[0]["spec"]["schedulingGates"] = [{"name": PLACEMENT_GATE}]  # its allocation is on the way
     assert first(delegated_why.binding_of("other")) == {"a"}
 
 
 # A placed pod that the scheduler could not bind: what was reserved for it is others' now.
 UNRESERVED = {
     NUMA_TOPOLOGY_SPEC: SINGLE,
-    NUMA_HINT: '{"node":"n3","reserved":false}',
+    NUMA_ALLOCATION: '{"node":"n3","reserved":false}',
     PLACEMENT: "placed on n3, where nothing is reserved for it any more\nnot bound yet: no volume",
 }
 
@@ -268,13 +268,13 @@ def test_a_placed_pod_whose_numa_node_was_taken_is_given_another_one_or_refused_
     assert "needs 8 cpu, most free on one is 4" in verdict.message
 
 
-@pytest.mark.parametrize("hint", [assigned("n1", 0)[NUMA_HINT], '{"node":"n1","reserved":false}'])
-def test_a_placed_pod_goes_to_no_other_node_with_and_without_its_reservation(hint: str) -> None:
-    verdict = judged(pod(cpu="8", metadata={"annotations": {**UNRESERVED, NUMA_HINT: hint}}), n3())
+@pytest.mark.parametrize("allocation", [assigned("n1", 0)[NUMA_ALLOCATION], '{"node":"n1","reserved":false}'])
+def test_a_placed_pod_goes_to_no_other_node_with_and_without_its_reservation(allocation: str) -> None:
+    verdict = judged(pod(cpu="8", metadata={"annotations": {**UNRESERVED, NUMA_ALLOCATION: allocation}}), n3())
     assert verdict == Refusal("this pod was placed on node n1, not on n3", "AssignedElsewhere")
 
 
-def test_an_assumed_pod_newer_than_the_pod_in_the_cache_goes_before_its_hint() -> None:
+def test_an_assumed_pod_newer_than_the_pod_in_the_cache_goes_before_its_allocation() -> None:
     raw = pod(cpu="8", metadata={"annotations": assigned("n1", 0)})
     assumed: NUMANodeAmounts = ((1, {"cpu": 8000, "memory": GI}),)
     assert given(raw, n3(), assumed).numa_nodes == assumed
@@ -308,16 +308,16 @@ def test_a_node_whose_policy_cannot_be_read_gets_no_pod_that_its_kubelet_might_r
 
 
 def test_a_best_effort_pod_that_was_placed_when_nothing_was_known_of_its_node_is_judged_by_the_nodes_policy() -> None:
-    there, hint = n3(), '{"node": "n3", "numaNodeResources": []}'
+    there, allocation = n3(), '{"node": "n3", "numaNodeResources": []}'
 
     def asks(policy: str, cpu: str = "8", **annotations: str) -> dict[str, Any]:
         annotations |= {NUMA_TOPOLOGY_SPEC: f'{{"numaTopologyPolicy": "{policy}"}}'}
         return pod(cpu=cpu, metadata={"annotations": annotations})
 
     assert refused(asks("BestEffort"), there).reason == "PolicyMismatch"
-    assert given(asks("BestEffort", **{NUMA_HINT: hint}), there).numa_nodes[0][0] == 1
-    refused(asks("BestEffort", cpu="9", **{NUMA_HINT: hint}), there)
-    refused(asks("Restricted", **{NUMA_HINT: hint}), there)
+    assert given(asks("BestEffort", **{NUMA_ALLOCATION: allocation}), there).numa_nodes[0][0] == 1
+    refused(asks("BestEffort", cpu="9", **{NUMA_ALLOCATION: allocation}), there)
+    refused(asks("Restricted", **{NUMA_ALLOCATION: allocation}), there)
 
 
 @pytest.mark.parametrize("metadata", [{"name": "p"}, {"name": "p", "annotations": {"a": "b"}}])
@@ -329,15 +329,15 @@ def test_the_patch_keeps_the_annotations_that_a_binding_has(metadata: dict[str, 
 
 
 # n3 ── NUMA 0 [8]  NUMA 1 [8], policy none: its kubelet may spread the pod.
-@pytest.mark.parametrize("hinted", [True, False])
-def test_where_nothing_enforces_the_policy_no_numa_node_is_called_certain(hinted: bool) -> None:
+@pytest.mark.parametrize("allocated", [True, False])
+def test_where_nothing_enforces_the_policy_no_numa_node_is_called_certain(allocated: bool) -> None:
     there = n3(8, 8, policy="none")
-    raw = pod(cpu="8", annotations=assigned("n3", 0) if hinted else {})
+    raw = pod(cpu="8", annotations=assigned("n3", 0) if allocated else {})
     verdict = given(raw, there)
     assert verdict.weak
     assert verdict.message == "bound to n3; not enforced there: policy none"
     status = verdict.annotations.get(RESOURCE_STATUS)
-    assert status == ('{"numaNodeResources":[]}' if hinted else None)
+    assert status == ('{"numaNodeResources":[]}' if allocated else None)
 
 
 def test_nor_of_a_pod_that_asks_for_the_best_effort_there_which_needs_no_event() -> None:
@@ -348,7 +348,7 @@ def test_nor_of_a_pod_that_asks_for_the_best_effort_there_which_needs_no_event()
     assert verdict.annotations[RESOURCE_STATUS] == '{"numaNodeResources":[]}'
 
 
-def test_where_koordlet_obeys_the_hint_it_is_certain_and_what_it_does_not_bind_is_said() -> None:
+def test_where_koordlet_obeys_the_allocation_it_is_certain_and_what_it_does_not_bind_is_said() -> None:
     metadata = {"labels": {"app.kubernetes.io/managed-by": "Koordinator"}}
     there = n3(8, 8, policy="none", metadata=metadata)
     verdict = given(pod(cpu="8"), there)

@@ -22,11 +22,11 @@ from webhook.admission.binding.review_trust import Doubts
 from webhook.admission.handler import NotNowError
 from webhook.admission.response import Allowed, Denied, Patched, Response, Unreserved
 from webhook.engine.snapshot.ledger import Ledger, Reservation
-from webhook.formats.koordinator.hint import NUMAHint, NUMANodeAmounts
+from webhook.formats.koordinator.numa_allocation import NUMAAllocation, NUMANodeAmounts
 from webhook.formats.kubernetes.membership import controllers_group
 from webhook.formats.kubernetes.rejected_pod import KubeletRejection, RejectedPod, RejectionReason
 from webhook.formats.patches.json_patch import apply
-from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE
+from webhook.model.names import NUMA_ALLOCATION, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE
 from webhook.model.raw import Raw
 from webhook.signal import Signal
 from webhook.state.assumed.assumed_pod import AssumedPod
@@ -66,11 +66,11 @@ class OneNode:
         return tuple(each for each in binding_to if each.pod != pod and each.expires > expiring_after)
 
     def show_placed(self, name: str) -> None:
-        """The informer shows the pod, placed as its hint says."""
-        hint = NUMAHint.parse(self.waiting[name]["metadata"]["annotations"][NUMA_HINT])
-        held = {zone: dict(amounts) for zone, amounts in hint.numa_nodes}
+        """The informer shows the pod, placed as its allocation says."""
+        allocation = NUMAAllocation.parse(self.waiting[name]["metadata"]["annotations"][NUMA_ALLOCATION])
+        held = {zone: dict(amounts) for zone, amounts in allocation.numa_nodes}
         record = resident(name=name, node="", requests={"cpu": 8000, "memory": 2**30}, numa=held)
-        self.keeper.put_pod(replace(record, assigned_node=hint.node, uid="u"))
+        self.keeper.put_pod(replace(record, assigned_node=allocation.node, uid="u"))
         self.keeper.settle(0)
 
     def show_bound(self, name: str) -> None:
@@ -143,7 +143,7 @@ def named(name: str, uid: str = "u", annotations: dict[str, str] | None = None, 
 
 def assigned(name: str, node: str = "n3", numa_id: int = 1) -> dict[str, Any]:
     zones = [{"node": numa_id, "resources": {"cpu": "8", "memory": "1Gi"}}]
-    return named(name, annotations={NUMA_HINT: json.dumps({"node": node, "numaNodeResources": zones})})
+    return named(name, annotations={NUMA_ALLOCATION: json.dumps({"node": node, "numaNodeResources": zones})})
 
 
 async def turns(count: int) -> None:
@@ -161,15 +161,15 @@ def placed(*pods: Raw) -> OneNode:
 
 def numa_of(answer: Response) -> list[int]:
     """The NUMA nodes written into the Binding."""
-    return [entry["node"] for entry in hint_of(answer)["numaNodeResources"]]
+    return [entry["node"] for entry in allocation_of(answer)["numaNodeResources"]]
 
 
-def hint_of(answer: Response) -> dict[str, Any]:
-    """The hint written into the Binding."""
+def allocation_of(answer: Response) -> dict[str, Any]:
+    """The allocation written into the Binding."""
     assert isinstance(answer, Patched), answer
     patched = apply({"metadata": {}}, map(dict, answer.patch))
-    hint: dict[str, Any] = json.loads(patched["metadata"]["annotations"][NUMA_HINT])
-    return hint
+    allocation: dict[str, Any] = json.loads(patched["metadata"]["annotations"][NUMA_ALLOCATION])
+    return allocation
 
 
 async def test_what_one_binding_was_given_the_next_one_finds_taken() -> None:
@@ -356,7 +356,7 @@ async def test_a_new_leader_gives_out_nothing_new() -> None:
     assert (await cluster.refuses("a", leader_state=LeaderState.ASSIGNED_ONLY)).reason == "LeaderChanged"
     # Its kubelet would take NUMA node 0, which the last leader may have promised to somebody: it is not certain.
     passed = await cluster.bind("b", leader_state=LeaderState.ASSIGNED_ONLY)
-    assert hint_of(passed) == {"node": "n3", "certain": False}
+    assert allocation_of(passed) == {"node": "n3", "certain": False}
     assumed_by = cluster.assumed_by("default/b")
     assert assumed_by is not None
     assert (list(assumed_by.numa), assumed_by.sure, assumed_by.alternatives) == ([1], False, frozenset({0}))
@@ -369,7 +369,7 @@ async def test_a_new_leader_gives_out_nothing_new() -> None:
 
 @pytest.mark.parametrize("leader_state", [LeaderState.NONE, LeaderState.ELSEWHERE, LeaderState.ASSIGNED_ONLY])
 async def test_only_a_leader_who_knows_all_gives_a_placed_pod_again_what_it_lost(leader_state: LeaderState) -> None:
-    cluster = OneNode(named("p", annotations={NUMA_HINT: '{"node":"n3","reserved":false}'}))
+    cluster = OneNode(named("p", annotations={NUMA_ALLOCATION: '{"node":"n3","reserved":false}'}))
     if leader_state is LeaderState.NONE:
         with pytest.raises(NotNowError):
             await cluster.bind("p", leader_state=leader_state)

@@ -13,9 +13,9 @@ from tests.builders.pods import pod
 from webhook.admission.binding.decision import Given, Recent, RecentBindings, Refusal, guard, into_binding
 from webhook.engine.snapshot.ledger import Reservation
 from webhook.engine.snapshot.node_sums import NodeSums
-from webhook.formats.koordinator.hint import NUMAHint
+from webhook.formats.koordinator.numa_allocation import NUMAAllocation
 from webhook.formats.patches.json_patch import apply
-from webhook.model.names import NUMA_HINT, NUMA_SIGNATURE
+from webhook.model.names import NUMA_ALLOCATION, NUMA_SIGNATURE
 from webhook.placing.pod.binding_pod import BindingPod
 from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.assumed.free_bounds import Leeway
@@ -96,10 +96,10 @@ def test_whom_a_pod_waits_for_is_known_without_a_second_decision() -> None:
     found = []
     for at in ("single-numa-node-0", "single-numa-node-1"):
         for numa_id in (0, 1):
-            hint = NUMAHint(at, ((numa_id, {"cpu": 9000, "memory": GI}),)).to_json()
+            allocation = NUMAAllocation(at, ((numa_id, {"cpu": 9000, "memory": GI}),)).to_json()
             name = f"{at}-{numa_id}"
-            hinted = {NUMA_HINT: hint, NUMA_SIGNATURE: cache.sign(name, hint)}
-            raw = pod(name=name, cpu=9, annotations=hinted)
+            allocated = {NUMA_ALLOCATION: allocation, NUMA_SIGNATURE: cache.sign(name, allocation)}
+            raw = pod(name=name, cpu=9, annotations=allocated)
             raw["metadata"]["uid"] = name
             put(cache, raw)
         found.append(

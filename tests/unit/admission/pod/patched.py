@@ -5,10 +5,10 @@ from typing import Any
 import jsonpatch
 
 from tests.builders.pods import pod
-from webhook.formats.koordinator.hint import NUMAHint
+from webhook.formats.koordinator.numa_allocation import NUMAAllocation
 from webhook.model.names import PLACEMENT_GATE
 
-HINT = NUMAHint("b", ((1, {"cpu": 8000, "memory": 1 << 30}),))
+ALLOCATION = NUMAAllocation("b", ((1, {"cpu": 8000, "memory": 1 << 30}),))
 
 
 GATES = [{"name": PLACEMENT_GATE}]

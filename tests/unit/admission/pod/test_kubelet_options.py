@@ -11,7 +11,7 @@ from webhook.admission.binding.decision import Given, Refusal, guard
 from webhook.admission.pod.mutation import mutate_pod
 from webhook.formats.kubernetes.kubelet_options import NO_OPTIONS, KubeletOptions, stated_options, threads_named
 from webhook.formats.kubernetes.timestamps import utc
-from webhook.model.names import KUBELET_OPTIONS, NUMA_HINT
+from webhook.model.names import KUBELET_OPTIONS, NUMA_ALLOCATION
 from webhook.placing.pod.binding_pod import BindingPod
 from webhook.placing.pod.decision import PodDecision, Verdict
 from webhook.state.cluster_cache import ClusterCache
@@ -98,7 +98,7 @@ def test_a_kubelet_that_aligns_by_socket_prefers_sets_within_one() -> None:
 
 
 @pytest.mark.parametrize("text", ["distribute-cpus-across-numa=true", "align-by-socket=true,numa-nodes-per-socket=2"])
-def test_no_hint_names_numa_nodes_where_an_option_spreads_cpus(text: str) -> None:
+def test_no_allocation_names_numa_nodes_where_an_option_spreads_cpus(text: str) -> None:
     wide = pod(cpu=10, memory="20Gi", numa='{"numaTopologyPolicy": ""}')
     assert chosen("", wide)[1] == [0, 1]
     assert chosen(text, wide) == (Verdict.ALLOW, [])
@@ -254,7 +254,7 @@ def test_a_pod_that_is_pinned_there_is_rejected_by_its_kubelet_if_its_controller
     cluster = Cluster()
     cluster.rejects()
     owner = {"apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": "o", "controller": True}
-    pinned = gated(name="p", cpu=3, schedulingGates=None, annotations={NUMA_HINT: '{"node": "n0"}'})
+    pinned = gated(name="p", cpu=3, schedulingGates=None, annotations={NUMA_ALLOCATION: '{"node": "n0"}'})
     pinned["metadata"]["ownerReferences"] = [owner] if kind else []
     after = BindingPod.from_object(pinned, Rules()).learning("n0", cluster.cache.avoided.by_key())
     verdict = guard(after, "n0", cluster.cache.kubelet_admission("n0", "default/p"), Rules())

@@ -12,7 +12,7 @@ from tests.builders.reviews import review
 from webhook.admission.pod.mutate import MOMENT_SECONDS, PodMutator, key_of
 from webhook.admission.response import Denied, Patched, Response
 from webhook.formats.kubernetes.admission_review import AdmissionRequest
-from webhook.model.names import MANAGE_LABEL, MIN_MEMBER, NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT, POD_GROUP_NAME
+from webhook.model.names import MANAGE_LABEL, MIN_MEMBER, NUMA_ALLOCATION, NUMA_TOPOLOGY_SPEC, PLACEMENT, POD_GROUP_NAME
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.rules import Rules
 
@@ -83,8 +83,8 @@ VARIANTS: dict[str, AdmissionRequest] = {
     "gate": review(pod(schedulingGates=[{"name": "example.com/a"}])),
     "namespace": review(pod(namespace="other"), namespace="other"),
     "user": review(pod(), user="other"),
-    "reserved": review(pod(annotations={NUMA_HINT: "{}"})),
-    "reserved, by a trusted user": review(pod(annotations={NUMA_HINT: "{}"}), user="trusted"),
+    "reserved": review(pod(annotations={NUMA_ALLOCATION: "{}"})),
+    "reserved, by a trusted user": review(pod(annotations={NUMA_ALLOCATION: "{}"}), user="trusted"),
     "mutated before": review(pod(annotations={PLACEMENT: "x"})),
     "applied": review(
         pod(

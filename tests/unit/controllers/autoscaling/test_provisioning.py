@@ -11,7 +11,7 @@ from tests.builders.pods import gated, guaranteed
 from tests.unit.controllers.autoscaling.asking import ATOMIC, FULL, POOL, RequestingLeader, full, gang, pool_node
 from webhook.controllers.autoscaling import provisioning
 from webhook.formats.autoscaling import GANG, MAX_POD_SETS
-from webhook.formats.koordinator.hint import SEAL, HintKey
+from webhook.formats.koordinator.numa_allocation import SEAL, AllocationKey
 from webhook.kube.pacing import RateLimiter
 from webhook.kube.write import WRITTEN, Outcome, Write
 from webhook.model.names import MIN_MEMBER
@@ -315,7 +315,7 @@ async def test_a_request_that_a_tenant_wrote_with_our_labels_is_neither_used_nor
     first = RequestingLeader(*FULL, *gang())
     raw = await first.requested()
     leader = RequestingLeader(*FULL, *gang())
-    leader.cache.use_hint_key(HintKey.create())
+    leader.cache.use_allocation_key(AllocationKey.create())
     key = f"default/{raw['metadata']['name']}"
     leader.objects.requests[key] = raw
     leader.objects.templates[f"{key}-0"] = {"metadata": {"name": f"{raw['metadata']['name']}-0", "uid": "theirs"}}
@@ -348,13 +348,13 @@ async def test_the_next_leader_continues_with_what_is_there() -> None:
     await first.settle()
     assert first.objects.written == ["+PodTemplate"]
     second = RequestingLeader(*FULL, *gang())
-    second.cache.use_hint_key(first.cache.hint_key)
+    second.cache.use_allocation_key(first.cache.allocation_key)
     second.objects.templates = first.objects.templates
     await second.requested()
     # Its content may be another client's, so it is recreated.
     assert second.objects.written == ["-PodTemplate", "+PodTemplate", "+ProvisioningRequest"]
     third = RequestingLeader(*FULL, *gang())
-    third.cache.use_hint_key(first.cache.hint_key)
+    third.cache.use_allocation_key(first.cache.allocation_key)
     third.objects.templates, third.objects.requests = second.objects.templates, second.objects.requests
     await third.settle()
     await third.after(10)
@@ -530,7 +530,7 @@ async def test_a_template_of_another_content_under_a_copied_seal_is_made_anew() 
     forged["template"] = {"spec": {"containers": [{"name": "main", "image": "none", "resources": {}}]}}
     assert SEAL in forged["metadata"]["annotations"]
     leader = RequestingLeader(*FULL, *many())
-    leader.cache.use_hint_key(first.cache.hint_key)
+    leader.cache.use_allocation_key(first.cache.allocation_key)
     leader.objects.templates[key] = forged
     await leader.requested()
     ((template, _),) = leader.pod_sets()

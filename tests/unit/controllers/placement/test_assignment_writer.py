@@ -6,18 +6,18 @@ from tests.builders.clusters import assuming
 from tests.builders.pods import gated
 from tests.unit.controllers.pod_api import Server
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
-from webhook.formats.koordinator.hint import HintKey, NUMAHint
+from webhook.formats.koordinator.numa_allocation import AllocationKey, NUMAAllocation
 from webhook.formats.patches.json_patch import apply
 from webhook.kube.write import Outcome
-from webhook.model.names import NUMA_HINT
+from webhook.model.names import NUMA_ALLOCATION
 from webhook.placing.pod.assignment import Assignment
 from webhook.placing.pod.controller_patches import assignment_patch
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.state.cluster_cache import ClusterCache
 
-PLACE = Assignment(NUMAHint("n0", ((0, {"cpu": 8000}),)), "placed on n0, NUMA 0")
+PLACE = Assignment(NUMAAllocation("n0", ((0, {"cpu": 8000}),)), "placed on n0, NUMA 0")
 
-KEY = HintKey.create()
+KEY = AllocationKey.create()
 
 
 def waiting(version: str = "1", **more: Any) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def waiting(version: str = "1", **more: Any) -> dict[str, Any]:
 async def written(server: Server, *, leads: bool = True) -> tuple[Outcome, bool]:
     """What became of the write, and whether the promise still stands."""
     cache = ClusterCache()
-    cache.use_hint_key(KEY)
+    cache.use_allocation_key(KEY)
     writer = AssignmentWriter(cache, server, lambda: leads, assume_ttl=60.0)
     pod = GatedPod.from_object(waiting())
     write = await writer.write(pod, PLACE, assuming(cache)(pod, PLACE))
@@ -44,7 +44,7 @@ async def test_what_was_written_proves_that_it_is_ours() -> None:
     server = Server(Outcome.WRITTEN)
     await written(server)
     assigned = apply(waiting(), server.sent[0])
-    assert NUMA_HINT in KEY.believed(assigned)["metadata"]["annotations"]
+    assert NUMA_ALLOCATION in KEY.believed(assigned)["metadata"]["annotations"]
 
 
 async def test_who_leads_no_more_sends_nothing_and_assumed_pods_nothing() -> None:
@@ -67,7 +67,7 @@ async def test_a_pod_that_asks_for_something_else_now_has_its_turn_again() -> No
 async def test_a_patch_whose_answer_was_lost_is_sent_again_and_found_in_the_pod() -> None:
     metadata = {**waiting("2")["metadata"], "annotations": {}}
     assigned = {**waiting(), "metadata": metadata}
-    for operation in assignment_patch(waiting(), PLACE.hint, PLACE.text)[1:]:
+    for operation in assignment_patch(waiting(), PLACE.allocation, PLACE.text)[1:]:
         name = operation["path"].rpartition("/")[2].replace("~1", "/")
         if operation["path"].startswith("/metadata/annotations"):
             metadata["annotations"][name] = operation["value"]

@@ -13,7 +13,7 @@ from tests.unit.controllers.leader import TERM, Leader, metrics
 from tests.unit.views.one_node import WRITTEN_AT
 from webhook.controllers.preemption.controller import PreemptionController
 from webhook.controllers.preemption.wave import Waves
-from webhook.model.names import MIN_MEMBER, NUMA_HINT
+from webhook.model.names import MIN_MEMBER, NUMA_ALLOCATION
 
 NOW: Final = WRITTEN_AT + 4_000
 SETTLE: Final = 130.0
@@ -99,7 +99,7 @@ class PreemptingLeader(Leader):
 class LaggingLeader(PreemptingLeader):
     """Victims end a second after their eviction, and an exporter publishes `lag` seconds after a change.
 
-    A pod that got its node is bound at once, to the NUMA node of its hint.
+    A pod that got its node is bound at once, to the NUMA node of its allocation.
     """
 
     def __init__(self, cluster: Cluster, *waiting: Mapping[str, Any], lag: float) -> None:
@@ -138,9 +138,9 @@ class LaggingLeader(PreemptingLeader):
             self._publish(node)
 
     def _bind(self, key: str, raw: Mapping[str, Any]) -> None:
-        if not (hint := raw["metadata"]["annotations"].get(NUMA_HINT)):
+        if not (allocation := raw["metadata"]["annotations"].get(NUMA_ALLOCATION)):
             return
-        read = json.loads(hint)
+        read = json.loads(allocation)
         (given,) = read["numaNodeResources"]
         spec, cpus = raw["spec"], int(given["resources"]["cpu"])
         self.placed[key] = Placed(key.partition("/")[2], read["node"], cpus, spec["priority"], numa=given["node"])

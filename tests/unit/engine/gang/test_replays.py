@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from webhook.formats.nrt import NodeTopology
 
 # On a restricted node with 16 CPUs in each NUMA node it fits by sums. The kubelet rejects it: 20 CPUs need two NUMA
-# nodes, 8Gi need one, and the hints must agree.
+# nodes, 8Gi need one, and the allocations must agree.
 AMOUNTS = {"cpu": "20", "memory": "8Gi"}
 TWO = pod(spec={"containers": [container(name=f"c{n}", requests=AMOUNTS, limits=AMOUNTS) for n in range(2)]})
 # NUMA nodes of 32 CPUs each hold one container.

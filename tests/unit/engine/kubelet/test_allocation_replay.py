@@ -13,7 +13,7 @@ from webhook.formats.kubernetes.pod_resources import Container
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.formats.nrt import NodeTopology, Publisher
 from webhook.model.policy import NUMAPolicy
-from webhook.state.assumed.unhinted import Replayed, Unhinted, WhyUnknown
+from webhook.state.assumed.unallocated import Replayed, Unallocated, WhyUnknown
 from webhook.state.kubelet_predictions import replay
 
 
@@ -24,7 +24,7 @@ def bound(name: str, cpu: int, at: int, numa: int | None = None, policy: NUMAPol
         name=name, node="n", requests=amounts, numa=None if numa is None else {numa: amounts}, policy=policy
     )
     containers = (Container("main", ContainerKind.APP, amounts, amounts),)
-    return replace(record, containers=containers, bound_at=at, unhinted=numa is None)
+    return replace(record, containers=containers, bound_at=at, unallocated=numa is None)
 
 
 def on(cpu: int, *numa: int) -> NumaAmounts:
@@ -54,8 +54,8 @@ def replayed(
     node_arrays = state(node(name="n"), nrt, *before, *admissions).node_arrays()
     alone = node_alone(node_arrays, "n", before)
     assert alone is not None
-    asked = {pod.key for pod in admissions if pod.unhinted}
-    found = replay(alone, Unhinted(admissions, asked, before, why_unknown, given=given or {}))
+    asked = {pod.key for pod in admissions if pod.unallocated}
+    found = replay(alone, Unallocated(admissions, asked, before, why_unknown, given=given or {}))
     return {key.removeprefix("default/"): one for key, one in found.items()}
 
 

@@ -59,10 +59,10 @@ def objects(held: Held, fixed: set[str], racks: dict[str, str]) -> list[dict[str
             nrt(node=name, zones=zones, metadata=written),
         ]
     for name, ((on, numa), cpus) in held.items():
-        hint = f'{{"node":"{on}","numaNodeResources":[{{"node":{numa},"resources":{{"cpu":"{cpus}"}}}}]}}'
+        allocation = f'{{"node":"{on}","numaNodeResources":[{{"node":{numa},"resources":{{"cpu":"{cpus}"}}}}]}}'
         owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": f"u-{name}", "controller": True}
         metadata = {} if name in fixed else {"ownerReferences": [owner]}
-        annotations = {"topology-webhook.dev/numa": hint}
+        annotations = {"topology-webhook.dev/numa": allocation}
         found.append(bound(name=name, node=on, cpu=cpus, annotations=annotations, metadata=metadata))
     return found
 

@@ -247,7 +247,7 @@ def test_a_pod_on_its_way_to_a_node_where_another_one_ends_may_be_on_either_numa
     assert keeping.reserved()[0] == {**NUMA, **ON_1}
     keeping.tell(scanned(on_the_way(), written=991))
     assert keeping.reserved()[0] == {}
-    # One that has started is where its hint says.
+    # One that has started is where its allocation says.
     started = replace(on_the_way(), started=True)
     assert Keeping(scanned(bound()), bound(), started, ended()).reserved()[0] == ON_1
     # And so may one whose binding is under way.
@@ -272,21 +272,21 @@ def test_a_pod_for_which_its_kubelet_may_choose_otherwise_is_kept_all_of_it_ever
     unsure = replace(assumed_pod(waiting()), numa=ON_1, is_binding=True, sure=False, alternatives=frozenset({0}))
     keeping.keeper.assume(unsure)
     assert keeping.held("p") == {**NUMA, **ON_1}
-    # The same when it is seen bound, without a hint.
-    keeping.tell(replace(resident(name="p", node="n", requests={"cpu": 2000}), bound_at=990, unhinted=True))
+    # The same when it is seen bound, without an allocation.
+    keeping.tell(replace(resident(name="p", node="n", requests={"cpu": 2000}), bound_at=990, unallocated=True))
     assert keeping.reserved()[0] == {**NUMA, **ON_1}
 
 
-def test_a_hint_that_no_kubelet_obeys_is_not_written_once_the_pod_is_bound() -> None:
+def test_an_allocation_that_no_kubelet_obeys_is_not_written_once_the_pod_is_bound() -> None:
     pod = resident(name="p", node="n", requests={"cpu": 2000})
-    for sure, hint in ((True, tuple(ON_1.items())), (False, None)):  # koordlet; a kubelet with policy none
+    for sure, allocation in ((True, tuple(ON_1.items())), (False, None)):  # koordlet; a kubelet with policy none
         keeping = Keeping()
         keeping.tell(replace(scanned(), policy=NUMAPolicy.NONE), waiting())
         others = frozenset() if sure else frozenset({0})
         given = replace(assumed_pod(waiting()), numa=ON_1, is_binding=True, chosen=True, sure=sure, alternatives=others)
         keeping.keeper.assume(given)
         keeping.tell(replace(pod, bound_at=990))
-        assert [change.hint for change in keeping.keeper.hints.changes()] == [hint]
+        assert [change.allocation for change in keeping.keeper.allocations.changes()] == [allocation]
 
 
 def test_bindings_under_way_and_placed_pods_are_told_apart() -> None:

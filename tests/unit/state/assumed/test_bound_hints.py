@@ -1,4 +1,4 @@
-"""Pods that may be on other NUMA nodes than replayed or hinted, and hints of bound pods that their node contradicts."""
+"""Pods that may be on other NUMA nodes than replayed or allocated, and allocations that their node contradicts."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,7 +10,7 @@ from webhook.formats.kubernetes.pod_resources import Container, ContainerKind
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.formats.nrt import NodeTopology, Publisher
 from webhook.model.policy import NUMAPolicy, Scope
-from webhook.state.assumed.bound_hints import Arrived, displaced
+from webhook.state.assumed.bound_allocations import Arrived, displaced
 from webhook.state.assumed.known_placements import credible
 
 MACHINE = topology(node="n", free=cpus(16, 16, 16))
@@ -69,13 +69,15 @@ N = topology(node="n", free=cpus(8, 8))
 BOTH = {0: {"cpu": 2000}, 1: {"cpu": 2000}}
 
 
-def pod(hint: Mapping[int, Mapping[str, int]], containers: int = 1) -> ResidentPod:
+def pod(allocation: Mapping[int, Mapping[str, int]], containers: int = 1) -> ResidentPod:
     main = Container("main", ContainerKind.APP, {"cpu": 2000}, {"cpu": 2000})
-    return replace(resident(name="p", node="n", requests={"cpu": 9000}, numa=hint), containers=(main,) * containers)
+    return replace(
+        resident(name="p", node="n", requests={"cpu": 9000}, numa=allocation), containers=(main,) * containers
+    )
 
 
 @pytest.mark.parametrize(
-    ("hint", "containers", "node"),
+    ("allocation", "containers", "node"),
     [
         ({0: {"cpu": 8000}}, 1, N),
         ({1: {"memory": 2**40}}, 1, N),
@@ -87,13 +89,13 @@ def pod(hint: Mapping[int, Mapping[str, int]], containers: int = 1) -> ResidentP
     ids=["one", "not listed", "a container each", "restricted", "koordlet", "nothing known"],
 )
 def test_what_the_kubelet_can_have_done_counts(
-    hint: Mapping[int, Mapping[str, int]], containers: int, node: NodeTopology | None
+    allocation: Mapping[int, Mapping[str, int]], containers: int, node: NodeTopology | None
 ) -> None:
-    assert credible(pod(hint, containers), node).hint == tuple(hint.items())
+    assert credible(pod(allocation, containers), node).allocation == tuple(allocation.items())
 
 
 @pytest.mark.parametrize(
-    ("hint", "containers", "node"),
+    ("allocation", "containers", "node"),
     [
         ({2: {"cpu": 1000}}, 1, N),
         ({0: {"cpu": 8001}}, 1, N),
@@ -103,6 +105,6 @@ def test_what_the_kubelet_can_have_done_counts(
     ids=["no such NUMA node", "more than it has", "two for one container", "two for one pod"],
 )
 def test_what_it_cannot_have_done_does_not(
-    hint: Mapping[int, Mapping[str, int]], containers: int, node: NodeTopology
+    allocation: Mapping[int, Mapping[str, int]], containers: int, node: NodeTopology
 ) -> None:
-    assert credible(pod(hint, containers), node).hint is None
+    assert credible(pod(allocation, containers), node).allocation is None

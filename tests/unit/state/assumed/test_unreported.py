@@ -76,7 +76,7 @@ def node(free: Sequence[int], written: int | None = 100) -> NodeTopology:
 
 
 def held(*pods: ResidentPod) -> dict[str, Mapping[int, Mapping[str, int]]]:
-    return {pod.key: dict(pod.hint or ()) for pod in pods}
+    return {pod.key: dict(pod.allocation or ()) for pod in pods}
 
 
 def test_totals_count_no_pod_and_the_state_takes_them_off() -> None:
@@ -131,7 +131,7 @@ def test_a_resource_that_the_nrt_shows_as_free_is_not_counted_whatever_the_finge
     # A kubelet without a memory manager: its CPUs are counted, its memory never is.
     free = [{"cpu": 6000, "memory": 64 * GI}]
     machine = replace(topology(node="n", free=free, capacity={"cpu": 8000, "memory": 64 * GI}), written_at=100)
-    pod = replace(A, hint=((0, {"cpu": 2000, "memory": 4 * GI}),))
+    pod = replace(A, allocation=((0, {"cpu": 2000, "memory": 4 * GI}),))
     assert unreported(machine, [pod], keys(pod), TIMES, 1000).amounts == {pod.key: {0: {"memory": 4 * GI}}}
 
 
@@ -159,7 +159,7 @@ def test_what_an_init_container_had_is_what_the_nrt_does_not_show_whatever_was_b
 
 
 def test_a_kubelet_may_choose_another_numa_node_than_was_foretold() -> None:
-    # a ── NUMA 0 [8]  NUMA 1 [6]      [free cpus of 8]; the hint says NUMA 0.
+    # a ── NUMA 0 [8]  NUMA 1 [6]      [free cpus of 8]; the allocation says NUMA 0.
     assert unreported(node((8, 6)), [A], keys(A), TIMES, 1000) == NOTHING
 
 
@@ -177,13 +177,13 @@ def test_what_the_nrt_shows_as_taken_by_pods_that_have_ended_is_given_back() -> 
 
 
 def test_nothing_is_given_back_of_a_pod_that_may_be_anywhere() -> None:
-    # a, b ── NUMA 0 [6]  NUMA 1 [6]      [free cpus of 8]; both hints say NUMA 0; b has ended, from either.
+    # a, b ── NUMA 0 [6]  NUMA 1 [6]      [free cpus of 8]; both allocations say NUMA 0; b has ended, from either.
     rest = unreported(node((6, 6)), [A], keys(A, B), TIMES, 1000, [B])
     assert rest == Unreported({}, None, maybe_free={0: {"cpu": 2000}, 1: {"cpu": 2000}})
 
 
 def test_it_is_uncertain_whether_an_nrt_without_fingerprint_still_counts_a_pod_that_ended() -> None:
-    # Where its hint says, for nothing else is known of it.
+    # Where its allocation says, for nothing else is known of it.
     assert unreported(node((4, 8)), [A], None, TIMES, 1000, [B]) == Unreported({}, None, maybe_free=held(B)[B.key])
 
 

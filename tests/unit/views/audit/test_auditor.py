@@ -11,7 +11,7 @@ from tests.builders.clusters import cluster_cache
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import bound, container, plain
 from tests.unit.views.audit.faults import HALL, RACK, cluster, event, of_web, rejected
-from webhook.model.names import HOSTNAME_LABEL, NUMA_HINT
+from webhook.model.names import HOSTNAME_LABEL, NUMA_ALLOCATION
 from webhook.model.options import Manage
 from webhook.state.rules import Rules
 from webhook.views.audit.auditor import Auditor, AuditView
@@ -201,11 +201,11 @@ def test_a_pod_that_no_numa_node_could_hold_is_no_finding() -> None:
     assert on_n0(bound(name="wide", node="n0", cpu=20, numa=None), free=(6, 6)) == ()
 
 
-def test_a_hint_over_numa_nodes_is_a_finding() -> None:
+def test_an_allocation_over_numa_nodes_is_a_finding() -> None:
     numa_nodes = [{"node": numa_id, "resources": {"cpu": "4"}} for numa_id in (0, 1)]
-    hint = json.dumps({"node": "n0", "numaNodeResources": numa_nodes})
-    pod = bound(name="p", node="n0", cpu=8, numa=None, annotations={NUMA_HINT: hint})
-    expected = SpanningPodView("default", "p", "n0", ShownBy.HINT, (0, 1), (0, 1))
+    allocation = json.dumps({"node": "n0", "numaNodeResources": numa_nodes})
+    pod = bound(name="p", node="n0", cpu=8, numa=None, annotations={NUMA_ALLOCATION: allocation})
+    expected = SpanningPodView("default", "p", "n0", ShownBy.ALLOCATION, (0, 1), (0, 1))
     assert on_n0(pod, free=(12, 12), policy="best-effort") == (expected,)
 
 

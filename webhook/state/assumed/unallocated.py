@@ -1,4 +1,4 @@
-"""Managed pods that were bound unhinted: when their NUMA nodes can be replayed, and what is reserved until then.
+"""Managed pods bound without an allocation: when their NUMA nodes can be replayed, and what is reserved until then.
 
 A kubelet gives a pod the first NUMA nodes with room when it admits the pod. Its choice is known if the NRT and the pods
 bound since show all that happened:
@@ -6,9 +6,10 @@ bound since show all that happened:
 2. No other pod was there that may have ended since, so no room was taken or freed unseen.
 3. The pods bound since were seen bound one after the other, by a watch without a gap: kubelets admit in that order.
 4. All of them up to this pod were seen started: none was rejected.
-5. A replay in that order agrees with the hints of those that have one.
+5. A replay in that order agrees with the allocations of those that have one.
 The NUMA nodes of any other pod are unknown: all that it holds is reserved on every NUMA node until its NRT reports it.
-The same goes for pods with a hint that were bound after it, or may have been as far as a list shows: their hints may
+The same goes for pods with an allocation that were bound after it, or may have been as far as a list shows: their
+allocations may
 have been decided without knowing of it.
 
 Where koordlet gives pods the NUMA nodes that their annotations name, the service assigns them instead.
@@ -28,7 +29,7 @@ from webhook.state.assumed.node_state import NodeStates
 
 
 class WhyUnknown(Enum):
-    """Why the NUMA nodes of an unhinted pod are unknown."""
+    """Why the NUMA nodes of an pod without an allocation are unknown."""
 
     NOT_COUNTED = "its node's NodeResourceTopology does not say which pods it has counted"
     ENDED = "another pod ended there, and its node's NodeResourceTopology may or may not have counted that"
@@ -49,13 +50,13 @@ class Replayed:
 
 
 @dataclass(frozen=True, slots=True)
-class Unhinted:
-    """The input of a replay: the unreported pods of one node, some of them unhinted."""
+class Unallocated:
+    """The input of a replay: the unreported pods of one node, some of them unallocated."""
 
     admissions: Sequence[ResidentPod]
     """The unreported pods in the order of binding, as far as it is known."""
     asked: Collection[str]
-    """The keys of the pods that need a result: the first unhinted one, and all after it."""
+    """The keys of the pods that need a result: the first unallocated one, and all after it."""
     residents: Sequence[ResidentPod]
     """The other pods bound to the node."""
     why_unknown: WhyUnknown | None = None
@@ -66,8 +67,8 @@ class Unhinted:
     """Pod -> what it was assigned before, where the service assigns NUMA nodes."""
 
 
-class UnhintedReplay:
-    """The replay of unhinted pods: which nodes need one, its input, and its results.
+class UnallocatedReplay:
+    """The replay of pods without an allocation: which nodes need one, its input, and its results.
 
     Nodes to replay are as of the last `AssumedPods.settle`.
     """
@@ -75,7 +76,7 @@ class UnhintedReplay:
     def __init__(self, states: NodeStates) -> None:
         self._states = states
         self._replayed: dict[str, Replayed] = {}
-        self._unhinted: dict[str, None] = {}
+        self._unallocated: dict[str, None] = {}
         """The nodes that need a replay or have its results."""
         self._open: set[str] = set()
 
@@ -89,34 +90,35 @@ class UnhintedReplay:
             state.last_end_heard = max(state.last_end_heard, heard)
 
     def forget(self, pod: str) -> None:
-        """Drop the pod's replay result: it is not unhinted any more."""
+        """Drop the pod's replay result: it is not unallocated any more."""
         self._replayed.pop(pod, None)
 
     def put(self, node: str, not_reported: Sequence[ResidentPod], *, outage: bool = False) -> None:
-        """Replace the unreported pods of a node, hinted or not. If some are unhinted, the node needs a new replay.
+        """Replace a node's unreported pods, allocated or not. If some are unallocated, it needs a new replay.
 
-        outage: reported pods of the node were bound unhinted, and others may have been bound after them. Then it needs
+        outage: reported pods of the node were bound without an allocation, and others may have been bound after them.
+        Then it needs
         one too.
         """
-        self._unhinted.pop(node, None)
+        self._unallocated.pop(node, None)
         self._open.discard(node)
         to_admit: Sequence[ResidentPod] = ()
-        if not_reported and (outage or any(pod.unhinted for pod in not_reported)):
+        if not_reported and (outage or any(pod.unallocated for pod in not_reported)):
             to_admit = self._states.order.in_order(not_reported)
-            self._unhinted[node] = None
+            self._unallocated[node] = None
             self._open.add(node)
         self._states.at(node).to_admit = to_admit
 
     def had_outage(self, pods: Iterable[ResidentPod]) -> bool:
-        """Whether unhinted and hinted pods came from a list, so that it is unknown which were bound first."""
+        """Whether unallocated and allocated pods came from a list, so that it is unknown which were bound first."""
         listed = [pod for pod in pods if not self._states.order.known_position(pod.key)]
-        return any(pod.unhinted for pod in listed) and any(pod.hint for pod in listed)
+        return any(pod.unallocated for pod in listed) and any(pod.allocation for pod in listed)
 
     def nodes(self) -> Sequence[str]:
-        """The nodes on which the NUMA nodes of unhinted pods need a replay."""
+        """The nodes on which the NUMA nodes of pods without an allocation need a replay."""
         return tuple(self._open)
 
-    def of(self, node: str) -> Unhinted:
+    def of(self, node: str) -> Unallocated:
         """The input of the replay for one of `nodes`. They all have an NRT."""
         states, state = self._states, self._states.on(node)
         topology = state.topology
@@ -128,13 +130,13 @@ class UnhintedReplay:
         if topology.publisher is not Publisher.TOTAL:
             living = {pod.key for pod in bound} - {pod.key for pod in states.ended(topology)}
             why_unknown = self._why_unknown(topology, states.reported(topology), living)
-            return Unhinted(admissions, asked, residents, why_unknown)
+            return Unallocated(admissions, asked, residents, why_unknown)
         others = states.ledger.sums(node).copy()
         for shown in map(states.ledger.get, keys):
             if shown is not None and shown.node == node:
                 others.add(shown.numa, shown.requests, shown.policy, -1)
         given = {pod.key: seen.numa for pod, seen in self.on(node) if seen.why_unknown is None}
-        return Unhinted(admissions, asked, residents, None, others, given)
+        return Unallocated(admissions, asked, residents, None, others, given)
 
     def give_up(self, node: str) -> None:
         """Skip the replay of the node's pods until an object on the node changes."""
@@ -160,18 +162,18 @@ class UnhintedReplay:
                 yield Reservation.of(pod.key, node, replayed.numa, None, policy=pod.policy)
 
     def results(self, now: float) -> Iterator[tuple[ResidentPod, Replayed]]:
-        """The managed pods that are bound, unhinted and unreported, with the replay result of each.
+        """The managed pods that are bound, unallocated and unreported, with the replay result of each.
 
         Only pods that their kubelet must have admitted some time before `now`. A kubelet writes the statuses of pods in
         parallel, so the end of one pod may arrive after the start of the pod that took its room.
         """
-        for pod, replayed in chain.from_iterable(map(self.on, self._unhinted)):
-            if pod.unhinted and now >= (pod.bound_at or 0) + self._states.times.settle:
+        for pod, replayed in chain.from_iterable(map(self.on, self._unallocated)):
+            if pod.unallocated and now >= (pod.bound_at or 0) + self._states.times.settle:
                 yield pod, replayed
 
     def _asked(self, pods: Sequence[ResidentPod]) -> Collection[str]:
-        """The keys of the first unhinted one of these pods, and of all that may have come after it."""
-        first = next((n for n, pod in enumerate(pods) if pod.unhinted), 0)
+        """The keys of the first unallocated one of these pods, and of all that may have come after it."""
+        first = next((n for n, pod in enumerate(pods) if pod.unallocated), 0)
         position = self._states.order.known_position
         at = position(pods[first].key)
         return {pod.key for n, pod in enumerate(pods) if n >= first or position(pod.key) == at}
@@ -179,7 +181,7 @@ class UnhintedReplay:
     def _why_unknown(
         self, topology: NodeTopology, counted: frozenset[str] | None, bound: Collection[str]
     ) -> WhyUnknown | None:
-        """Why no replay of the node's unhinted pods is possible, by rules 1 to 3; None if one is.
+        """Why no replay of the node's pods without an allocation is possible, by rules 1 to 3; None if one is.
 
         counted: the keys of the pods that the fingerprint covers; None if unknown. bound: of those that are alive on
         the node.

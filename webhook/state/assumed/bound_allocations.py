@@ -3,8 +3,8 @@
 A kubelet gives a pod the first NUMA nodes with room when the pod arrives. Its choice is replayed at the binding. The
 result becomes uncertain if
 1. another pod ended while this one was on its way, or was rejected by its kubelet;
-2. a pod came first whose NUMA nodes are unknown: without a hint, or with that of an assignment only (see 3);
-3. the pod was assigned before, and was then bound without a review by the leader: its hint says so.
+2. a pod came first whose NUMA nodes are unknown: without an allocation, or with that of an assignment only (see 3);
+3. the pod was assigned before, and was then bound without a review by the leader: its allocation says so.
 The node's NodeResourceTopology settles it if only one placement is possible (see `known_placements`).
 """
 
@@ -18,11 +18,11 @@ from webhook.formats.nrt import NodeTopology, Publisher
 from webhook.model.policy import NUMAPolicy
 from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.assumed.known_placements import (
+    AllocationChange,
     Alternatives,
     Certainty,
-    HintChange,
     Known,
-    KnownHints,
+    KnownAllocations,
     reported_placements,
 )
 from webhook.state.assumed.unreported import held
@@ -30,11 +30,11 @@ from webhook.state.assumed.unreported import held
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """A pod with a hint that is on a node, or on its way there."""
+    """A pod with an allocation that is on a node, or on its way there."""
 
     pod: str
     """namespace/name."""
-    hint: NumaAmounts
+    allocation: NumaAmounts
     certain: bool
     """Whether it is there in any case."""
     uncertain: bool
@@ -65,7 +65,7 @@ class _Zones:
 def displaced(
     arrived: Iterable[Arrived], room: Collection[int], topology: NodeTopology
 ) -> Mapping[str, frozenset[int]]:
-    """Pod -> the NUMA nodes on which it may be besides those of its hint; only pods that have any.
+    """Pod -> the NUMA nodes on which it may be besides those of its allocation; only pods that have any.
 
     Room may have been freed or taken unseen. A kubelet gives each pod the first NUMA nodes with room, in the order of
     arrival. A pod that found room on a lower NUMA node is not where it was replayed. The pods that came after it may be
@@ -85,26 +85,26 @@ def displaced(
         others = frozenset() if pod.certain else _elsewhere(pod, room, left, zones)
         if others:
             found[pod.pod] = others
-            left |= pod.hint.keys()
-            whole = added(pod.hint.values())
+            left |= pod.allocation.keys()
+            whole = added(pod.allocation.values())
             for numa_id in others:
                 zones.come.setdefault(numa_id, []).append(whole)
         elif not pod.uncertain:
-            for numa_id, amounts in pod.hint.items():
+            for numa_id, amounts in pod.allocation.items():
                 zones.held.setdefault(numa_id, []).append(amounts)
     return found
 
 
 def _elsewhere(pod: Arrived, room: Collection[int], left: Collection[int], zones: _Zones) -> frozenset[int]:
     everywhere: Sequence[int] = [zone.id for zone in zones.topology.zones]
-    if all(zones.have_room(numa_id, amounts, at_least=True) for numa_id, amounts in pod.hint.items()):
+    if all(zones.have_room(numa_id, amounts, at_least=True) for numa_id, amounts in pod.allocation.items()):
         free = {*(room if pod.may_find else ()), *left}
-        everywhere = [numa_id for numa_id in everywhere if numa_id in free and numa_id < max(pod.hint)]
-    whole = added(pod.hint.values())
+        everywhere = [numa_id for numa_id in everywhere if numa_id in free and numa_id < max(pod.allocation)]
+    whole = added(pod.allocation.values())
     # The share that a pod on several NUMA nodes would take of another one is unknown.
-    fits = len(pod.hint) > 1
+    fits = len(pod.allocation) > 1
     return frozenset(
-        numa_id for numa_id in everywhere if numa_id not in pod.hint and (fits or zones.have_room(numa_id, whole))
+        numa_id for numa_id in everywhere if numa_id not in pod.allocation and (fits or zones.have_room(numa_id, whole))
     )
 
 
@@ -113,14 +113,14 @@ _HEARD_SECONDS: Final = 2.0
 _SURE: Final = frozenset({Certainty.CONFIRMED, Certainty.CHOSEN})
 
 
-class BoundHints:
+class BoundAllocations:
     """The known NUMA nodes and the alternatives of each pod (namespace/name)."""
 
     def __init__(self, pods: Mapping[str, ResidentPod]) -> None:
         """pods: all known pods, bound or assigned; the caller updates it."""
         self._pods = pods
         self._newcomers: list[ResidentPod] = []
-        self._known = KnownHints()
+        self._known = KnownAllocations()
         self._alternatives = Alternatives()
 
     def assume(self, assumed_pod: AssumedPod) -> None:
@@ -132,7 +132,7 @@ class BoundHints:
             self._alternatives.also(assumed_pod.pod, assumed_pod.alternatives)
 
     def replayed(self, pod: ResidentPod, numa: NumaAmounts, alternatives: frozenset[int], *, sure: bool) -> None:
-        """Record the replay result of an unmanaged pod that was just bound. The service never writes its hint."""
+        """Record the replay result of an unmanaged pod that was just bound. The service never writes its allocation."""
         self._known.replayed(pod, numa, sure=sure)
         self._alternatives.also(pod.key, alternatives)
 
@@ -145,7 +145,7 @@ class BoundHints:
         """Record a bound pod. before: its previous state; None if it is new."""
         self._known.seen(pod, unreviewed=pod.unreviewed and not _is_chosen(topology))
         first = before is None or before.uid != pod.uid or not before.node
-        if first and pod.exclusive_resources and not (pod.unhinted or self.is_located(pod)):
+        if first and pod.exclusive_resources and not (pod.unallocated or self.is_located(pod)):
             self._newcomers.append(pod)
 
     def published(self, topology: NodeTopology, on_node: Iterable[ResidentPod]) -> None:
@@ -155,15 +155,15 @@ class BoundHints:
                 self._known.trust(pod.key)
 
     def applied(self, pod: ResidentPod) -> ResidentPod:
-        """The pod with the known NUMA nodes in place of its hint; the pod as it is if none are known."""
+        """The pod with the known NUMA nodes in place of its allocation; the pod as it is if none are known."""
         return self._known.applied(pod)
 
     def is_located(self, pod: ResidentPod) -> bool:
-        """Whether the pod has a hint, or its NUMA nodes are known without one."""
+        """Whether the pod has an allocation, or its NUMA nodes are known without one."""
         return self._known.is_located(pod)
 
     def is_unknown(self, pod: ResidentPod) -> bool:
-        """Whether the NUMA nodes of a newly bound pod are unknown: it has no hint, or its binding was not reviewed."""
+        """Whether a newly bound pod's NUMA nodes are unknown: no allocation, or a binding without a review."""
         known = self._known.get(pod.key)
         if known is not None and not known.ours and known.certainty is Certainty.UNCERTAIN:
             return True
@@ -172,7 +172,7 @@ class BoundHints:
     def as_ended(self, pod: ResidentPod) -> ResidentPod:
         """The same for a pod that has ended. NUMA nodes that were uncertain are unknown."""
         uncertain = self._known.certainty(pod.key) is Certainty.UNCERTAIN
-        return replace(pod, hint=None) if uncertain else self._known.applied(pod)
+        return replace(pod, allocation=None) if uncertain else self._known.applied(pod)
 
     def forget(self, pod: str, uid: str) -> None:
         """Remove the pod. Another pod of the same name, with another uid, stays."""
@@ -200,7 +200,7 @@ class BoundHints:
         came = [
             self._arrived(pod.key, held(pod), _may_have_come_after(pod, ended, now, later=pod.key in later))
             for pod in others
-            if pod.hint
+            if pod.allocation
         ]
         came += [
             self._arrived(assumed_pod.pod, assumed_pod.numa, may_find=True)
@@ -238,7 +238,7 @@ class BoundHints:
                 self._known.locate(pod.key, found.placements[pod.key], certainty)
                 if found.placements[pod.key] is not None:
                     self._alternatives.forget(pod.key)
-            elif moved and pod.hint and self.certainty(pod.key) is Certainty.REPLAYED:
+            elif moved and pod.allocation and self.certainty(pod.key) is Certainty.REPLAYED:
                 # Its replay assumed other NUMA nodes for the moved pod.
                 self._may_be(pod.key, _others(topology, held(pod)))
         for assumed_pod in assumed_pods if moved else ():
@@ -253,9 +253,9 @@ class BoundHints:
         """How certain the pod's NUMA nodes are; None if nothing is known."""
         return self._known.certainty(pod)
 
-    def widened(self, pod: str, hint: NumaAmounts) -> NumaAmounts:
-        """The amounts to reserve for a pod: `hint`, and its total on each alternative."""
-        return self._alternatives.widened(pod, hint)
+    def widened(self, pod: str, allocation: NumaAmounts) -> NumaAmounts:
+        """The amounts to reserve for a pod: `allocation`, and its total on each alternative."""
+        return self._alternatives.widened(pod, allocation)
 
     def alternatives_until(self, pod: ResidentPod, age: float) -> float:
         """When the alternatives of a bound pod are no longer reserved; inf if it has none."""
@@ -279,40 +279,40 @@ class BoundHints:
         newcomers, self._newcomers = self._newcomers, []
         return newcomers
 
-    def changes(self) -> Iterator[HintChange]:
-        """The hints to write or remove, as of the last `AssumedPods.settle`."""
+    def changes(self) -> Iterator[AllocationChange]:
+        """The allocations to write or remove, as of the last `AssumedPods.settle`."""
         return self._known.changes(self._pods)
 
-    def change(self, pod: str) -> HintChange | None:
-        """The same for one pod; None if its hint is as it should be."""
+    def change(self, pod: str) -> AllocationChange | None:
+        """The same for one pod; None if its allocation is as it should be."""
         return self._known.change(pod, self._pods)
 
     @property
     def has_changes(self) -> bool:
-        """Whether some hints have to be written or removed."""
+        """Whether some allocations have to be written or removed."""
         return self._known.has_changes
 
     def uncertain(self, bound_before: float) -> Iterator[ResidentPod]:
-        """The pods without a hint because their NUMA nodes are uncertain. bound_before: by the API server's clock."""
+        """The pods whose NUMA nodes are too uncertain for an allocation. bound_before: by the API server's clock."""
         for key in self._known.uncertain:
             pod = self._pods.get(key)
-            if pod is not None and pod.node and not pod.hint and (pod.bound_at or 0) <= bound_before:
+            if pod is not None and pod.node and not pod.allocation and (pod.bound_at or 0) <= bound_before:
                 yield pod
 
-    def written(self, change: HintChange) -> None:
+    def written(self, change: AllocationChange) -> None:
         """Record that this change was written to the pod."""
         self._known.written(change)
 
     def _room_of(self, ended: ResidentPod, topology: NodeTopology) -> frozenset[int]:
-        """The NUMA ids where the ended pod may have held something. An uncertain hint is not enough to tell."""
+        """The NUMA ids where the ended pod may have held something. An uncertain allocation is not enough to tell."""
         known = self._known.get(ended.key)
         if known is not None and (known.certainty in _SURE or (known.ours and known.certainty is Certainty.REPLAYED)):
             return frozenset(known.numa)
         return _others(topology, {}) if ended.exclusive_resources else frozenset()
 
-    def _arrived(self, pod: str, hint: NumaAmounts, may_find: bool) -> Arrived:
+    def _arrived(self, pod: str, allocation: NumaAmounts, may_find: bool) -> Arrived:
         certainty = self.certainty(pod)
-        return Arrived(pod, hint, certainty in _SURE, certainty is Certainty.UNCERTAIN, may_find)
+        return Arrived(pod, allocation, certainty in _SURE, certainty is Certainty.UNCERTAIN, may_find)
 
     def _is_moved(self, pod: str, numa: NumaAmounts | None) -> bool:
         """Whether the pod has other NUMA nodes than its replay said; False if the replay was uncertain."""
@@ -329,8 +329,8 @@ class BoundHints:
         return news
 
 
-def _others(topology: NodeTopology, hint: NumaAmounts) -> frozenset[int]:
-    return frozenset(zone.id for zone in topology.zones if zone.id not in hint)
+def _others(topology: NodeTopology, allocation: NumaAmounts) -> frozenset[int]:
+    return frozenset(zone.id for zone in topology.zones if zone.id not in allocation)
 
 
 def _may_have_come_after(pod: ResidentPod, ended: ResidentPod, now: float, *, later: bool) -> bool:
@@ -344,5 +344,5 @@ def _may_have_come_after(pod: ResidentPod, ended: ResidentPod, now: float, *, la
 
 
 def _is_chosen(topology: NodeTopology | None) -> bool:
-    """Whether only the hint decides on NUMA nodes there: the kubelet does not align pods."""
+    """Whether only the allocation decides on NUMA nodes there: the kubelet does not align pods."""
     return topology is not None and (topology.publisher is Publisher.TOTAL or topology.policy is NUMAPolicy.NONE)

@@ -1,10 +1,12 @@
-"""Writes hints for pods that were bound without one, because no replica answered the webhook call.
+"""Writes allocations for pods that were bound without one, because no replica answered the webhook call.
 
 Every second the leader checks the bound pods that their nodes' NRTs have not reported:
-1. If the kubelet's allocation is known, and no other pod's hint claims the same, the hint is written. Only what is
+1. If the kubelet's allocation is known, and no other pod's allocation claims the same, the allocation is written. Only
+what is
    missing is added, based on a fresh read of the pod.
-2. For any other pod, an Event says why it has no hint. What it may use stays reserved.
-A new leader begins once all answers of the last leader must be visible: a hint in flight may be for the same NUMA
+2. For any other pod, an Event says why it has no allocation. What it may use stays reserved.
+A new leader begins once all answers of the last leader must be visible: an allocation in flight may be for the same
+NUMA
 nodes.
 """
 
@@ -16,20 +18,20 @@ import structlog
 
 from webhook.controllers.metric_recorder import ControllerMetrics
 from webhook.controllers.sweep import Sweep
-from webhook.formats.koordinator.hint import NUMAHint
+from webhook.formats.koordinator.numa_allocation import NUMAAllocation
 from webhook.internal_errors import Where, contained
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.pod_writes import PodWrites
-from webhook.placing.pod.controller_patches import hint_patch
+from webhook.placing.pod.controller_patches import allocation_patch
 from webhook.state.cluster_cache import ClusterCache
-from webhook.state.kubelet_predictions import HintBackfill
+from webhook.state.kubelet_predictions import AllocationBackfill
 
 log = structlog.get_logger(__name__)
 
 
-class HintBackfiller(Sweep):
-    """Writes the hints. is_leader: whether we lead, and know everything that an earlier leader assumed."""
+class AllocationBackfiller(Sweep):
+    """Writes the allocations. is_leader: whether we lead, and know everything that an earlier leader assumed."""
 
     def __init__(
         self,
@@ -48,38 +50,41 @@ class HintBackfiller(Sweep):
         self._slots = asyncio.Semaphore(concurrency)
 
     async def _sweep(self, _now: float) -> None:
-        backfill = tuple(self._cache.hint_backfills())
+        backfill = tuple(self._cache.allocation_backfills())
         for one in backfill:
-            if one.hint is None:
+            if one.allocation is None:
                 self._events.tell(
                     PodEvent(one.pod, one.uid, "NUMANodesUnknown", one.why_unassigned, "Backfill", "Warning")
                 )
-        await asyncio.gather(*(self._write(one, one.hint) for one in backfill if one.hint is not None))
+        await asyncio.gather(*(self._write(one, one.allocation) for one in backfill if one.allocation is not None))
 
-    async def _write(self, backfill: HintBackfill, hint: NUMAHint) -> None:
+    async def _write(self, backfill: AllocationBackfill, allocation: NUMAAllocation) -> None:
         async with self._slots:
             with contained(Where.WRITE, pod=backfill.pod):
-                await self._write_one(backfill, hint)
+                await self._write_one(backfill, allocation)
 
-    async def _write_one(self, backfill: HintBackfill, hint: NUMAHint) -> None:
+    async def _write_one(self, backfill: AllocationBackfill, allocation: NUMAAllocation) -> None:
         try:
             raw = await self._writes.read(backfill.pod)
         except ClusterError as error:
             log.warning("hint.retry", pod=backfill.pod, error=str(error))
             return
-        patch = () if raw is None or not _is_the_same(raw, backfill, hint) else hint_patch(raw, hint)
+        patch = () if raw is None or not _is_the_same(raw, backfill, allocation) else allocation_patch(raw, allocation)
         if not patch or not self._is_leader():
             return
         write = await self._writes.patch(backfill.pod, patch)
         if write.is_written:
-            self._metrics.hint_backfilled()
+            self._metrics.allocation_backfilled()
             log.info(
-                "pod.hint_backfilled", pod=backfill.pod, node=hint.node, numa=[zone for zone, _ in hint.numa_nodes]
+                "pod.hint_backfilled",
+                pod=backfill.pod,
+                node=allocation.node,
+                numa=[zone for zone, _ in allocation.numa_nodes],
             )
         else:
             log.warning("hint.retry", pod=backfill.pod, error=write.error)
 
 
-def _is_the_same(raw: Mapping[str, Any], backfill: HintBackfill, hint: NUMAHint) -> bool:
-    """Whether the pod that was read is the one that the hint is for."""
-    return (raw["metadata"].get("uid"), raw["spec"].get("nodeName")) == (backfill.uid, hint.node)
+def _is_the_same(raw: Mapping[str, Any], backfill: AllocationBackfill, allocation: NUMAAllocation) -> bool:
+    """Whether the pod that was read is the one that the allocation is for."""
+    return (raw["metadata"].get("uid"), raw["spec"].get("nodeName")) == (backfill.uid, allocation.node)

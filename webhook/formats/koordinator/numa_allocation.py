@@ -1,12 +1,13 @@
-"""The NUMA nodes of a pod: our own hint, and the status that Koordinator's node agent obeys.
+"""The NUMA nodes of a pod: our own allocation, and the status that Koordinator's node agent obeys.
 
     topology-webhook.dev/numa                  {"node":"n1","numaNodeResources":[{"node":0,"resources":{"cpu":"8"}}]}
     scheduling.koordinator.sh/resource-status  {"numaNodeResources":[{"node":0,"resources":{"cpu":"8"}}]}
 
-A hint has a signature, which proves that it is ours (`HintKey`).
+An allocation has a signature, which proves that it is ours (`AllocationKey`).
 
-An assignment adds `"reviewed":false` to its hint, and the Binding of a reviewed pod writes the hint without that. So a
-bound pod that still has it was bound without a review, and its kubelet may have chosen other NUMA nodes. Hints of
+An assignment adds `"reviewed":false` to its allocation, and the Binding of a reviewed pod writes the allocation without
+that. So a
+bound pod that still has it was bound without a review, and its kubelet may have chosen other NUMA nodes. Allocations of
 releases that did not write it say nothing of this.
 
 A pod that has a node but cannot be bound keeps the node without its resources: `{"node":"n1","reserved":false}`.
@@ -27,7 +28,7 @@ from typing import Any, Final, Self
 from webhook.codec import loads
 from webhook.formats.koordinator.cpu_topology import read_cpu_list
 from webhook.model.errors import UserError
-from webhook.model.names import NUMA_HINT, NUMA_SIGNATURE, RESOURCE_STATUS
+from webhook.model.names import NUMA_ALLOCATION, NUMA_SIGNATURE, RESOURCE_STATUS
 from webhook.model.resources import format_amount, parse_list
 from webhook.model.wording import counted, quoted
 
@@ -41,19 +42,20 @@ _ENTRY: Final = "hint.key"
 
 
 @dataclass(frozen=True, slots=True)
-class HintKey:
-    """A key that signs hints and verifies them.
+class AllocationKey:
+    """A key that signs allocations and verifies them.
 
-    The signature is a message authentication code (HMAC) over the pod's uid and the hint. A hint on a pod that is not
+    The signature is a message authentication code (HMAC) over the pod's uid and the allocation. An allocation on a pod
+    that is not
     bound reserves NUMA nodes, so it is trusted only with this proof. The API server chooses the uid, so the signature
     of one pod is invalid on a copy of it. The key is in a Secret that all replicas share, so a replica that restarts
-    can verify older hints.
+    can verify older allocations.
 
     Rejected alternatives:
     - the admission policy alone: it may be off, or absent, or installed after the forgery;
     - the node in the pod's affinity, the missing gate, `managedFields`: the pod's creator can write all of them;
     - a condition in the status, which tenants cannot write: one more write for each assigned pod;
-    - the leader's memory: the next leader would trust no hint, and split gangs that are half bound.
+    - the leader's memory: the next leader would trust no allocation, and split gangs that are half bound.
 
     Source: RFC 2104; NIST SP 800-107 (a code of 128 bits suffices, a key as long as the hash).
     """
@@ -78,9 +80,9 @@ class HintKey:
         """The `data` of a Secret with this key."""
         return {_ENTRY: b64encode(self.secret).decode()}
 
-    def sign(self, uid: str, hint: str) -> str:
-        """The signature of a hint, given as its annotation's value, for the pod with this uid."""
-        return self._code(f"{NUMA_HINT}\0{uid}\0{hint}".encode(errors="surrogatepass"))
+    def sign(self, uid: str, allocation: str) -> str:
+        """The signature of an allocation, given as its annotation's value, for the pod with this uid."""
+        return self._code(f"{NUMA_ALLOCATION}\0{uid}\0{allocation}".encode(errors="surrogatepass"))
 
     def seal(self, *parts: str) -> str:
         """The proof that we made an object with these parts: its kind, its name, and what it asks for.
@@ -99,30 +101,30 @@ class HintKey:
         )
 
     def believed(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The pod, without its hint if the pod is unbound and the hint has no valid signature.
+        """The pod, without its allocation if the pod is unbound and the allocation has no valid signature.
 
         The argument is not modified.
         """
         metadata: Mapping[str, Any] = raw["metadata"]
         annotations: Mapping[str, str] = metadata.get("annotations") or {}
-        hint = annotations.get(NUMA_HINT)
-        if hint is None or (raw.get("spec") or {}).get("nodeName") or self._has_signed(metadata, hint):
+        allocation = annotations.get(NUMA_ALLOCATION)
+        if allocation is None or (raw.get("spec") or {}).get("nodeName") or self._has_signed(metadata, allocation):
             return raw
-        rest = {name: text for name, text in annotations.items() if name != NUMA_HINT}
+        rest = {name: text for name, text in annotations.items() if name != NUMA_ALLOCATION}
         return {**raw, "metadata": {**metadata, "annotations": rest}}
 
-    def _has_signed(self, metadata: Mapping[str, Any], hint: str) -> bool:
+    def _has_signed(self, metadata: Mapping[str, Any], allocation: str) -> bool:
         uid, signature = metadata.get("uid"), metadata["annotations"].get(NUMA_SIGNATURE)
         if not uid or signature is None:
             return False
-        expected = self.sign(uid, hint).encode()
+        expected = self.sign(uid, allocation).encode()
         return hmac.compare_digest(expected, signature.encode(errors="surrogatepass"))
 
 
-class UnverifiedHints(HintKey):
-    """Stands in for the key where it cannot be read: hints of unbound pods count without a signature.
+class UnverifiedAllocations(AllocationKey):
+    """Stands in for the key where it cannot be read: allocations of unbound pods count without a signature.
 
-    For commands, which only read. In a cluster with the service, other users cannot write hints.
+    For commands, which only read. In a cluster with the service, other users cannot write allocations.
     """
 
     def believed(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -133,14 +135,15 @@ class UnverifiedHints(HintKey):
 NUMANodeAmounts = tuple[tuple[int, Mapping[str, int]], ...]
 """(NUMA id, {resource: amount in engine units}) for each NUMA node used."""
 
-# The length of a hint with 64 NUMA nodes, each with 16 resources of 64 characters. We write no longer hints. Parsing a
+# The length of an allocation with 64 NUMA nodes, each with 16 resources of 64 characters. We write no longer
+# allocations. Parsing a
 # longer one would block all other requests for milliseconds.
 _LONGEST: Final = 64 * 16 * 64
 _NO_CPUS: Final[frozenset[int]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class NUMAHint:
+class NUMAAllocation:
     """The NUMA nodes that a pod has on one node, and the amounts on each."""
 
     node: str
@@ -150,21 +153,21 @@ class NUMAHint:
     certain: bool = True
     """Whether the NUMA nodes are known."""
     reviewed: bool = True
-    """False in the hint of an assignment, which says what the pod is to get before its binding is reviewed."""
+    """False in the allocation of an assignment, which says what the pod is to get before its binding is reviewed."""
 
     @classmethod
-    def parse(cls, text: str) -> "NUMAHint":
+    def parse(cls, text: str) -> "NUMAAllocation":
         """Read the annotation `topology-webhook.dev/numa`; raises UserError."""
-        return _remembered_hint(text) if len(text) <= _REMEMBERED_CHARACTERS else _hint(text)
+        return _remembered_allocation(text) if len(text) <= _REMEMBERED_CHARACTERS else _allocation(text)
 
     @classmethod
-    def without_reservation(cls, node: str) -> "NUMAHint":
-        """The hint of a pod that is still pinned to the node, after its reservation has ended."""
+    def without_reservation(cls, node: str) -> "NUMAAllocation":
+        """The allocation of a pod that is still pinned to the node, after its reservation has ended."""
         return cls(node, (), reserved=False)
 
     @classmethod
-    def without_numa_nodes(cls, node: str) -> "NUMAHint":
-        """The hint that a Binding writes if the pod's NUMA nodes are uncertain."""
+    def without_numa_nodes(cls, node: str) -> "NUMAAllocation":
+        """The allocation that a Binding writes if the pod's NUMA nodes are uncertain."""
         return cls(node, (), certain=False)
 
     def to_json(self) -> str:
@@ -173,9 +176,9 @@ class NUMAHint:
             return _compact({"node": self.node, "certain": False})
         if not self.reserved:
             return _compact({"node": self.node, "reserved": False})
-        hint = {"node": self.node, "numaNodeResources": _to_objects(self.numa_nodes)}
-        # Without NUMA nodes a review changes nothing, and the Binding writes no hint.
-        return _compact(hint if self.reviewed or not self.numa_nodes else {**hint, "reviewed": False})
+        allocation = {"node": self.node, "numaNodeResources": _to_objects(self.numa_nodes)}
+        # Without NUMA nodes a review changes nothing, and the Binding writes no allocation.
+        return _compact(allocation if self.reviewed or not self.numa_nodes else {**allocation, "reviewed": False})
 
 
 def parse_resource_status(text: str) -> NUMANodeAmounts:
@@ -208,9 +211,9 @@ def names_numa_nodes_only(text: str) -> bool:
 
 
 def up_to(numa_nodes: NUMANodeAmounts, requests: Mapping[str, int]) -> NUMANodeAmounts:
-    """The hint limited to the pod's requests, which may have shrunk since the hint was written.
+    """The allocation limited to the pod's requests, which may have shrunk since the allocation was written.
 
-    NUMA nodes are filled in the hint's order. Those with nothing left are dropped.
+    NUMA nodes are filled in the allocation's order. Those with nothing left are dropped.
     """
     left = dict(requests)
     believed: list[tuple[int, Mapping[str, int]]] = []
@@ -225,22 +228,24 @@ def up_to(numa_nodes: NUMANodeAmounts, requests: Mapping[str, int]) -> NUMANodeA
     return tuple(believed)
 
 
-def _hint(text: str) -> NUMAHint:
-    path = f"metadata.annotations[{NUMA_HINT}]"
+def _allocation(text: str) -> NUMAAllocation:
+    path = f"metadata.annotations[{NUMA_ALLOCATION}]"
     raw = _object(text, path)
     node = raw.get("node")
     if not isinstance(node, str):
-        raise UserError(path, f"The hint names no node: {quoted(text)}. It is written by this webhook; remove it.")
+        raise UserError(
+            path, f"The NUMA allocation names no node: {quoted(text)}. It is written by this webhook; remove it."
+        )
     if raw.get("reserved") is False:
-        return NUMAHint.without_reservation(node)
+        return NUMAAllocation.without_reservation(node)
     if raw.get("certain") is False:
-        return NUMAHint.without_numa_nodes(node)
-    return NUMAHint(node, _numa_nodes(raw, path), reviewed=raw.get("reviewed") is not False)
+        return NUMAAllocation.without_numa_nodes(node)
+    return NUMAAllocation(node, _numa_nodes(raw, path), reviewed=raw.get("reviewed") is not False)
 
 
-# A hint is read at each event of its pod and by each check of its binding. Each takes up to 2 KiB.
+# An allocation is read at each event of its pod and by each check of its binding. Each takes up to 2 KiB.
 _REMEMBERED_CHARACTERS: Final = 512
-_remembered_hint = lru_cache(maxsize=4096)(_hint)
+_remembered_allocation = lru_cache(maxsize=4096)(_allocation)
 
 
 def _object(text: str, path: str) -> Mapping[str, Any]:
