@@ -37,6 +37,17 @@ from webhook.state.rules import Mode, Rules
 from webhook.state.unmanaged import why_unmanaged
 
 _PREFIX: Final = "mode Observe, not applied: "
+# A binding may wait for others while it is decided, up to half of the time to its deadline. In Observe nothing depends
+# on the result, so it must not delay the scheduler by seconds.
+_MOST_SECONDS: Final = 0.5
+# A watch is about 10 ms behind, on a busy machine 100 ms.
+_SECONDS: Final = 1.0
+# Time to deliver the answer.
+_ANSWER_SECONDS: Final = 0.5
+MOST_PODS: Final = 64
+MOST_WORKLOADS: Final = 16
+_MUTATE_PODS: Final = "/mutate/pods"
+_VALIDATE_WORKLOADS: Final = "/validate/workloads"
 
 
 class ObservedBindings:
@@ -88,10 +99,6 @@ def _binding(decided: Response, key: str, uid: str) -> Iterator[PodEvent]:
         case _:
             pass
 
-
-# A binding may wait for others while it is decided, up to half of the time to its deadline. In Observe nothing depends
-# on the result, so it must not delay the scheduler by seconds.
-_MOST_SECONDS: Final = 0.5
 
 # Refusals until the leader knows more. The scheduler would try again, so they are no verdict on the node.
 _NOT_YET: Final = frozenset({"BindingInProgress", "LeaderChanged", "NotLeader"})
@@ -165,13 +172,6 @@ def _observed(decided: Response) -> Observed:
         case _:
             return Observed(decided.verdict)
 
-
-# A watch is about 10 ms behind, on a busy machine 100 ms.
-_SECONDS: Final = 1.0
-# Time to deliver the answer.
-_ANSWER_SECONDS: Final = 0.5
-MOST_PODS: Final = 64
-MOST_WORKLOADS: Final = 16
 
 IsMissing = Callable[[AdmissionRequest, Response], bool]
 """Whether the response depends on an object that is not in the cache."""
@@ -281,10 +281,6 @@ def _named(request: AdmissionRequest) -> frozenset[str]:
     found = (annotations for _, annotations in annotations_in(request.object) if isinstance(annotations, Mapping))
     named = (annotations.get(KAI_TOPOLOGY) for annotations in found)
     return frozenset(name.strip() for name in named if isinstance(name, str) and name)
-
-
-_MUTATE_PODS: Final = "/mutate/pods"
-_VALIDATE_WORKLOADS: Final = "/validate/workloads"
 
 
 def handlers_of(rules: Rules, snapshot: Callable[[], ClusterSnapshot], bindings: Handler) -> Mapping[str, Handler]:

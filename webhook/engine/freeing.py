@@ -40,6 +40,12 @@ from webhook.formats.kubernetes.pod import Pod
 from webhook.model.options import Options
 from webhook.model.resources import CPU, MEMORY, PODS, is_device
 
+# Columns judged at once: more would leave the processor's cache.
+_AT_ONCE: Final = 8_192
+MOST_TRIALS: Final = 20_000
+MOST_NODES: Final = 512
+LARGEST_EXACT: Final = 3
+
 
 @dataclass(frozen=True, slots=True)
 class HeldPod:
@@ -196,8 +202,6 @@ class FreedAmounts:
         return {numa_id: z for z, numa_id in enumerate(ids) if numa_id != NO_ZONE}
 
 
-# Columns judged at once: more would leave the processor's cache.
-_AT_ONCE: Final = 8_192
 _BY_RESOURCE: Final = frozenset(
     {"available", "capacity", "zone_allocatable", "listed", "allocatable", "requested", "node_free"}
 )
@@ -265,10 +269,6 @@ class Trials(FreedAmounts):
         array = getattr(self._snapshot.node_arrays, name)
         return array[self.rows][..., nodes] if name in _BY_RESOURCE else array[..., nodes]
 
-
-MOST_TRIALS: Final = 20_000
-MOST_NODES: Final = 512
-LARGEST_EXACT: Final = 3
 
 HoldingsOn = Callable[[str], NodeHoldings]
 """The name of a node -> what its pods hold."""

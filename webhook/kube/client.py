@@ -40,6 +40,19 @@ log = structlog.get_logger(__name__)
 _ITEMS: Final = b'"items":['
 # An object may contain lists of objects that begin as it does. Each wrong place costs as much as decoding up to there.
 _MOST_TRIES: Final = 16
+# A dozen watches stay open. The remaining connections are for calls; HTTP/1.1 makes one at a time per connection.
+_CONNECTIONS: Final = 32
+# An event of a watch can be larger than aiohttp's default buffer of 64 KiB.
+_READ_BYTES: Final = 2 * 1024 * 1024
+_TOKEN: Final = "BearerToken"  # noqa: S105 # the name in the Kubernetes client's configuration
+JSON_PATCH: Final = "application/json-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
+# Source: kubernetes apiserver pkg/endpoints/handlers/response.go. A server that knows no such form sends the object.
+_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+# Every authenticated user may call this (ClusterRole system:basic-user).
+_PATH: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
 class ListPage:
@@ -172,13 +185,6 @@ def keepalive_socket(address: tuple[Any, ...]) -> socket.socket:
     return connection
 
 
-# A dozen watches stay open. The remaining connections are for calls; HTTP/1.1 makes one at a time per connection.
-_CONNECTIONS: Final = 32
-# An event of a watch can be larger than aiohttp's default buffer of 64 KiB.
-_READ_BYTES: Final = 2 * 1024 * 1024
-_TOKEN: Final = "BearerToken"  # noqa: S105 # the name in the Kubernetes client's configuration
-
-
 class HTTPSession:
     """The connections of one client, with TLS settings, proxy and token of the Kubernetes client's configuration.
 
@@ -268,14 +274,6 @@ def _options(configuration: Configuration) -> dict[str, Any]:
     }
     return {name: value for name, value in found.items() if value}
 
-
-JSON_PATCH: Final = "application/json-patch+json"
-MERGE_PATCH: Final = "application/merge-patch+json"
-STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
-APPLY_PATCH: Final = "application/apply-patch+yaml"
-
-# Source: kubernetes apiserver pkg/endpoints/handlers/response.go. A server that knows no such form sends the object.
-_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 
 # The API server lists a page of 500 pods in well under a second; half a minute means that it is in trouble.
 _CALL_TIMEOUT: Final = aiohttp.ClientTimeout(total=30.0, sock_connect=10.0)
@@ -489,8 +487,6 @@ def _in_words(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-# Every authenticated user may call this (ClusterRole system:basic-user).
-_PATH: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 _REVIEW: Final = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
 
 

@@ -17,6 +17,9 @@ from typing import Final, Generic, TypeVar
 # A review waits at most this long for each informer. With shorter turns an informer falls behind while the leader is at
 # work: a decision at 50,000 nodes takes as long. The cost of an object differs tenfold, so objects are not counted.
 TURN_SECONDS: Final = 0.005
+# 0.5 s, 1, 2 … 32 give six attempts within about half a minute; an API server restarts in 5 to 20 s.
+DEFAULT_BASE: Final = 0.5
+DEFAULT_CAP: Final = 30.0
 
 
 class Turns:
@@ -119,10 +122,6 @@ class RateLimiter:
         if wait > 0:
             await asyncio.sleep(wait)
 
-
-# 0.5 s, 1, 2 … 32 give six attempts within about half a minute; an API server restarts in 5 to 20 s.
-DEFAULT_BASE: Final = 0.5
-DEFAULT_CAP: Final = 30.0
 
 # One for all: each of them would read the kernel's random numbers first, and there is one for each write of a pod.
 _RNG: Final = random.Random()  # noqa: S311 # spreads load, not security-relevant

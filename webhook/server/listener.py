@@ -26,6 +26,35 @@ from aiohttp import web
 
 from webhook.internal_errors import LogLimit, Where, internal_error
 
+# Usually the first address has a connection to close. It has none only while all of them wait for answers.
+_LOOKED_AT: Final = 3
+# Heads have a few hundred bytes in one packet. 10 s allow three retransmissions of it (1, 2 and 4 s).
+HEAD_SECONDS: Final = 10.0
+# The same for an answer of a few kilobytes, or metrics of a few hundred: so long may the client take to make room for
+# what is left of it. An answer for which the client has room needs no deadline.
+ANSWER_SECONDS: Final = 10.0
+# The API server (Go's HTTP client) drops idle connections after 90 s. It must close them first: a request sent into a
+# connection that we are closing would be lost.
+_KEEPALIVE_SECONDS: Final = 120.0
+# A handshake takes two round trips and a millisecond of computing.
+_HANDSHAKE_SECONDS: Final = 5.0
+# A client that does not answer our closing message is disconnected after this time.
+_SHUTDOWN_SECONDS: Final = 1.0
+# After rejecting a body we read its rest for this long, so that the client sees the answer and not a reset.
+_LINGERING_SECONDS: Final = 1.0
+# The API server opens one connection for each create in flight (HTTP/1.1): we must accept 1,000 at once.
+_BACKLOG: Final = 1024
+_ACCEPTED_AT_ONCE: Final = 64
+# Memory that each connection can fill: the kernel's buffer (it takes twice the number), read at once, and aiohttp's
+# buffer before a body is read (twice the number). A body of 20 KB, a large review, fits.
+_RECEIVE_BYTES: Final = 32 * 1024
+_READ_BYTES: Final = 16 * 1024
+# The API server sends ten header fields of at most a few hundred bytes.
+_HEAD_LINE_BYTES: Final = 4096
+_HEAD_LINES: Final = 32
+# How a socket for both families shows an IPv4 client.
+_IPV4_IN_IPV6: Final = "::ffff:"
+
 
 class Phase(IntEnum):
     """What a connection is doing; the lowest phase is closed first."""
@@ -52,10 +81,6 @@ class Closed(Enum):
     def __init__(self, code: str, sentence: str) -> None:
         self.code: Final = code
         self.sentence: Final = sentence
-
-
-# Usually the first address has a connection to close. It has none only while all of them wait for answers.
-_LOOKED_AT: Final = 3
 
 
 class Connection(ABC):
@@ -185,12 +210,6 @@ class Connections:
         if not self._held[source]:
             del self._held[source]
 
-
-# Heads have a few hundred bytes in one packet. 10 s allow three retransmissions of it (1, 2 and 4 s).
-HEAD_SECONDS: Final = 10.0
-# The same for an answer of a few kilobytes, or metrics of a few hundred: so long may the client take to make room for
-# what is left of it. An answer for which the client has room needs no deadline.
-ANSWER_SECONDS: Final = 10.0
 
 HTTPHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -350,27 +369,6 @@ async def _answer(request: web.Request, handler: HTTPHandler) -> web.StreamRespo
 
 log = structlog.get_logger(__name__)
 
-# The API server (Go's HTTP client) drops idle connections after 90 s. It must close them first: a request sent into a
-# connection that we are closing would be lost.
-_KEEPALIVE_SECONDS: Final = 120.0
-# A handshake takes two round trips and a millisecond of computing.
-_HANDSHAKE_SECONDS: Final = 5.0
-# A client that does not answer our closing message is disconnected after this time.
-_SHUTDOWN_SECONDS: Final = 1.0
-# After rejecting a body we read its rest for this long, so that the client sees the answer and not a reset.
-_LINGERING_SECONDS: Final = 1.0
-# The API server opens one connection for each create in flight (HTTP/1.1): we must accept 1,000 at once.
-_BACKLOG: Final = 1024
-_ACCEPTED_AT_ONCE: Final = 64
-# Memory that each connection can fill: the kernel's buffer (it takes twice the number), read at once, and aiohttp's
-# buffer before a body is read (twice the number). A body of 20 KB, a large review, fits.
-_RECEIVE_BYTES: Final = 32 * 1024
-_READ_BYTES: Final = 16 * 1024
-# The API server sends ten header fields of at most a few hundred bytes.
-_HEAD_LINE_BYTES: Final = 4096
-_HEAD_LINES: Final = 32
-# How a socket for both families shows an IPv4 client.
-_IPV4_IN_IPV6: Final = "::ffff:"
 
 REVIEW_LIMITS: Final = Limits(connections=1024, bytes=16 * 1024 * 1024)
 """An API server has at most a few hundred requests in flight (--max-mutating-requests-inflight is 200, and 600 with all

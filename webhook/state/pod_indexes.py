@@ -35,6 +35,11 @@ from webhook.state.unmanaged import is_annotated, why_not_scheduled_by_ours, why
 # A watch is about 10 ms behind, on a busy machine 100 ms.
 _LAG_SECONDS: Final = 1.0
 _MOST_MISSED: Final = 10_000
+# More gangs than lose a node at a time. The oldest of the namespace with the most are dropped: pods of one tenant that
+# name no existing node must not displace the gangs of others.
+_MOST: Final = 1024
+# A pod that was bound longer ago runs: its condition tells nothing new. After an upgrade there are 50,000 of these.
+_NEWS_SECONDS: Final = 600.0
 
 
 class KAIPodGroups(Store[KAIPodGroup]):
@@ -231,11 +236,6 @@ class GangMembers:
         return group, member
 
 
-# More gangs than lose a node at a time. The oldest of the namespace with the most are dropped: pods of one tenant that
-# name no existing node must not displace the gangs of others.
-_MOST: Final = 1024
-
-
 class LostMembers:
     """By gang, the nodes on which it lost members: gone or not ready when a member's pod was deleted.
 
@@ -292,9 +292,6 @@ def _namespace(group: str) -> str:
 
 
 Record = TypeVar("Record")
-
-# A pod that was bound longer ago runs: its condition tells nothing new. After an upgrade there are 50,000 of these.
-_NEWS_SECONDS: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,21 @@ _REMEMBERED: Final = 4096
 
 Fetch = Callable[[str, str], Awaitable[Mapping[str, Any] | None]]
 """(namespace, name) -> the pod by one GET; None if there is none."""
+# As many as an API server handles at a time (--max-mutating-requests-inflight is 200, and 600 with all priority
+# levels): a scheduler sends the bindings of a burst without waiting for answers.
+_MOST: Final = 600
+# A Binding is written within about 10 ms of its response, and visible as soon. Half of the time to the deadline is
+# ample for that. The rest is for the response: a late one is worse than a refusal, because the API server then allows
+# the Binding as it was.
+_WAITED_SHARE: Final = 0.5
+# A waiting review is woken. Time alone can end its wait, too: a binding that never becomes visible. Each check costs a
+# decision, and in a burst hundreds of reviews wait.
+_CHECK_SECONDS: Final = 0.5
+# A Binding that is not visible by then was rejected later in the request, or the API server hangs: waiting longer keeps
+# no order. The pod's resources stay reserved until the assumed pod expires.
+_ON_ITS_WAY_SECONDS: Final = 5.0
+# The upper bound of a wait. Real requests wait for half of the webhook's timeout, usually 5 s.
+_LONGEST_WAIT: Final = 5.0
 
 
 class PodLookup:
@@ -120,11 +135,6 @@ class PodLookup:
                 self._absent.popitem(last=False)
             return None
         return pod
-
-
-# As many as an API server handles at a time (--max-mutating-requests-inflight is 200, and 600 with all priority
-# levels): a scheduler sends the bindings of a burst without waiting for answers.
-_MOST: Final = 600
 
 
 class Waiting:
@@ -281,19 +291,6 @@ _BINDING_IN_PROGRESS: Final = Refusal(
     "BindingInProgress",
 )
 
-# A Binding is written within about 10 ms of its response, and visible as soon. Half of the time to the deadline is
-# ample for that. The rest is for the response: a late one is worse than a refusal, because the API server then allows
-# the Binding as it was.
-_WAITED_SHARE: Final = 0.5
-# A waiting review is woken. Time alone can end its wait, too: a binding that never becomes visible. Each check costs a
-# decision, and in a burst hundreds of reviews wait.
-_CHECK_SECONDS: Final = 0.5
-
-
-# A Binding that is not visible by then was rejected later in the request, or the API server hangs: waiting longer keeps
-# no order. The pod's resources stay reserved until the assumed pod expires.
-_ON_ITS_WAY_SECONDS: Final = 5.0
-
 
 class LeaderState(Enum):
     """What this replica may reserve."""
@@ -305,9 +302,6 @@ class LeaderState(Enum):
 
 
 _NOT_SEEN: Final = Refusal("the pod is not in the cache yet, and lookups of other pods go first", "BindingInProgress")
-
-# The upper bound of a wait. Real requests wait for half of the webhook's timeout, usually 5 s.
-_LONGEST_WAIT: Final = 5.0
 
 
 class BindingGuard:

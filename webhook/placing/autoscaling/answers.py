@@ -49,6 +49,14 @@ from webhook.steps import Steps
 
 # A node that lacks knowledge, or is tainted for a time, does not represent its group.
 _SILENT: Final = frozenset({Reason.NO_TOPOLOGY, Reason.UNKNOWN_POLICY, Reason.UNTOLERATED_TAINT})
+_NAME: Final = "metadata.name"
+# cluster-autoscaler looks at the cluster every 10 s (its flag --scan-interval), Karpenter collects pods for up to 10 s
+# (its setting batchMaxDuration): a younger answer would not be read.
+KEPT_SECONDS: Final = 10.0
+_MOST_KINDS: Final = 64
+_MOST_NAMED: Final = 3
+# A pod may request hundreds of resources.
+_LONGEST_AMOUNTS: Final = 256
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -203,7 +211,6 @@ def _required(gang: Gang) -> Iterable[int]:
 
 
 _FIELDS, _EXPRESSIONS = "matchFields", "matchExpressions"
-_NAME: Final = "metadata.name"
 _Requirements = Sequence[Mapping[str, Any]]
 
 
@@ -253,13 +260,6 @@ def _others(term: Mapping[str, Any], kind: str) -> _Requirements:
 
 
 _NAMES: Final[Mapping[Autoscaler, str]] = {"ClusterAutoscaler": "cluster-autoscaler", "Karpenter": "Karpenter"}
-# cluster-autoscaler looks at the cluster every 10 s (its flag --scan-interval), Karpenter collects pods for up to 10 s
-# (its setting batchMaxDuration): a younger answer would not be read.
-KEPT_SECONDS: Final = 10.0
-_MOST_KINDS: Final = 64
-_MOST_NAMED: Final = 3
-# A pod may request hundreds of resources.
-_LONGEST_AMOUNTS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)

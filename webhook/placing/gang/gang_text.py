@@ -30,6 +30,11 @@ from webhook.model.resources import PODS, format_amount
 from webhook.model.wording import counted, quoted
 
 _MOST_NAMED: Final = 5
+# A topology has at most 16 levels (KAI-Scheduler's and Kueue's CRDs). A record with more is not ours.
+_MOST_LEVELS: Final = 16
+# A node label's value has at most 63 characters. Source: kubernetes apimachinery pkg/util/validation.
+_LONGEST_VALUE: Final = 63
+_MOST_TOPOLOGIES: Final = 3
 
 
 def never_held(when_empty: GangAssignment) -> str:
@@ -123,10 +128,6 @@ def spoken_path(domain: Path) -> str:
     return f"{domain[-1][0].rpartition('/')[2]} {domain[-1][1]}" if domain else "the cluster"
 
 
-# A topology has at most 16 levels (KAI-Scheduler's and Kueue's CRDs). A record with more is not ours.
-_MOST_LEVELS: Final = 16
-
-
 def path_down_to(member: AssignedMember, labels: Sequence[str]) -> Path | None:
     """The recorded path along these labels; None if the placement did not record all of them."""
     values = _values(member.domain)
@@ -211,11 +212,6 @@ def _missed_level(members: Sequence[AssignedMember], topology: Topology, level: 
     if size:
         return Missed("", labels[-1], segments=len(missed), of=len(paths))
     return Missed("", labels[-1], tuple(sorted(filter(None, missed[0]))), outside=None in missed[0])
-
-
-# A node label's value has at most 63 characters. Source: kubernetes apimachinery pkg/util/validation.
-_LONGEST_VALUE: Final = 63
-_MOST_TOPOLOGIES: Final = 3
 
 
 def placed_gang_text(members: Collection[AssignedMember], topologies: Mapping[str, Topology]) -> str:

@@ -37,6 +37,14 @@ MOST_HOLDS: Final = 64
 # One tenant gets half of them, so that it cannot keep others of its priority from preempting.
 MOST_OF_NAMESPACE: Final = 32
 _NONE: Final[frozenset[str]] = frozenset()
+# One node may fail at any time, and a second one with it. Three holds without a success in between are a common fault.
+MOST_IN_VAIN: Final = 3
+# A node whose NodeResourceTopology does not change, or that has none, is tried again. Its victims are evicted
+# for nothing once an hour at most.
+_LONGEST_SECONDS: Final = 3600.0
+# After abandoned places: 1 min, 2, 4 ... 64, as for a kind of preemptors whose holds had no effect.
+_ABANDONED_SECONDS: Final = 60.0
+_MOST_DOUBLINGS: Final = 6
 
 
 class Phase(StrEnum):
@@ -247,15 +255,6 @@ def _nodes(names: frozenset[str]) -> str:
         return f"node {next(iter(names))}"
     return f"{counted(len(names), 'node')} ({', '.join(sorted(names)[:3])}{', ...' if len(names) > 3 else ''})"
 
-
-# One node may fail at any time, and a second one with it. Three holds without a success in between are a common fault.
-MOST_IN_VAIN: Final = 3
-# A node whose NodeResourceTopology does not change, or that has none, is tried again. Its victims are evicted
-# for nothing once an hour at most.
-_LONGEST_SECONDS: Final = 3600.0
-# After abandoned places: 1 min, 2, 4 ... 64, as for a kind of preemptors whose holds had no effect.
-_ABANDONED_SECONDS: Final = 60.0
-_MOST_DOUBLINGS: Final = 6
 
 PAUSED: Final = (
     "lower-priority pods would be preempted for it, but preemption is paused: "

@@ -29,6 +29,8 @@ from webhook.state.cluster_cache import ClusterCache
 _SWEEP_SECONDS: Final = 5.0
 # Two whole periods: the first eviction of a defragmentation may take the time limit of a call, 10 s.
 _SWEEPS: Final = 3
+# Twice the time limit of an owner's read (see `owner_chains`).
+_LONGEST_SECONDS: Final = 10.0
 
 
 class Nomination(NamedTuple):
@@ -83,8 +85,6 @@ def _namespace(key: str) -> str:
     return key.partition("/")[0]
 
 
-# Twice the time limit of an owner's read (see `owner_chains`).
-_LONGEST_SECONDS: Final = 10.0
 _NONE: Final[frozenset[str]] = frozenset()
 
 

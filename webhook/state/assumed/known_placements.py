@@ -32,6 +32,9 @@ from webhook.records import record
 from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.assumed.placement_search import Candidate, Located, given_to, locate, most_given_to, placements_of
 
+# A kubelet admits a pod, and writes its first status, within a second or two of its binding.
+_SHOWN_SECONDS: Final = 30.0
+
 
 def credible(pod: ResidentPod, topology: NodeTopology | None) -> ResidentPod:
     """The pod, without an allocation that contradicts its node. topology: the node's; None: it has no NRT.
@@ -256,8 +259,6 @@ class KnownAllocations:
                 pods.discard(pod)
 
 
-# A kubelet admits a pod, and writes its first status, within a second or two of its binding.
-_SHOWN_SECONDS: Final = 30.0
 _NOWHERE: Final[frozenset[int]] = frozenset()
 
 
