@@ -11,7 +11,7 @@ from webhook.controllers.unbound_pods import DelegatedPods, why_not_bound
 from webhook.formats.koordinator.numa_allocation import AllocationKey
 from webhook.formats.patches.json_patch import apply
 from webhook.kube.write import Outcome, Write
-from webhook.model.names import NUMA_ALLOCATION, NUMA_SIGNATURE, NUMA_TOPOLOGY_SPEC, PLACEMENT
+from webhook.model.names import NUMA_ALLOCATION, NUMA_SIGNATURE, NUMA_TOPOLOGY_SPEC, PLACEMENT, SCHEDULING_GROUP
 from webhook.state.rules import Rules
 
 UNBOUND = "0/{} nodes are available: pod has unbound immediate PersistentVolumeClaims."
@@ -93,12 +93,16 @@ class FakeCluster:
         self.told: list[tuple[str, str]] = []
         self.told_text = ""
         self.leads = True
+        self.gates_groups = False
         looking: Any = self
         self.unbindable = UnbindablePods(looking, looking, looking, Rules(), lambda: self.leads, 2)
         self.delegated = DelegatedPods(looking, looking, looking, Rules(), lambda: True)
 
     def ungated_pods(self) -> dict[str, dict[str, Any]]:
         return self.pods
+
+    def is_gated_as_a_whole(self, membership: object) -> bool:
+        return self.gates_groups and membership is not None
 
     def sign(self, uid: str, allocation: str) -> str:
         return self.key.sign(uid, allocation)
@@ -171,6 +175,17 @@ async def test_one_that_the_scheduler_may_never_try_without_saying_so_has_time_t
     await cluster.sweeps(30)
     assert cluster.tries == ["default/untried"]
     assert "one of its resource claims may not exist" in cluster.told_text
+
+
+async def test_one_that_is_tried_beside_pods_without_room_keeps_it_until_it_has_come_first() -> None:
+    cluster = FakeCluster()
+    cluster.gates_groups = True
+    raw = assigned()
+    raw["metadata"]["annotations"][SCHEDULING_GROUP] = "g"
+    cluster.pods = {"default/p": raw | {"spec": {**raw["spec"], "schedulingGroup": {"podGroupName": "g"}}}}
+    for now, tries in ((0, 0), (29, 0), (30, 1)):
+        await cluster.unbindable.sweep(now)
+        assert len(cluster.tries) == tries
 
 
 async def test_an_attempt_that_failed_for_another_reason_in_between_begins_the_time_again() -> None:
