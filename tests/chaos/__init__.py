@@ -12,7 +12,7 @@ One row for each scenario. Its columns count:
 - `ungated`: pods that asked for a NUMA policy and were bound without a decision of the webhook: without a placement
   text or, if they need aligned NUMA nodes, without an allocation for their node. This is the cost of failing open.
 - `rejected`: pods that a kubelet rejected.
-- `overCommitted`: resources of NUMA nodes for which the allocations of bound pods ever exceeded the capacity in sum.
+- `overCommitted`: resources of NUMA nodes of which bound pods were ever allocated more than the capacity.
 Every
   change of every pod is followed.
 - `gangsSplit`: gangs that ever had bound pods in several domains of the required level, or that started with fewer pods

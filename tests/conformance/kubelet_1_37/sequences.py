@@ -4,7 +4,7 @@
 - `restarts.jsonl.gz` in this folder: whole kubelets with full-pcpus-only that start again, in which 1.36 and 1.37
   differ (docs/compatibility.md).
 
-To write both anew, with the simulated kubelet of that version (KUBELETS):
+To regenerate both with the simulated kubelet of that version (KUBELETS):
 
     cd tests/conformance/kubelet_1_37 && go build -tags=kubelet_1_37 -o KUBELETS .
     python -m tests.conformance.kubelet_1_37.sequences KUBELETS

@@ -59,7 +59,7 @@ def claims(action: Action) -> bool:
     ("lease", "at_once"),
     [
         pytest.param(None, True, id="there is none"),
-        pytest.param(LeaseRecord("1"), True, id="nobody has held it"),
+        pytest.param(LeaseRecord("1"), True, id="never held"),
         pytest.param(LeaseRecord("1", "", 4, 15, "t0", Release.SETTLED), True, id="given back"),
         pytest.param(LeaseRecord("1", "", 4, 15, "t0", Release.UNSETTLED), True, id="given back in a hurry"),
         pytest.param(LeaseRecord("1", "me", 4, 15, "t0"), True, id="ours: the answer to a claim got lost"),
@@ -81,7 +81,7 @@ def test_a_lease_is_claimed_at_once_only_when_nobody_can_be_leading(lease: Lease
         pytest.param(60, 60, id="the longest that is believed"),
         pytest.param(61, 60, id="a little longer"),
         pytest.param(2**31 - 1, 60, id="the longest that a Lease can say"),
-        pytest.param(3, 15, id="shorter settings: nobody knows that they are not written by somebody else"),
+        pytest.param(3, 15, id="shorter settings, which another client may have written"),
         pytest.param(0, 15, id="nothing"),
     ],
 )
@@ -357,7 +357,7 @@ def test_two_never_lead_at_once_while_a_rollout_changes_the_settings(
     assert_alone(candidates)
 
 
-# What somebody who is no candidate writes into the Lease: one that he keeps from running out, or lets run out at once.
+# What a client that is not a candidate writes into the Lease: a term that never expires, or one that expires at once.
 meddling = st.lists(st.tuples(st.floats(0, DURATION), st.sampled_from([0.0, 1.0, 300.0, 2.0**31 - 1])), max_size=4)
 
 

@@ -1,4 +1,4 @@
-"""What a gang's members get on their nodes, and what one that waits is told of ever having a place."""
+"""What the members of a gang get on their nodes, and what a waiting gang is told about whether it can ever fit."""
 
 import asyncio
 from functools import partial
