@@ -171,6 +171,7 @@ class ClusterCache:
         self.devices = DeviceState(self._state)
         """Devices and claims of Dynamic Resource Allocation, where they are served and a setting lets them be read."""
         self.devices.changed.subscribe(self.changed.emit)
+        self.bound_or_gone.subscribe(self.devices.bound_or_gone)
 
         self.nodes = Feed("Node", Node.from_object, self._put_node, self._drop_node)
         self.node_topologies = Feed(
@@ -352,9 +353,10 @@ class ClusterCache:
         self._assumed_pods.assume(assumed_pod, self._uid_of(assumed_pod.pod))
 
     def forget(self, assumed_pod: AssumedPod) -> None:
-        """Free the resources of an assumed pod that will not use them."""
+        """Free the resources and devices of an assumed pod that will not use them."""
         if self.holds(assumed_pod):
             self._assumed_pods.forget(assumed_pod.pod)
+            self.devices.forget_claims(assumed_pod.uid)
 
     def expire(self, assumed_pod: AssumedPod) -> None:
         """Free the resources of an assumed pod that no object showed in time, and emit `changed` for waiting pods."""

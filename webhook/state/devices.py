@@ -9,6 +9,14 @@
    To the engine these are resources of the node, so that nodes, gangs and reservations count them like any other.
 3. `claimed` says what a pod requests of them, and which of its claims are not counted, and why.
 
+An allocation that the leader has decided on is assumed: whoever reads devices or claims finds it, as if it were
+written. The states of an assumption:
+
+    assumed   no object shows it yet. An allocation of the claim shows it (then that one counts); the claim's deletion,
+              or `forget_claims`, ends it.
+    shown     what the claim says counts. Its devices are still `assumed_holder`s: another allocator's watch may be
+              behind ours. It ends when the pod is bound or gone, or the claim loses its allocation.
+
 What is not known counts as there: a device that a selector may match, or a claim whose search takes too long. So these
 amounts never exclude a node that the scheduler could use, but they may include one that it cannot use.
 """
@@ -24,6 +32,7 @@ from webhook.engine.dra.device_allocation import DeviceAllocator, Verdict
 from webhook.engine.dra.device_pools import Budget, DeviceInventory, NodeDevices, TakenDevices
 from webhook.engine.snapshot.cluster_state import ClusterState, SliceAmount
 from webhook.formats.dra import (
+    Allocation,
     Claim,
     ClaimSpec,
     ClaimTemplate,
@@ -76,6 +85,19 @@ class _Row:
     """Whether any number of pods use the claim together."""
 
 
+@dataclass(slots=True)
+class _Assumed:
+    """An allocation that is on its way to its claim."""
+
+    pod_uid: str
+    claim_uid: str
+    allocation: Allocation
+    shown: bool = False
+    """Whether the claim has an allocation by now."""
+    bound_or_gone: bool = False
+    """Whether the pod is: once the allocation is shown, nothing is to be guarded any more."""
+
+
 class DeviceState:
     """The devices of the cluster, current as of the last event. nodes: they get the amounts."""
 
@@ -88,7 +110,9 @@ class DeviceState:
         self._nodes = nodes
         self._slices: dict[str, Slice] = {}
         self._nodes_of: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)  # by driver and pool
-        self._claims: dict[str, Claim] = {}
+        self._claims: dict[str, Claim] = {}  # with what is assumed
+        self._assumed: dict[str, _Assumed] = {}  # by namespace/name of the claim
+        self._assumed_for: defaultdict[str, set[str]] = defaultdict(set)  # the same keys by the pod's uid
         self._counted: dict[str, Claimed] = {}  # by `template` or `claim`, then namespace/name
         self._rows: dict[str, _Row] = {}
         self._users: defaultdict[str, set[str]] = defaultdict(set)
@@ -112,8 +136,46 @@ class DeviceState:
         return frozenset((*self.inventory.mapped, *self._rows))
 
     def claims(self) -> Mapping[str, Claim]:
-        """The claims by namespace/name, live."""
+        """The claims by namespace/name, live. What is assumed counts as allocated."""
         return self._claims
+
+    def assume_claims(self, pod_uid: str, allocations: Mapping[str, Allocation]) -> bool:
+        """Count the devices as taken from now on, in place of what was assumed for the pod before.
+
+        allocations: by namespace/name of the claim. False if one of the claims is not known, is being deleted or has
+        an allocation already: then nothing is assumed, and nothing must be written.
+        """
+        self.forget_claims(pod_uid)
+        claims = [self._claims.get(key) for key in allocations]
+        if any(claim is None or claim.deleted or claim.fault or claim.allocation is not None for claim in claims):
+            return False
+        for key, allocation in allocations.items():
+            claim = self._claims[key]
+            self._assumed[key] = _Assumed(pod_uid, claim.uid, allocation)
+            self._assumed_for[pod_uid].add(key)
+            self._use_claim(replace(claim, allocation=allocation))
+        return True
+
+    def forget_claims(self, pod_uid: str) -> None:
+        """Count the claims of a pod as their objects are: its placement is given up, or it is gone."""
+        for key in sorted(self._assumed_for.get(pod_uid, ())):
+            if not self._end_assumption(key).shown:
+                self._use_claim(replace(self._claims[key], allocation=None))
+                self.changed.emit()
+
+    def bound_or_gone(self, _: str, pod_uid: str) -> None:
+        """Guard the devices of this pod no longer, once its claims show them."""
+        for key in tuple(self._assumed_for.get(pod_uid, ())):
+            self._assumed[key].bound_or_gone = True
+            if self._assumed[key].shown:
+                self._end_assumption(key)
+
+    def assumed_holder(self, device: DeviceId) -> tuple[str, str] | None:
+        """The claim (namespace/name) that is assumed to have the device alone, and the uid of its pod."""
+        for key in self.inventory.taken.holders.get(device, ()):
+            if key in self._assumed:
+                return key, self._assumed[key].pod_uid
+        return None
 
     def on(self, node: str) -> NodeDevices:
         """The devices that a node can use."""
@@ -256,22 +318,49 @@ class DeviceState:
         self._count(f"template {key}", "", None)
 
     def _put_claim(self, claim: Claim) -> None:
+        if self._use_claim(self._with_assumed(claim)):
+            self.changed.emit()
+
+    def _with_assumed(self, claim: Claim) -> Claim:
+        """The claim as it counts: with its assumed allocation until it shows one."""
+        assumed = self._assumed.get(claim.key)
+        if assumed is None:
+            return claim
+        is_shown = claim.allocation is not None or bool(claim.fault)
+        if assumed.claim_uid != claim.uid or (is_shown and assumed.bound_or_gone) or (assumed.shown and not is_shown):
+            self._end_assumption(claim.key)
+            return claim
+        assumed.shown = is_shown
+        return claim if is_shown else replace(claim, allocation=assumed.allocation)
+
+    def _end_assumption(self, key: str) -> _Assumed:
+        assumed = self._assumed.pop(key)
+        keys = self._assumed_for[assumed.pod_uid]
+        keys.discard(key)
+        if not keys:
+            del self._assumed_for[assumed.pod_uid]
+        return assumed
+
+    def _use_claim(self, claim: Claim) -> bool:
+        """Count the claim; whether that may affect a waiting pod."""
         before = self._claims.get(claim.key)
         self._claims[claim.key] = claim
         if before is not None and replace(before, resource_version=claim.resource_version) == claim:
-            return
+            return False
         if before is None or (before.allocation, before.fault) != (claim.allocation, claim.fault):
             self._mark_devices(before)
             self._mark_devices(claim)
             self.inventory.put_claim(claim)
         if not claim.owner_uid:
             self._count(f"claim {claim.key}", claim.namespace, self._named(claim))
-        self.changed.emit()
+        return True
 
     def _drop_claim(self, key: str) -> None:
         claim = self._claims.pop(key, None)
         if claim is None:
             return
+        if key in self._assumed:
+            self._end_assumption(key)
         self._mark_devices(claim)
         self.inventory.remove_claim(key)
         self._count(f"claim {key}", "", None)

@@ -6,9 +6,12 @@ import pytest
 
 from tests.builders.clusters import cluster_cache, put
 from tests.builders.nodes import node
+from tests.builders.pods import bound, gated, pod
 from tests.builders.slices import DRIVER, NUMA, claim, claim_template, device_class, request, resource_slice
+from webhook.formats.dra import Allocation, Claim, DeviceId
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.devices import MOST_ROWS_OF_NAMESPACE
+from webhook.views.nodes import devices_on
 
 GPU = "example.com/gpu"
 CLASS = device_class(extended=GPU)
@@ -224,3 +227,111 @@ def test_a_tenant_cannot_define_any_number_of_resources() -> None:
         cache.devices.feeds["ResourceClaimTemplate"].delete(f"default/t{number}")
     cache.devices.feeds["ResourceClaimTemplate"].delete("other/gpu")
     assert cache.devices.resources == {GPU, "deviceclass.resource.kubernetes.io/gpu.example.com"}
+
+
+# Assumed allocations. The node has gpu-0 to gpu-3.
+
+OF_CLASS = "devices of class gpu.example.com"
+ALLOCATED = claim(node="n0", devices=["gpu-0"], owner="p")
+
+
+def allocation_of(raw: dict[str, Any]) -> Allocation:
+    found = Claim.from_object(raw).allocation
+    assert found is not None
+    return found
+
+
+def assuming(*more: dict[str, Any], device: str = "gpu-0") -> ClusterCache:
+    """A cluster in which the claim of pod `p` is assumed to have a device."""
+    objects = node(name="n0"), resource_slice(node="n0"), CLASS, claim_template(), claim(owner="p"), *more
+    cache = cluster_cache(*objects)
+    assert amounts(cache) == (4, 4)
+    assert cache.devices.assume_claims("p", {"default/gpu": allocation_of(claim(node="n0", devices=[device]))})
+    return cache
+
+
+def held(cache: ClusterCache) -> dict[str, tuple[str, ...]]:
+    return {one.name: one.claims for one in devices_on(cache, "n0") if one.claims}
+
+
+def test_every_count_and_search_and_view_sees_an_assumed_device_as_taken() -> None:
+    cache = assuming(claim(name="next", requests=[request(count=4)]))
+    assert amounts(cache) == (4, 3)
+    assert amounts(cache, resource=OF_CLASS) == (4, 3)
+    assert amounts(cache, resource="claim default/next")[1] == 0
+    assert held(cache) == {"gpu-0": ("default/gpu",)}
+    assert cache.devices.assumed_holder(DeviceId(DRIVER, "n0", "gpu-0")) == ("default/gpu", "p")
+    assert cache.devices.assumed_holder(DeviceId(DRIVER, "n0", "gpu-1")) is None
+    cache.devices.forget_claims("p")
+    assert (amounts(cache), amounts(cache, resource=OF_CLASS), held(cache)) == ((4, 4), (4, 4), {})
+
+
+def test_a_claim_that_is_assumed_counts_as_devices_and_no_longer_as_a_request() -> None:
+    cache = assuming()
+    raw = pod(name="p", resourceClaims=templated("gpu"))
+    raw["status"] = {"resourceClaimStatuses": [{"name": "c0", "resourceClaimName": "gpu"}]}
+    assert cache.devices.claimed(raw, "default").unchecked == "claim c0: it is allocated already"
+    cache.devices.forget_claims("p")
+    assert dict(cache.devices.claimed(raw, "default").amounts) == {OF_CLASS: 1}
+
+
+@pytest.mark.parametrize(
+    ("event", "free"),
+    [
+        (ALLOCATED, 3),
+        (claim(node="n0", devices=["gpu-1", "gpu-2"], owner="p"), 2),
+        ({**claim(owner="p"), "metadata": {**claim(owner="p")["metadata"], "uid": "another"}}, 4),
+        (None, 4),
+    ],
+    ids=["shown", "another allocator was first", "another claim of this name", "deleted"],
+)
+def test_an_assumption_ends_when_its_claim_shows_an_allocation_or_goes(event: dict[str, Any] | None, free: int) -> None:
+    cache = assuming()
+    if event is None:
+        cache.devices.feeds["ResourceClaim"].delete("default/gpu")
+    else:
+        put(cache, event)
+    assert amounts(cache) == (4, free)
+    cache.devices.forget_claims("p")
+    assert amounts(cache) == (4, free)
+
+
+def test_a_claim_that_changes_otherwise_stays_assumed() -> None:
+    cache, protected = assuming(), claim(owner="p")
+    protected["metadata"] |= {"resourceVersion": "2", "finalizers": ["resource.kubernetes.io/delete-protection"]}
+    put(cache, protected)
+    assert (amounts(cache), held(cache)) == ((4, 3), {"gpu-0": ("default/gpu",)})
+    cache.devices.forget_claims("p")
+    assert cache.devices.claims()["default/gpu"] == Claim.from_object(protected)
+
+
+def test_a_device_is_guarded_until_its_pod_is_bound_or_gone() -> None:
+    device = DeviceId(DRIVER, "n0", "gpu-0")
+    for shown_first in (True, False):
+        cache = assuming(gated(name="p"))
+        if shown_first:
+            put(cache, ALLOCATED)
+            assert cache.devices.assumed_holder(device) == ("default/gpu", "p")
+        put(cache, bound(name="p", node="n0"))
+        if not shown_first:
+            # The watch of claims is behind that of pods: the device is not free.
+            assert (amounts(cache), cache.devices.assumed_holder(device)) == ((4, 3), ("default/gpu", "p"))
+            put(cache, ALLOCATED)
+        assert (amounts(cache), cache.devices.assumed_holder(device)) == ((4, 3), None)
+
+
+def test_a_claim_that_loses_its_allocation_again_is_free() -> None:
+    cache = assuming()
+    put(cache, ALLOCATED)
+    put(cache, claim(owner="p"))
+    assert (amounts(cache), cache.devices.assumed_holder(DeviceId(DRIVER, "n0", "gpu-0"))) == ((4, 4), None)
+
+
+def test_only_claims_that_have_nothing_can_be_assumed_and_of_a_pod_all_or_none() -> None:
+    cache = assuming(claim(name="taken", node="n0", devices=[]), claim(name="second"))
+    allocation = allocation_of(claim(node="n0", devices=["gpu-3"]))
+    assert not cache.devices.assume_claims("q", {"default/second": allocation, "default/gpu": allocation})
+    assert not cache.devices.assume_claims("q", {"default/second": allocation, "default/none": allocation})
+    assert amounts(cache) == (4, 3)
+    assert cache.devices.assume_claims("p", {"default/second": allocation})
+    assert held(cache) == {"gpu-3": ("default/second",)}
