@@ -116,6 +116,7 @@ class DeviceState:
         self._counted: dict[str, Claimed] = {}  # by `template` or `claim`, then namespace/name
         self._rows: dict[str, _Row] = {}
         self._users: defaultdict[str, set[str]] = defaultdict(set)
+        self._unsaid: defaultdict[str, dict[str, str]] = defaultdict(dict)  # by row, then node: why it is not counted
         self._served: frozenset[str] | None = frozenset()
         self._marked: dict[str, None] = {}
         self._has_changed = False
@@ -218,8 +219,8 @@ class DeviceState:
             else:
                 found = self._counted.get(f"claim {claim}", Claimed(unchecked="it is not known"))
             amounts.update(found.amounts)
-            if found.unchecked:
-                unchecked.setdefault(one.name, found.unchecked)
+            if why := found.unchecked or next(filter(None, map(self._unsaid_of, found.amounts)), ""):
+                unchecked.setdefault(one.name, why)
         return Claimed(amounts, "; ".join(f"claim {name}: {why}" for name, why in unchecked.items()))
 
     def _amounts(self, node: str) -> Iterator[tuple[str, SliceAmount]]:
@@ -230,7 +231,11 @@ class DeviceState:
                 if amount.devices:
                     yield resource, amount
         for name, row in self._rows.items():
-            amount = self._of_row(offered, row)
+            amount, unsaid = self._of_row(offered, row)
+            if unsaid:
+                self._unsaid[name][node] = unsaid
+            elif name in self._unsaid:
+                self._unsaid[name].pop(node, None)
             if amount.devices:
                 yield name, amount
 
@@ -251,19 +256,27 @@ class DeviceState:
                 return True
         return False
 
-    def _of_row(self, offered: NodeDevices, row: _Row) -> SliceAmount:
+    def _unsaid_of(self, row: str) -> str:
+        """Why a row is not counted on some node; empty: it is on all."""
+        return next(iter(self._unsaid.get(row, {}).values()), "")
+
+    def _of_row(self, offered: NodeDevices, row: _Row) -> tuple[SliceAmount, str]:
+        """How many the node has of a row; and, where that is not known, so that it has any number, why."""
         fitter = self._allocator.fitter([row.claim], budget=Budget(_OPERATIONS))
         most = 1 if row.shared else _MOST_PODS
-        free, verdict = fitter.how_many(offered, most)
-        if verdict is Verdict.CANNOT_SAY or free == most:
+        free, answer = fitter.how_many(offered, most)
+        unsaid = ""
+        if answer.verdict is Verdict.CANNOT_SAY:  # the detail begins with a request, which is the row's own
+            unsaid = answer.detail.partition(": ")[2] or answer.cause.phrase
+        if unsaid or free == most:
             free = _ANY_NUMBER
         if row.claim.allocation is not None or free == _ANY_NUMBER:
-            return SliceAmount(free, 0)
-        total, verdict = fitter.how_many(replace(offered, taken=_NONE_TAKEN), most)
-        if verdict is Verdict.CANNOT_SAY or total == most:
+            return SliceAmount(free, 0), unsaid
+        total, answer = fitter.how_many(replace(offered, taken=_NONE_TAKEN), most)
+        if answer.verdict is Verdict.CANNOT_SAY or total == most:
             total = _ANY_NUMBER
         total = max(total, free)
-        return SliceAmount(total, total - free)
+        return SliceAmount(total, total - free), unsaid
 
     # Objects that arrive.
 
@@ -400,6 +413,7 @@ class DeviceState:
             self._users[name].discard(user)
             if not self._users[name]:
                 del self._users[name], self._rows[name]
+                self._unsaid.pop(name, None)
         new = [name for name in rows if name not in self._rows]
         if new and self._too_many(new, namespace):
             wanted, rows = Claimed(unchecked=_TOO_MANY), {}

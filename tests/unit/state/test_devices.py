@@ -206,11 +206,33 @@ def test_what_is_not_known_is_not_counted_and_said() -> None:
     assert requests(cache, resourceClaims=templated("none")) == ({}, "claim c0: its template is not known")
 
 
-def test_a_selector_that_is_not_evaluated_excludes_no_node() -> None:
-    odd = request(selectors=[{"cel": {"expression": "device.attributes['a.example.com'].map(x, x).size() > 0"}}])
+UNREAD = "device.attributes['a.example.com'].map(x, x).size() > 0"
+FAILING = "device.attributes['gpu.example.com'].model == 'a'"
+
+
+@pytest.mark.parametrize(
+    ("expression", "why"),
+    [
+        (UNREAD, "claim c0: .map() is not evaluated"),
+        (FAILING, "claim c0: the device has no gpu.example.com/model"),
+    ],
+)
+def test_a_selector_that_is_not_evaluated_excludes_no_node_and_is_said(expression: str, why: str) -> None:
+    odd = request(selectors=[{"cel": {"expression": expression}}])
     cache = cluster_cache(node(name="n0"), resource_slice(node="n0"), CLASS, claim_template(requests=[odd]))
     (name,) = requests(cache, resourceClaims=templated("gpu"))[0]
     assert amounts(cache, resource=name)[1] >= 4
+    assert requests(cache, resourceClaims=templated("gpu"))[1] == why
+    cache.devices.feeds["ResourceSlice"].delete(f"n0-{DRIVER}")
+    assert amounts(cache, resource=name)[1] == 0
+    assert requests(cache, resourceClaims=templated("gpu"))[1] == ""
+
+
+def test_a_class_whose_selector_is_not_evaluated_is_said() -> None:
+    odd = device_class(selector=UNREAD)
+    cache = cluster_cache(node(name="n0"), resource_slice(node="n0"), odd, claim_template())
+    amounts(cache)
+    assert requests(cache, resourceClaims=templated("gpu"))[1] == "claim c0: .map() is not evaluated"
 
 
 def test_a_tenant_cannot_define_any_number_of_resources() -> None:

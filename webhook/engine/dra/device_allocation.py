@@ -160,16 +160,6 @@ class Fit:
         return tuple(taken.result() for claim in self.devices for taken in claim)
 
 
-class Place(NamedTuple):
-    """A device that the search takes."""
-
-    number: int
-    """The number of its request or subrequest."""
-    at: int
-    """Its position among the node's devices."""
-    consumed: tuple[tuple[str, int], ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class DeviceCount:
     """How many devices a node has for an extended resource that a DeviceClass serves."""
@@ -276,8 +266,8 @@ class DeviceFitter:
         hopeful = search(optimistic=True)
         return hopeful if hopeful.verdict is Verdict.DOES_NOT_FIT else fit
 
-    def how_many(self, node: NodeDevices, most: int, *, also: Sequence[Result] = ()) -> tuple[int, Verdict]:
-        """How many pods with equal claims fit on the node together, at most `most`, and the verdict on the next one.
+    def how_many(self, node: NodeDevices, most: int, *, also: Sequence[Result] = ()) -> tuple[int, Fit]:
+        """How many pods with equal claims fit on the node together, at most `most`, and the answer for the next one.
 
         CANNOT_SAY: there may be more. A claim that is allocated is shared by all of them.
         """
@@ -285,12 +275,12 @@ class DeviceFitter:
         for count in range(most):
             fit = self.on(node, also=results)
             if fit.verdict is not Verdict.FITS:
-                return count, fit.verdict
+                return count, fit
             found = fit.results
             if not found:
-                return most, Verdict.FITS
+                break
             results += found
-        return most, Verdict.FITS
+        return most, Fit(Verdict.FITS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -481,7 +481,8 @@ def test_how_many_equal_pods_fit_on_a_node() -> None:
     node = cluster.inventory.on("n1", {})
 
     def many(*claims: dict[str, Any], most: int = 10) -> tuple[int, Verdict]:
-        return cluster.allocator.fitter([Claim.from_object(one) for one in claims]).how_many(node, most)
+        count, answer = cluster.allocator.fitter([Claim.from_object(one) for one in claims]).how_many(node, most)
+        return count, answer.verdict
 
     assert many(claim("a", [request()])) == (3, NO)
     assert many(claim("a", [request(count=2)])) == (1, NO)
