@@ -1,9 +1,10 @@
-"""Objects of Dynamic Resource Allocation as the API server gives them."""
+"""Objects of Dynamic Resource Allocation (DRA) as the API server gives them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-DRIVER = "gpu.example.com"
+DRIVER: Final = "gpu.example.com"
+NUMA: Final = "resource.kubernetes.io/numaNode"
 
 
 def device(name: str, *, capacity: Mapping[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
@@ -26,9 +27,17 @@ def _attribute(value: Any) -> Any:
     return value
 
 
+def gpus(*numa: int | None) -> list[dict[str, Any]]:
+    """The devices gpu-0, gpu-1, ..., and the NUMA node that each publishes; None: it publishes none."""
+    return [
+        device(f"gpu-{number}", attributes={} if numa_id is None else {NUMA: numa_id})
+        for number, numa_id in enumerate(numa)
+    ]
+
+
 def resource_slice(
     node: str,
-    devices: Sequence[Mapping[str, Any]] = (),
+    devices: Sequence[Mapping[str, Any]] | None = None,
     *,
     driver: str = DRIVER,
     pool: str = "",
@@ -37,9 +46,12 @@ def resource_slice(
     slices: int = 1,
     **spec: Any,
 ) -> dict[str, Any]:
-    """A ResourceSlice of a node. node: empty if `spec` says which nodes can use it. pool: "" = the node's name."""
+    """A ResourceSlice of a node. node: empty if `spec` says which nodes can use it. pool: "" = the node's name.
+
+    devices: by default two GPUs in each of two NUMA nodes.
+    """
     where = {"nodeName": node} if node else {}
-    what = {"devices": list(devices)} if devices else {}
+    what = {"devices": list(gpus(0, 0, 1, 1) if devices is None else devices)}
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",
@@ -48,7 +60,7 @@ def resource_slice(
             "driver": driver,
             "pool": {"name": pool or node or "shared", "generation": generation, "resourceSliceCount": slices},
             **where,
-            **what,
+            **(what if what["devices"] else {}),
             **spec,
         },
     }
@@ -104,19 +116,33 @@ def result(device: str, *, pool: str, request: str = "gpu", driver: str = DRIVER
 
 
 def claim(
-    name: str,
-    requests: Sequence[Mapping[str, Any]] = (),
+    name: str = "gpu",
+    requests: Sequence[Mapping[str, Any]] | None = None,
     *,
     constraints: Sequence[Mapping[str, Any]] = (),
+    devices: Sequence[str] = (),
     results: Sequence[Mapping[str, Any]] | None = None,
     node: str = "",
     reserved_for: Sequence[str] = (),
     namespace: str = "default",
+    extended: bool = False,
+    owner: str = "",
 ) -> dict[str, Any]:
-    """A ResourceClaim. results: what it has; None = it is not allocated. node: where that is. reserved_for: pods."""
-    devices: dict[str, Any] = {"requests": list(requests)}
-    if constraints:
-        devices["constraints"] = list(constraints)
+    """A ResourceClaim, by default for as many devices as it has, or for one.
+
+    devices: what it has in the pool of the node. results: the same in full; without either it is not allocated.
+    node: where that is. reserved_for: pods.
+    extended: whether kube-scheduler made it for extended resources. owner: the uid of the pod that it is made for.
+    """
+    if results is None and devices:
+        results = [result(each, pool=node) for each in devices]
+    metadata: dict[str, Any] = {"namespace": namespace, "name": name, "uid": f"uid-{namespace}-{name}"}
+    if extended:
+        metadata["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    if owner:
+        metadata["ownerReferences"] = [
+            {"apiVersion": "v1", "kind": "Pod", "name": owner, "uid": owner, "controller": True}
+        ]
     status: dict[str, Any] = {}
     if results is not None:
         status["allocation"] = {"devices": {"results": list(results)}}
@@ -128,10 +154,30 @@ def claim(
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
-        "metadata": {"namespace": namespace, "name": name, "uid": f"uid-{name}"},
-        "spec": {"devices": devices},
+        "metadata": metadata,
+        "spec": _claim_spec([request(count=len(devices) or 1)] if requests is None else requests, constraints),
         "status": status,
     }
+
+
+def claim_template(
+    name: str = "gpu",
+    requests: Sequence[Mapping[str, Any]] | None = None,
+    *,
+    constraints: Sequence[Mapping[str, Any]] = (),
+    namespace: str = "default",
+) -> dict[str, Any]:
+    """The ResourceClaimTemplate of such claims, by default for one device."""
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"spec": _claim_spec([request()] if requests is None else requests, constraints)},
+    }
+
+
+def _claim_spec(requests: Sequence[Mapping[str, Any]], constraints: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {"devices": {"requests": list(requests), **({"constraints": list(constraints)} if constraints else {})}}
 
 
 def taint_rule(name: str, selector: Mapping[str, Any] | None, *, effect: str = "NoSchedule") -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from tests.builders.slices import DRIVER, NUMA, claim, claim_template, device_class, request, resource_slice
+from tests.builders.devices import DRIVER, NUMA, claim, claim_template, device_class, request, resource_slice
 from webhook.formats.topology import TopologySource
 from webhook.model.names import MANAGE_LABEL, NUMA_TOPOLOGY_SPEC
 from webhook.model.raw import Draft
@@ -232,9 +232,9 @@ def devices() -> dict[str, Sequence[Draft]]:
     alike = [{"requests": ["gpu"], "matchAttribute": NUMA}]
     rule = {"deviceSelector": {"driver": DRIVER}, "taint": {"key": "a/b", "effect": "NoSchedule"}}
     return {
-        "DeviceClass": [device_class(extended="example.com/gpu")],
+        "DeviceClass": [device_class(resource="example.com/gpu")],
         "DeviceTaintRule": [{"metadata": {"name": "rule"}, "spec": rule}],
-        "ResourceSlice": [resource_slice(node=node), {"metadata": {"name": "all"}, "spec": _everywhere(node)}],
+        "ResourceSlice": [resource_slice(node), {"metadata": {"name": "all"}, "spec": _everywhere(node)}],
         "ResourceClaimTemplate": [claim_template(namespace="team", requests=[request(count=2)], constraints=alike)],
         "ResourceClaim": [claim(namespace="team", node=node, devices=["gpu-0"]), claim(namespace="team", name="free")],
     }
@@ -242,7 +242,7 @@ def devices() -> dict[str, Sequence[Draft]]:
 
 def _everywhere(node: str) -> Draft:
     """The spec of a slice whose devices all nodes can use."""
-    spec = {**resource_slice(node=node)["spec"], "allNodes": True}
+    spec = {**resource_slice(node)["spec"], "allNodes": True}
     del spec["nodeName"]
     return spec
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.builders.slices import DRIVER, claim_template, device_class, resource_slice
+from tests.builders.devices import DRIVER, claim_template, device_class, gpus, resource_slice
 from tests.cluster.gated import Pods, pod
 from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL, Machine
 from tests.cluster.racked import webhook
@@ -38,11 +38,8 @@ def machine(name: str, rack: str, **how: Any) -> Machine:
 def devices(control_plane: ControlPlane, known: Callable[..., None], pods: Pods) -> Iterator[None]:
     api = control_plane.api
     made = [
-        (f"{API}/deviceclasses", device_class(extended=GPU)),
-        *(
-            (f"{API}/resourceslices", resource_slice(node=name, numa=list(range(count))))
-            for name, count in SLICES.items()
-        ),
+        (f"{API}/deviceclasses", device_class(resource=GPU)),
+        *((f"{API}/resourceslices", resource_slice(name, gpus(*range(count)))) for name, count in SLICES.items()),
     ]
     for path, raw in made:
         api.create(path, raw)

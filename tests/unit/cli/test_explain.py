@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from tests.builders.clusters import machine as fleet_machine
+from tests.builders.devices import claim, claim_template, device_class, gpus, resource_slice
 from tests.builders.pods import bound, created, gated
-from tests.builders.slices import claim, claim_template, device_class, resource_slice
 from tests.builders.workloads import workload
 from tests.unit.cli.cluster_files import fields_of, written
 from tests.unit.cli.conftest import Outcome, run_command
@@ -335,7 +335,7 @@ def test_a_pod_names_the_devices_that_its_claims_hold_and_one_that_waits_what_is
     snapshot = written(
         tmp_path,
         *machine("n0", (16, 16), (0, 0), {}),
-        resource_slice(node="n0", numa=[1]),
+        resource_slice("n0", gpus(1)),
         device_class(),
         claim_template(),
         claim(name="runs-gpu", node="n0", devices=["gpu-0"], owner="runs"),

@@ -7,9 +7,9 @@ import pytest
 import yaml
 from rich.console import Console
 
+from tests.builders.devices import claim, device_class, gpus, resource_slice
 from tests.builders.nodes import node
 from tests.builders.pods import bound
-from tests.builders.slices import claim, device_class, resource_slice
 from tests.unit.cli.cluster_files import fields_of, written
 from tests.unit.cli.conftest import Outcome, run_command
 from tests.unit.views.one_node import allocated, bound_at, details
@@ -68,7 +68,7 @@ def test_known_options_of_its_kubelet_are_shown_with_how_they_are_known(tmp_path
 def devices(tmp_path: Path) -> Path:
     held = claim(node="n0", devices=["gpu-0"], owner="p")
     held["status"]["reservedFor"] = [{"resource": "pods", "name": "p", "uid": "p"}]
-    offered = resource_slice(node="n0", numa=[0, 0, 1, None])
+    offered = resource_slice("n0", gpus(0, 0, 1, None))
     offered["spec"]["devices"][2]["taints"] = [{"key": "example.com/broken", "effect": "NoSchedule"}]
     return written(tmp_path, *machine("n0", (16, 16), (0, 0), {}), offered, device_class(), held)
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+from tests.builders.devices import claim, claim_template, device_class, gpus, request, resource_slice
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import pod
-from tests.builders.slices import claim, claim_template, device_class, request, resource_slice
 from tests.unit.cli.cluster_files import written
 from tests.unit.cli.conftest import Outcome, run_review
 
@@ -22,8 +22,8 @@ def review(folder: Path, *files: dict[str, Any], flags: tuple[str, ...] = (), mo
         nrt(node="plugin", free=(16, 16), devices={GPU: (1, 1)}),
         node(name="dra"),
         nrt(node="dra", free=(16, 16)),
-        resource_slice(node="dra", numa=[0, 1]),
-        device_class(extended=GPU),
+        resource_slice("dra", gpus(0, 1)),
+        device_class(resource=GPU),
         *more,
     )
     return run_review("-f", written(folder / "files", *files), "-o", "json", *flags, cluster=cluster)

@@ -5,14 +5,14 @@ import re
 from aiohttp.test_utils import TestClient, TestServer
 
 from tests.builders.clusters import cluster_cache
+from tests.builders.devices import claim, device_class, gpus, resource_slice
 from tests.builders.nodes import node, nrt
-from tests.builders.slices import claim, device_class, resource_slice
 from webhook.page.app import Source, page_app
 
 
 async def test_devices_are_shown_by_numa_node_with_the_claims_that_hold_them() -> None:
     held = claim(name="<b>", node="n0", devices=["gpu-1"])
-    offered = resource_slice(node="n0", numa=[0, 1, None])
+    offered = resource_slice("n0", gpus(0, 1, None))
     cache = cluster_cache(node(name="n0"), nrt(node="n0", free=(16, 16)), offered, device_class(), held)
     cache.snapshot()
     async with TestClient(TestServer(page_app(Source(cache, "test", lambda: ())))) as client:

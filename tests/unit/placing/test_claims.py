@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tests.builders.clusters import cluster_cache, machine, put
+from tests.builders.devices import NUMA, claim, claim_template, device_class, gpus, request, resource_slice
 from tests.builders.pods import gated, pod
-from tests.builders.slices import NUMA, claim, claim_template, device_class, request, resource_slice
 from tests.builders.topologies import topology
 from webhook.admission.pod.mutation import mutate_pod
 from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, MIN_MEMBER
@@ -22,13 +22,13 @@ RACK: Final = "example.com/rack"
 ONE: Final[dict[str, Any]] = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]}
 
 
-def racks(gpus: Mapping[str, int], *more: dict[str, Any]) -> ClusterCache:
+def racks(counts: Mapping[str, int], *more: dict[str, Any]) -> ClusterCache:
     """Nodes with so many devices each, in the rack that their name begins with; more: templates, claims."""
     objects = [topology(labels=[RACK]), device_class(), *more]
-    for name, count in gpus.items():
+    for name, count in counts.items():
         objects += machine(name=name, free=[16, 16], labels={RACK: name.partition("-")[0]})
         if count:
-            objects.append(resource_slice(node=name, numa=[at % 2 for at in range(count)]))
+            objects.append(resource_slice(name, gpus(*(at % 2 for at in range(count)))))
     return cluster_cache(*objects)
 
 
@@ -137,8 +137,8 @@ def test_a_gang_is_counted_by_whole_claims_where_devices_must_be_alike() -> None
 def test_a_leader_and_workers_with_other_claims_for_the_same_devices_are_counted_together() -> None:
     templates = claim_template(), claim_template(name="two", requests=[request(count=2)])
     two = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "two"}]}
-    for gpus, starts in ((3, False), (4, True)):
-        cache = racks({"a-0": gpus}, *templates)
+    for count, starts in ((3, False), (4, True)):
+        cache = racks({"a-0": count}, *templates)
         names = members(cache, 3)
         put(cache, gated(name="m0", cpu=2, group="g", annotations={MIN_MEMBER: "3"}, **two))
         assert bool(gang(planner_of(cache), *names).assumed) is starts
@@ -157,8 +157,8 @@ def test_a_pod_with_claims_is_not_denied_at_creation_where_only_devices_are_miss
     cache = cluster_cache(
         *machine(name="a-0", free=[4]), *machine(name="a-1", free=[16, 16]), device_class(), claim_template()
     )
-    put(cache, resource_slice(node="a-0", numa=[0]))
+    put(cache, resource_slice("a-0", gpus(0)))
     assert mutate_pod(pod(cpu=12, **ONE), cache.snapshot(), Rules()).verdict is Verdict.WAIT
     # Whatever its devices are, no NUMA node has 20 CPUs.
-    put(cache, resource_slice(node="a-1", numa=[0]))
+    put(cache, resource_slice("a-1", gpus(0)))
     assert mutate_pod(pod(cpu=20, **ONE), cache.snapshot(), Rules()).verdict is Verdict.DENY

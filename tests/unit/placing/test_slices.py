@@ -3,9 +3,9 @@
 from typing import Any
 
 from tests.builders.clusters import cluster_cache
+from tests.builders.devices import claim, device_class, gpus, resource_slice
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import bound, pod
-from tests.builders.slices import claim, device_class, resource_slice
 from webhook.formats.koordinator.intent import parse_numa_intent
 from webhook.formats.kubernetes.pod import Pod
 from webhook.placing.pod.decision import PodDecision, Verdict, decide_pod
@@ -32,7 +32,7 @@ def mixed(*more: dict[str, Any]) -> ClusterCache:
     )
 
 
-SERVED = (resource_slice(node="dra"), device_class(extended=GPU))
+SERVED = (resource_slice("dra"), device_class(resource=GPU))
 
 
 def test_a_strict_pod_that_only_a_node_with_slices_can_take_is_not_denied() -> None:
@@ -61,14 +61,14 @@ def test_devices_that_claims_or_pods_hold_are_not_free() -> None:
 
 
 def test_what_the_node_itself_names_goes_before_its_slices() -> None:
-    found = decided(mixed(*SERVED, resource_slice(node="plugin")), pod(devices={GPU: 2}))
+    found = decided(mixed(*SERVED, resource_slice("plugin")), pod(devices={GPU: 2}))
     assert "best dra" in found.message
     assert found.fit_count == 1
 
 
 def test_a_pod_is_not_denied_while_a_driver_may_bring_its_devices_back() -> None:
-    for missing in ([], [resource_slice(node="dra", slices=2)], [resource_slice(node="dra", numa=[0])]):
-        found = decided(mixed(device_class(extended=GPU), *missing), pod(devices={GPU: 2}))
+    for missing in ([], [resource_slice("dra", slices=2)], [resource_slice("dra", gpus(0))]):
+        found = decided(mixed(device_class(resource=GPU), *missing), pod(devices={GPU: 2}))
         assert found.verdict is Verdict.WAIT, missing
 
 

@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 
 from tests.builders.clusters import cluster_cache, put
+from tests.builders.devices import DRIVER, NUMA, claim, claim_template, device_class, gpus, request, resource_slice
 from tests.builders.nodes import node
 from tests.builders.pods import bound, gated, pod
-from tests.builders.slices import DRIVER, NUMA, claim, claim_template, device_class, request, resource_slice
 from webhook.formats.dra import Allocation, Claim, DeviceId
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.devices import MOST_ROWS_OF_NAMESPACE
 from webhook.views.nodes import devices_on
 
 GPU = "example.com/gpu"
-CLASS = device_class(extended=GPU)
+CLASS = device_class(resource=GPU)
 
 
 def amounts(cache: ClusterCache, name: str = "n0", resource: str = GPU) -> tuple[int, int]:
@@ -29,13 +29,13 @@ def amounts(cache: ClusterCache, name: str = "n0", resource: str = GPU) -> tuple
 
 
 def test_objects_may_come_in_any_order() -> None:
-    objects = [node(name="n0"), resource_slice(node="n0"), CLASS, claim(node="n0", devices=["gpu-0", "gpu-1"])]
+    objects = [node(name="n0"), resource_slice("n0"), CLASS, claim(node="n0", devices=["gpu-0", "gpu-1"])]
     for first in range(len(objects)):
         assert amounts(cluster_cache(*objects[first:], *objects[:first])) == (4, 2)
 
 
 def test_a_claim_that_goes_or_loses_its_allocation_frees_its_devices() -> None:
-    cache = cluster_cache(node(name="n0"), resource_slice(node="n0"), CLASS, claim(node="n0", devices=["gpu-0"]))
+    cache = cluster_cache(node(name="n0"), resource_slice("n0"), CLASS, claim(node="n0", devices=["gpu-0"]))
     assert amounts(cache) == (4, 3)
     put(cache, claim())
     assert amounts(cache) == (4, 4)
@@ -48,16 +48,16 @@ def test_a_claim_that_goes_or_loses_its_allocation_frees_its_devices() -> None:
 def test_a_claim_with_admin_access_takes_nothing() -> None:
     seen = claim(node="n0", devices=["gpu-0"])
     seen["status"]["allocation"]["devices"]["results"][0]["adminAccess"] = True
-    assert amounts(cluster_cache(node(name="n0"), resource_slice(node="n0"), CLASS, seen)) == (4, 4)
+    assert amounts(cluster_cache(node(name="n0"), resource_slice("n0"), CLASS, seen)) == (4, 4)
 
 
 @pytest.mark.parametrize(
     ("slices", "expected"),
     [
-        ([resource_slice(node="n0", slices=2)], (-1, 0)),
-        ([resource_slice(node="n0", slices=2), resource_slice(node="n0", slices=2, name="second", numa=[])], (4, 4)),
-        ([resource_slice(node="n0"), resource_slice(node="n0", generation=2, name="next", numa=[0])], (1, 1)),
-        ([resource_slice(node="n0"), resource_slice(node="n0", generation=2, slices=2, name="next")], (-1, 0)),
+        ([resource_slice("n0", slices=2)], (-1, 0)),
+        ([resource_slice("n0", slices=2), resource_slice("n0", slices=2, name="second", devices=[])], (4, 4)),
+        ([resource_slice("n0"), resource_slice("n0", generation=2, name="next", devices=gpus(0))], (1, 1)),
+        ([resource_slice("n0"), resource_slice("n0", generation=2, slices=2, name="next")], (-1, 0)),
     ],
     ids=["incomplete", "complete", "newest", "newest is incomplete"],
 )
@@ -68,8 +68,8 @@ def test_only_a_complete_pool_of_the_newest_generation_counts(
 
 
 def test_a_slice_that_moves_to_another_node_leaves_the_first() -> None:
-    cache = cluster_cache(node(name="n0"), node(name="n1"), resource_slice(node="n0", name="s"), CLASS)
-    put(cache, resource_slice(node="n1", name="s"))
+    cache = cluster_cache(node(name="n0"), node(name="n1"), resource_slice("n0", name="s"), CLASS)
+    put(cache, resource_slice("n1", name="s"))
     assert (amounts(cache), amounts(cache, "n1")) == ((-1, 0), (4, 4))
     cache.devices.feeds["ResourceSlice"].delete("s")
     assert amounts(cache, "n1") == (-1, 0)
@@ -85,14 +85,14 @@ def test_a_tainted_device_is_there_and_not_free() -> None:
             "taint": {"key": "example.com/broken", "effect": "NoSchedule"},
         },
     }
-    cache = cluster_cache(node(name="n0"), resource_slice(node="n0"), CLASS, rule)
+    cache = cluster_cache(node(name="n0"), resource_slice("n0"), CLASS, rule)
     assert amounts(cache) == (4, 3)
     cache.devices.feeds["DeviceTaintRule"].delete("broken")
     assert amounts(cache) == (4, 4)
 
 
 def test_devices_that_several_nodes_can_reach_count_on_each_also_on_later_ones() -> None:
-    reached = resource_slice(node="pool")
+    reached = resource_slice("pool")
     del reached["spec"]["nodeName"]
     reached["spec"]["allNodes"] = True
     cache = cluster_cache(node(name="n0"), reached, CLASS)
@@ -103,18 +103,18 @@ def test_devices_that_several_nodes_can_reach_count_on_each_also_on_later_ones()
 
 
 def test_of_two_classes_with_one_resource_the_newest_counts() -> None:
-    older = device_class(name="all", selector="", extended=GPU, created="2030-01-01T00:00:00Z")
+    older = device_class("all", "true", resource=GPU, created="2030-01-01T00:00:00Z")
     other = 'device.driver == "none.example.com"'
     other = 'device.driver == "none.example.com"'
-    newer = device_class(name="none", selector=other, extended=GPU, created="2030-01-02T00:00:00Z")
-    cache = cluster_cache(node(name="n0"), resource_slice(node="n0"), older)
+    newer = device_class("none", other, resource=GPU, created="2030-01-02T00:00:00Z")
+    cache = cluster_cache(node(name="n0"), resource_slice("n0"), older)
     assert amounts(cache) == (4, 4)
     put(cache, newer)
     assert amounts(cache) == (-1, 0)
 
 
 def test_a_node_that_comes_back_has_its_devices() -> None:
-    cache = cluster_cache(node(name="n0"), node(name="n1"), resource_slice(node="n0"), CLASS)
+    cache = cluster_cache(node(name="n0"), node(name="n1"), resource_slice("n0"), CLASS)
     cache.snapshot()
     cache.nodes.delete("n0")
     cache.snapshot()
@@ -123,7 +123,7 @@ def test_a_node_that_comes_back_has_its_devices() -> None:
 
 
 def test_waiting_pods_are_tried_again_after_each_change_of_devices_but_not_of_versions() -> None:
-    cache = cluster_cache(node(name="n0"), resource_slice(node="n0"), CLASS)
+    cache = cluster_cache(node(name="n0"), resource_slice("n0"), CLASS)
     changes: list[None] = []
     cache.changed.subscribe(lambda: changes.append(None))
     first = claim(node="n0", devices=["gpu-0"])
@@ -136,9 +136,9 @@ def test_waiting_pods_are_tried_again_after_each_change_of_devices_but_not_of_ve
 
 
 def test_an_object_that_cannot_be_read_is_a_fault_of_its_own() -> None:
-    odd = resource_slice(node="n0", name="odd")
+    odd = resource_slice("n0", name="odd")
     odd["spec"]["devices"] = "many"
-    cache = cluster_cache(node(name="n0"), resource_slice(node="n0"), CLASS, odd)
+    cache = cluster_cache(node(name="n0"), resource_slice("n0"), CLASS, odd)
     assert list(cache.devices.feeds["ResourceSlice"].faults) == ["odd"]
     assert amounts(cache)[0] >= 4
 
@@ -159,7 +159,7 @@ def test_claims_of_templates_request_devices_by_class_and_selectors() -> None:
     )
     cache = cluster_cache(
         node(name="n0"),
-        resource_slice(node="n0"),
+        resource_slice("n0"),
         CLASS,
         claim_template(requests=[request(count=2)]),
         claim_template(name="large", requests=[large]),
@@ -178,7 +178,7 @@ def test_of_devices_that_must_be_alike_whole_claims_count() -> None:
     alike = [{"requests": ["gpu"], "matchAttribute": NUMA}]
     cache = cluster_cache(
         node(name="n0"),
-        resource_slice(node="n0"),
+        resource_slice("n0"),
         CLASS,
         claim_template(requests=[request(count=2)], constraints=alike),
     )
@@ -191,7 +191,7 @@ def test_of_devices_that_must_be_alike_whole_claims_count() -> None:
 
 
 def test_a_claim_that_a_pod_names_is_had_by_any_number_of_pods() -> None:
-    cache = cluster_cache(node(name="n0"), node(name="n1"), resource_slice(node="n0", numa=[0]), CLASS, claim())
+    cache = cluster_cache(node(name="n0"), node(name="n1"), resource_slice("n0", gpus(0)), CLASS, claim())
     found, unchecked = requests(cache, resourceClaims=[{"name": "c", "resourceClaimName": "gpu"}])
     assert (found, unchecked) == ({"claim default/gpu": 1}, "")
     assert amounts(cache, resource="claim default/gpu")[1] > 1000
@@ -202,7 +202,7 @@ def test_a_claim_that_a_pod_names_is_had_by_any_number_of_pods() -> None:
 
 
 def test_what_is_not_known_is_not_counted_and_said() -> None:
-    cache = cluster_cache(node(name="n0"), resource_slice(node="n0"), CLASS)
+    cache = cluster_cache(node(name="n0"), resource_slice("n0"), CLASS)
     assert requests(cache, resourceClaims=templated("none")) == ({}, "claim c0: its template is not known")
 
 
@@ -218,8 +218,8 @@ FAILING = "device.attributes['gpu.example.com'].model == 'a'"
     ],
 )
 def test_a_selector_that_is_not_evaluated_excludes_no_node_and_is_said(expression: str, why: str) -> None:
-    odd = request(selectors=[{"cel": {"expression": expression}}])
-    cache = cluster_cache(node(name="n0"), resource_slice(node="n0"), CLASS, claim_template(requests=[odd]))
+    odd = request("gpu", 1, expression)
+    cache = cluster_cache(node(name="n0"), resource_slice("n0"), CLASS, claim_template(requests=[odd]))
     (name,) = requests(cache, resourceClaims=templated("gpu"))[0]
     assert amounts(cache, resource=name)[1] >= 4
     assert requests(cache, resourceClaims=templated("gpu"))[1] == why
@@ -229,14 +229,14 @@ def test_a_selector_that_is_not_evaluated_excludes_no_node_and_is_said(expressio
 
 
 def test_a_class_whose_selector_is_not_evaluated_is_said() -> None:
-    odd = device_class(selector=UNREAD)
-    cache = cluster_cache(node(name="n0"), resource_slice(node="n0"), odd, claim_template())
+    odd = device_class(DRIVER, UNREAD)
+    cache = cluster_cache(node(name="n0"), resource_slice("n0"), odd, claim_template())
     amounts(cache)
     assert requests(cache, resourceClaims=templated("gpu"))[1] == "claim c0: .map() is not evaluated"
 
 
 def test_a_tenant_cannot_define_any_number_of_resources() -> None:
-    cache = cluster_cache(node(name="n0"), resource_slice(node="n0"), CLASS)
+    cache = cluster_cache(node(name="n0"), resource_slice("n0"), CLASS)
     for number in range(MOST_ROWS_OF_NAMESPACE + 1):
         only = [{"cel": {"expression": f"device.driver == '{number}'"}}]
         put(cache, claim_template(name=f"t{number}", requests=[request(selectors=only)]))
@@ -265,7 +265,7 @@ def allocation_of(raw: dict[str, Any]) -> Allocation:
 
 def assuming(*more: dict[str, Any], device: str = "gpu-0") -> ClusterCache:
     """A cluster in which the claim of pod `p` is assumed to have a device."""
-    objects = node(name="n0"), resource_slice(node="n0"), CLASS, claim_template(), claim(owner="p"), *more
+    objects = node(name="n0"), resource_slice("n0"), CLASS, claim_template(), claim(owner="p"), *more
     cache = cluster_cache(*objects)
     assert amounts(cache) == (4, 4)
     assert cache.devices.assume_claims("p", {"default/gpu": allocation_of(claim(node="n0", devices=[device]))})

@@ -84,7 +84,7 @@ def test_the_first_free_devices_are_taken() -> None:
     assert no.detail == "request gpu of claim a: 3 of 4 that match can be taken"
     assert cluster.fit(claim("a", [request()]), node="n2").verdict is NO
     assert taken(cluster.fit()) == []
-    assert taken(cluster.fit(claim("a"))) == [[]]
+    assert taken(cluster.fit(claim("a", []))) == [[]]
 
 
 def test_class_and_request_select_devices() -> None:
@@ -262,7 +262,7 @@ def partitions(**first: Any) -> dict[str, Any]:
 
 
 COUNTERS = resource_slice(
-    "n1", name="counters", slices=2, sharedCounters=[{"name": "gpu-0", "counters": {"memory": {"value": "80"}}}]
+    "n1", [], name="counters", slices=2, sharedCounters=[{"name": "gpu-0", "counters": {"memory": {"value": "80"}}}]
 )
 
 

@@ -97,7 +97,7 @@ def consumes(counter_set: str, counter: str) -> dict[str, Any]:
 
 def test_shared_counters_belong_to_all_slices_of_the_pool() -> None:
     found = inventory(
-        resource_slice("", name="a", pool="n1", slices=2, nodeName="n1", sharedCounters=COUNTERS),
+        resource_slice("", [], name="a", pool="n1", slices=2, nodeName="n1", sharedCounters=COUNTERS),
         resource_slice("n1", [device("mig", **consumes("gpu-0", "memory"))], slices=2),
     )
     (pool,) = pools(found)
