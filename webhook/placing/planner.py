@@ -8,7 +8,7 @@ A cycle is one pass over all that waits:
 2. `known`: a unit that failed before has the same result as long as nothing has changed. In one cycle that goes for all
    pods of its signature, because free resources never grow within one.
 3. `attempt_pod`: decide with assumed pods and reserved nodes subtracted (see `assignment`). Nodes that are held for
-   preemptors of the same or a higher priority are closed, unless the pod certainly fits beside them (see `room_now`).
+   preemptors of the same or a higher priority are closed.
 4. `attempt_gang`: the members agree on a topology and a minimum (see `gang_agreement`). If they name a PodGroup that
    does not exist, a new gang waits a moment for it. The others are placed and assumed together, all that must start at
    once or none (see `gated_gang`).
@@ -54,7 +54,6 @@ from webhook.placing.pod.placement_text import waiting as waits
 from webhook.placing.pod.wait_reason import WaitReason
 from webhook.placing.preemption.beside import has_room_beside
 from webhook.placing.preemption.holds import PAUSED
-from webhook.placing.preemption.room_now import place_beside
 from webhook.placing.preemption.search import Found, PreemptionSearch
 from webhook.placing.preemption.waiting_preemptors import WaitingPreemptors
 from webhook.placing.waiting_unit import Unit, WaitingUnit, name_of
@@ -248,9 +247,6 @@ class Planner:
         found = find_assignment(
             without(snapshot, cycle.reserved_nodes | closed), gated, self.rules, self.state.assigned
         )
-        if not isinstance(found, Assignment) and closed:
-            preemptor = WaitingUnit(gated, reserved=cycle.reserved_nodes)
-            found = place_beside(preemptor, self.state, self.preemptors, self.rules) or found
         if isinstance(found, Assignment):
             self.lacking_room.forget(name_of(gated))
             self.preemptors.placed(gated, (found.allocation.node,))
