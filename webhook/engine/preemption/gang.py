@@ -12,13 +12,12 @@
    once are tried, and halved if the gang does not fit. In a domain with few candidates also all of them, each by
    itself: then the gang may take less of more nodes.
 5. The cheapest of these sets, as for a single pod.
-6. One more pod of its domain ends, and as many of the others as possible stay: so one large pod takes the place of
-   several small ones. What is cheaper is kept.
 
 Every set is verified by the engine with exactly its pods gone: the gang fits whole, or nothing ends. What the sums of
 the nodes refuse is not assigned (`SumBound`). The trials of step 4 are bounded, and what is not tried ends. The
 result is not always the cheapest: that would take a search over all combinations of nodes. On clusters that are small
-enough for that search, it is in 97 of 100.
+enough for that search, it is in 93 of 100. To exchange one large pod for several small ones as well made that 97, and
+spared one victim in 80, for a third more time.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -99,10 +98,6 @@ MOST_TRIALS: Final = 128
 # No further priority is tried after so many trials. The domains of one priority take about as many.
 MOST_IN_TOTAL: Final = 1024
 MOST_PRIORITIES: Final = 8
-# About a fifth of all trials for a large gang. A small one needs no more.
-MOST_SWAPS: Final = 256
-
-_ANYWHERE: Final = -1
 
 
 class _Found(NamedTuple):
@@ -110,8 +105,6 @@ class _Found(NamedTuple):
 
     cost: Cost
     places: Places
-    domain: int
-    """Where, at the level that the gang requires."""
 
 
 def victims_for_gang(
@@ -180,7 +173,6 @@ class _Search:
                 break
         if best is None:
             return NoVictims(False)
-        best = yield from self._swapped(best)
         return Victims.of(self._all, best.cost, nodes_of_places(best.places), best.places)
 
     def _thresholds(self, pool: Candidates) -> Steps[Sequence[int]]:
@@ -201,7 +193,7 @@ class _Search:
         """Steps 3 and 4."""
         level = self._gang.constraint.bound
         if level == ROOT:
-            return (yield from self._in_domain(pool, _ANYWHERE, None))
+            return (yield from self._in_domain(pool, None))
         now = self._without(frozenset())
         able = able_domains(self._without(frozenset(pool.pods)), now, self._tree, self._gang)
         if self._within is not None:
@@ -209,16 +201,11 @@ class _Search:
         yield
         found: list[_Found] = []
         for number in able[:MOST_DOMAINS]:
-            found += yield from self._in_domain(pool, number, self._outside(number))
+            found += yield from self._in_domain(pool, ~nodes_of(self._tree, Domain(level, number)))
         return found
 
-    def _outside(self, number: int) -> Bools | None:
-        """The nodes outside a domain of the level that the gang requires; None without one."""
-        if number == _ANYWHERE:
-            return None
-        return ~nodes_of(self._tree, Domain(self._gang.constraint.bound, number))
-
-    def _in_domain(self, pool: Candidates, number: int, closed: Bools | None) -> Steps[list[_Found]]:
+    def _in_domain(self, pool: Candidates, closed: Bools | None) -> Steps[list[_Found]]:
+        """Step 4. closed: bool [node], the nodes outside; None without a required level."""
         names = self._names(closed)
         inside = pool.whole(pool.most(key for key, pod in pool.pods.items() if pod.node in names))
         if not inside or not (yield from self._fits(inside, closed)):
@@ -233,34 +220,8 @@ class _Search:
             final = self._assign(self._view(gone, closed))
             yield
             if final.assigned:
-                found.append(_Found(self._all.cost(gone, ""), _places(final), number))
+                found.append(_Found(self._all.cost(gone, ""), _places(final)))
         return found
-
-    def _swapped(self, best: _Found) -> Steps[_Found]:
-        """Step 6."""
-        closed = self._outside(best.domain)
-        names, budget = self._names(closed), self._trials + MOST_SWAPS
-        cost = best.cost
-        pool = self._all if cost.violations else self._all.sparing().up_to(cost.highest)
-        others = [pod for key, pod in pool.pods.items() if pod.node in names and key not in cost.names]
-        # What gives back most takes the place of several.
-        others.sort(key=lambda pod: (-self._all.cost(frozenset({pod.key}), "").cpu, pod.priority, pod.key))
-        for other in others:
-            if self._trials > budget:
-                break
-            gone = frozenset(cost.names)
-            start = pool.whole({*gone, other.key}) if gone <= pool.pods.keys() else None
-            if start is None:
-                continue
-            parts = [part for part in self._one_by_one(start) if other.key not in part]
-            gone = yield from self._reprieve(pool, start, parts, closed)
-            if self._all.cost(gone, "") < cost:  # perhaps without the other pod, too: gangs stay several pods at once
-                gone = yield from self._reprieve(pool, gone, [frozenset({other.key})], closed)
-            if self._all.cost(gone, "") < cost and (final := self._assign(self._view(gone, closed))).assigned:
-                cost = self._all.cost(gone, "")
-                best = _Found(cost, _places(final), best.domain)
-            yield
-        return best
 
     def _cheapest_nodes(self, pool: Candidates, inside: frozenset[str], closed: Bools | None) -> Steps[frozenset[str]]:
         """The candidates of the fewest nodes, the cheapest first, without which the gang fits."""
