@@ -2,6 +2,10 @@
 
 Both end at the kubelet of the node. Without the webhook its rejection fails the pod. With it, the binding guard asks
 the same model first, so a node that would reject the pod refuses the binding, and the next best node is tried.
+
+The engine is asked here without the Planner, which places the same (`tests/property/test_simulated_placement.py`): it
+also words why, which nobody reads here, and that makes a run 1.3 to 1.7 times as long for not one line less. Through
+its cycles, on a cache that reads each simulated pod from an object, a pod costs 1.5 to 2.2 ms instead of 0.5.
 """
 
 from collections.abc import Hashable, Iterator, Mapping

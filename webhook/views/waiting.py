@@ -1,7 +1,8 @@
 """What waits for a node, since when and why: single pods, and gangs as one entry with their members.
 
-The reason is what the service wrote into the pod; without it, what the scheduler reports of its last attempt. An entry
-may also say what would let it run, and which pods a preemptor would end.
+The reason is what the service wrote into the pod; without it, what the scheduler reports of its last attempt. So the
+page asks no Planner: that of the leader has answered, and any other replica's knows neither holds nor reserved domains.
+A command that asks its own Planner adds what would let an entry run, and which pods a preemptor would end.
 """
 
 from collections import defaultdict
