@@ -45,11 +45,16 @@ def amounts_of(snapshot: Snapshot, resource: str) -> NodeAmounts:
 
 
 def offered_resources(snapshot: Snapshot) -> tuple[str, ...]:
-    """The resources that some node offers, sorted; without `pods`, which every node has."""
+    """The resources that some node offers to pods, sorted; without `pods`, which every node has."""
     arrays = snapshot.node_arrays
     names = {name for row, name in enumerate(arrays.resources.names) if (arrays.allocatable[row] > 0).any()}
     rare = {name for name, nodes in arrays.rare.items() if any(one.allocatable > 0 for one in nodes.values())}
-    return tuple(sorted((names | rare) - {PODS}))
+    return tuple(sorted(name for name in names | rare if can_be_requested(name) and name != PODS))
+
+
+def can_be_requested(name: str) -> bool:
+    """Whether pods can request it. How often a claim could be allocated counts as one, "claim NAMESPACE/NAME"."""
+    return " " not in name
 
 
 def usual_resources(snapshot: Snapshot) -> tuple[str, ...]:

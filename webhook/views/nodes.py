@@ -23,6 +23,7 @@ from webhook.model.names import KUBELET_OPTIONS
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import PODS, is_device
 from webhook.state.cluster_cache import ClusterCache
+from webhook.views.node_amounts import can_be_requested
 
 # Of the namespaces in a text.
 _NAMED: Final = 3
@@ -301,7 +302,7 @@ class _Rows:
         self._learned = learned_by_node(cache.avoided.by_key())
         self._snapshot = snapshot = snapshot.covering(resources)
         self._arrays = snapshot.node_arrays
-        rows = [(name, self._arrays.resources.find(name)) for name in resources]
+        rows = [(name, self._arrays.resources.find(name)) for name in resources if can_be_requested(name)]
         self._rows = [(name, row) for name, row in rows if row >= 0]
         self._free = {row: (snapshot.free(row), snapshot.node_free(row)) for _, row in self._rows}
 
