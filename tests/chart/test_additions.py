@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.chart.helm import CHART, Helm, RefusedError, Rendered
 from tests.chart.release import settings_of
@@ -17,7 +18,9 @@ def pod_of(rendered: Rendered) -> dict[str, Any]:
 
 
 def test_without_an_image_the_chart_says_what_to_do(helm: Helm) -> None:
-    with pytest.raises(RefusedError, match=r"image\.repository is empty: no image is published yet\. Build one from"):
+    with pytest.raises(
+        RefusedError, match=r"image\.repository is empty: the chart of a checkout has no image\. Build one"
+    ):
         helm.template({"image": {}})
 
 
@@ -142,7 +145,7 @@ def test_users_of_view_read_the_crds_and_users_of_edit_write_topologies(helm: He
         for name, role in (("view", view), ("edit", edit))
     }
     assert added == {"view": {"view", "edit", "admin"}, "edit": {"edit", "admin"}}
-    crds = {tuple(file.stem.split("_")) for file in (CHART / "crds").iterdir()}
+    crds = {tuple(file.stem.split("_")) for file in (CHART / "files" / "crds").iterdir()}
     assert {(rule["apiGroups"][0], rule["resources"][0]) for rule in view["rules"]} == crds
     assert all(rule["verbs"] == ["get", "list", "watch"] for rule in view["rules"])
     (writes,) = edit["rules"]
@@ -175,3 +178,79 @@ def test_a_wrong_addition_is_refused_with_its_place(helm: Helm, values: dict[str
     with pytest.raises(RefusedError) as raised:
         helm.template(values)
     assert message in str(raised.value)
+
+
+def test_registry_and_secrets_of_a_parent_chart_are_in_every_pod(helm: Helm) -> None:
+    rendered = helm.template(
+        {
+            "image": {"registry": "registry.example", "repository": "team/topology-webhook", "tag": "1"},
+            "imagePullSecrets": [{"name": "own"}, {"name": "shared"}],
+            "global": {"imagePullSecrets": ["shared", {"name": "parent"}], "storageClass": "not ours"},
+        }
+    )
+    for pod in every_pod(rendered):
+        assert pod["containers"][0]["image"] == "registry.example/team/topology-webhook:1"
+        assert [secret["name"] for secret in pod["imagePullSecrets"]] == ["shared", "parent", "own"]
+    mirrored = helm.template(
+        {
+            "image": {"registry": "registry.example", "repository": "team/topology-webhook", "tag": "1"},
+            "global": {"imageRegistry": "mirror.example:5000"},
+        }
+    )
+    images = {pod["containers"][0]["image"] for pod in every_pod(mirrored)}
+    assert images == {"mirror.example:5000/team/topology-webhook:1"}
+
+
+def every_pod(rendered: Rendered) -> list[dict[str, Any]]:
+    """The specs of the Deployment's pods, of the Job of an uninstall and of the test."""
+    (job,) = [each for each in rendered.hooks if each["kind"] == "Job"]
+    (test,) = [each for each in rendered.tests if each["kind"] == "Pod"]
+    return [pod_of(rendered), job["spec"]["template"]["spec"], test["spec"]]
+
+
+def test_all_objects_can_be_in_a_namespace_of_their_own(helm: Helm) -> None:
+    everything = {
+        "namespaceOverride": "elsewhere",
+        "networkPolicy": {"enabled": True},
+        "serviceMonitor": {"enabled": True},
+        "prometheusRule": {"enabled": True},
+        "dashboard": {"enabled": True},
+        "tls": {"mode": "CertManager", "clientCA": {"pem": PEM}},
+    }
+    rendered = helm.template(everything, namespace="of-the-release")
+    for each in (*rendered.objects, *rendered.hooks, *rendered.tests):
+        assert each["metadata"].get("namespace") in {None, "elsewhere", "default"}  # `default` is tests.namespace
+        # Not in a rule, subject, name of a user or variable either.
+        assert "of-the-release" not in yaml.safe_dump(each)
+
+
+def test_both_services_have_the_families_of_addresses(helm: Helm) -> None:
+    said = {"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv6", "IPv4"]}
+    specs = [service["spec"] for service in helm.template({"service": said}).of("Service")]
+    assert [{key: spec[key] for key in said} for spec in specs] == [said, said]
+
+
+def test_the_token_can_be_kept_from_pods_and_from_others_that_use_the_account(helm: Helm, rendered: Rendered) -> None:
+    assert pod_of(rendered)["automountServiceAccountToken"] is True
+    kept = {"automountServiceAccountToken": False, "serviceAccount": {"automountServiceAccountToken": False}}
+    rendered = helm.template(kept)
+    assert pod_of(rendered)["automountServiceAccountToken"] is False
+    assert rendered["ServiceAccount"]["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize("strategy", [{"type": "Recreate"}, {"rollingUpdate": {"maxSurge": "50%"}}])
+def test_another_update_strategy_replaces_the_charts(helm: Helm, strategy: dict[str, Any]) -> None:
+    assert helm.template({"strategy": strategy})["Deployment"]["spec"]["strategy"] == strategy
+
+
+@pytest.mark.parametrize("amount", [0, 1, "50%"])
+def test_a_budget_by_the_replicas_that_stay_replaces_the_other(helm: Helm, amount: object) -> None:
+    spec = helm.template({"podDisruptionBudget": {"minAvailable": amount}})["PodDisruptionBudget"]["spec"]
+    assert spec["minAvailable"] == amount
+    assert "maxUnavailable" not in spec
+
+
+def test_dns_of_every_pod_can_be_configured(helm: Helm) -> None:
+    said = {"dnsPolicy": "None", "dnsConfig": {"nameservers": ["10.0.0.10"]}}
+    for pod in every_pod(helm.template({**said, "hostNetwork": True})):
+        assert {key: pod[key] for key in said} == said

@@ -1,6 +1,8 @@
 """The CRDs of crds/ in a real API server: valid, installed by the chart if missing, and strict where that helps."""
 
 import json
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from tests.cluster.documented import commands, type_in
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 OF_THE_CHART = ("noderesourcetopologies.topology.node.k8s.io", "topologies.kai.scheduler")
+CHARTS = sorted((CHART / "files" / "crds").iterdir())
 TOPOLOGIES = "/apis/kai.scheduler/v1alpha1/topologies"
 
 
@@ -58,38 +61,81 @@ def test_the_api_server_has_no_objection_to_any_of_them(control_plane: ControlPl
         assert conditions["Established"] == "True"
 
 
-def test_helm_installs_what_is_absent_and_an_uninstall_keeps_it(control_plane: ControlPlane, namespace: str) -> None:
-    try:
-        control_plane.kubectl("delete", "crd", *OF_THE_CHART)
-        control_plane.helm("install", "crd-test", CHART, *values(namespace), "--skip-crds")
-        assert not names(control_plane) & set(OF_THE_CHART)
-        control_plane.helm("uninstall", "crd-test", "--namespace", namespace, "--no-hooks")
-
-        control_plane.helm("install", "crd-test", CHART, *values(namespace))
-        assert names(control_plane) >= set(OF_THE_CHART)
-        control_plane.helm("uninstall", "crd-test", "--namespace", namespace, "--no-hooks")
-        assert names(control_plane) >= set(OF_THE_CHART)
-    finally:
-        control_plane.helm("uninstall", "crd-test", "--namespace", namespace, "--ignore-not-found", "--no-hooks")
-        control_plane.install_crds()
+@pytest.mark.parametrize("file", CHARTS, ids=lambda file: file.stem)
+def test_the_charts_file_is_that_of_the_checkout_and_no_link(file: Path) -> None:
+    # Flux drops links out of a chart's folder, and so does a checkout on Windows.
+    assert not file.is_symlink()
+    assert file.read_text() == (CRDS / file.name).read_text(), f"cp crds/{file.name} {file.parent}"
 
 
-def test_the_documented_command_upgrades_what_helm_installed(
+@pytest.fixture
+def without_crds(control_plane: ControlPlane, namespace: str) -> Iterator[None]:
+    control_plane.kubectl("delete", "crd", *OF_THE_CHART)
+    yield
+    control_plane.helm("uninstall", "crd-test", "--namespace", namespace, "--ignore-not-found", "--no-hooks")
+    # A later release of another name would not touch what this one owns.
+    control_plane.kubectl("delete", "crd", "--ignore-not-found", *OF_THE_CHART)
+    control_plane.install_crds()
+
+
+def newer(file: Path, folder: Path) -> None:
+    """Write a CRD with a changed description into a folder."""
+    (folder / file.name).write_text(file.read_text().replace("description: ", "description: Newer. ", 1))
+
+
+def is_newer(plane: ControlPlane, name: str) -> bool:
+    return "Newer. " in json.dumps(plane.api.get(f"{DEFINITIONS}/{name}"))
+
+
+@pytest.mark.usefixtures("without_crds")
+def test_each_is_installed_unless_it_is_left_out_and_an_uninstall_keeps_it(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    nrts, topologies = OF_THE_CHART
+    without = "crds.nodeResourceTopologies.install=false,crds.topologies.install=false"
+    control_plane.helm("install", "crd-test", CHART, *values(namespace), "--set", without)
+    assert not names(control_plane) & set(OF_THE_CHART)
+    control_plane.helm("upgrade", "crd-test", CHART, *values(namespace), "--set", "crds.topologies.install=false")
+    assert names(control_plane) & set(OF_THE_CHART) == {nrts}
+    control_plane.helm("upgrade", "crd-test", CHART, *values(namespace))
+    assert topologies in names(control_plane)
+    # What is left out later stays.
+    control_plane.helm("upgrade", "crd-test", CHART, *values(namespace), "--set", without)
+    control_plane.helm("uninstall", "crd-test", "--namespace", namespace, "--no-hooks")
+    assert names(control_plane) >= set(OF_THE_CHART)
+
+
+@pytest.mark.usefixtures("without_crds")
+def test_an_upgrade_upgrades_what_the_release_installed(
+    control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    chart = shutil.copytree(CHART, tmp_path / "chart")
+    for file in CHARTS:
+        newer(file, chart / "files" / "crds")
+    control_plane.helm("install", "crd-test", CHART, *values(namespace))
+    assert not any(is_newer(control_plane, name) for name in OF_THE_CHART)
+    control_plane.helm("upgrade", "crd-test", chart, *values(namespace))
+    assert all(is_newer(control_plane, name) for name in OF_THE_CHART)
+
+
+def test_what_others_installed_is_left_alone_and_the_documented_command_upgrades_it(
     control_plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
     command, *_ = commands("docs/operations.md", "## Upgrade")
     assert f"`{command}`" in (CHART / "README.md").read_text()
-    for file in (CHART / "crds").iterdir():
-        (tmp_path / file.name).write_text(file.read_text().replace("description: ", "description: Newer. ", 1))
+    before = [control_plane.api.get(f"{DEFINITIONS}/{name}")["metadata"] for name in OF_THE_CHART]
+    for file in CHARTS:
+        newer(file, tmp_path)
     try:
-        control_plane.kubectl("delete", "crd", *OF_THE_CHART)
         control_plane.helm("install", "crd-test", CHART, *values(namespace))
-        type_in(control_plane, command.replace("charts/topology-webhook/crds/", str(tmp_path)))
-        for name in OF_THE_CHART:
-            assert "Newer. " in json.dumps(control_plane.api.get(f"{DEFINITIONS}/{name}"))
+        assert [control_plane.api.get(f"{DEFINITIONS}/{name}")["metadata"] for name in OF_THE_CHART] == before
+        type_in(control_plane, command.replace("charts/topology-webhook/files/crds/", str(tmp_path)))
+        assert all(is_newer(control_plane, name) for name in OF_THE_CHART)
+        control_plane.helm("upgrade", "crd-test", CHART, *values(namespace))
+        assert all(is_newer(control_plane, name) for name in OF_THE_CHART)
     finally:
         control_plane.helm("uninstall", "crd-test", "--namespace", namespace, "--ignore-not-found", "--no-hooks")
-        control_plane.install_crds()
+        control_plane.kubectl("apply", "--server-side", "--force-conflicts", "--filename", CRDS)
 
 
 def test_a_node_resource_topology_is_the_same_in_both_versions(control_plane: ControlPlane) -> None:

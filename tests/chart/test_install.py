@@ -1,14 +1,18 @@
 """The chart in a real cluster: what it installs, and what remains after an uninstallation."""
 
 import json
+from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.chart.helm import CHART
 from tests.chart.release import FULL_NAME, RELEASE, Release, other_namespace
 from tests.cluster.control_plane import CommandError, ControlPlane
 from tests.cluster.job_pods import job_pods
+from tests.cluster.kinds import serving
 
 
 def test_the_service_has_these_rights_and_no_others(control_plane: ControlPlane, release: Release) -> None:
@@ -160,6 +164,28 @@ def test_an_uninstall_leaves_nothing_behind(control_plane: ControlPlane, release
         release.uninstall_with_hooks()
     assert [run.code for run in jobs.runs] == [0]
     control_plane.wait_for("the last of it to go", lambda: everything() <= before)
+
+
+EXAMPLES = sorted((CHART.parents[1] / "examples" / "values").glob("*.yaml"))
+
+
+@pytest.fixture
+def operators_kinds(control_plane: ControlPlane) -> Iterator[None]:
+    """Kinds of cert-manager and Prometheus Operator, without a controller."""
+    kinds = {
+        "cert-manager.io": ("Certificate", "Issuer"),
+        "monitoring.coreos.com": ("ServiceMonitor", "PrometheusRule"),
+    }
+    with serving(control_plane, {(group, kind): ["v1"] for group, of_group in kinds.items() for kind in of_group}):
+        yield
+
+
+@pytest.mark.usefixtures("operators_kinds")
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_each_example_of_values_installs_as_it_is(control_plane: ControlPlane, release: Release, file: Path) -> None:
+    control_plane.helm("install", RELEASE, CHART, "--namespace", release.namespace, "--values", file)
+    path = f"/apis/apps/v1/namespaces/{release.namespace}/deployments/{FULL_NAME}"
+    assert control_plane.api.get(path)["spec"]["replicas"] == yaml.safe_load(file.read_text()).get("replicaCount", 2)
 
 
 def test_the_same_release_name_elsewhere_is_refused(control_plane: ControlPlane, release: Release) -> None:

@@ -155,3 +155,57 @@ def test_a_wrong_value_is_refused_with_its_place(helm: Helm, values: dict[str, A
 def test_the_objects_are_off_by_default() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     assert [values[name]["enabled"] for name in OPTIONAL] == [False] * len(OPTIONAL)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "field"),
+    [("serviceMonitor", "ServiceMonitor", "endpoints"), ("podMonitor", "PodMonitor", "podMetricsEndpoints")],
+)
+def test_a_monitor_in_another_namespace_selects_ours_and_relabels(helm: Helm, name: str, kind: str, field: str) -> None:
+    rules = {"relabelings": [{"action": "labeldrop", "regex": "pod"}], "metricRelabelings": [{"action": "keep"}]}
+    monitor = helm.template({name: {"enabled": True, "namespace": "monitoring", **rules}})[kind]
+    assert monitor["metadata"]["namespace"] == "monitoring"
+    assert monitor["spec"]["namespaceSelector"] == {"matchNames": ["placement"]}
+    (endpoint,) = monitor["spec"][field]
+    assert {key: endpoint[key] for key in rules} == rules
+
+
+def alerts_of(helm: Helm, **values: Any) -> dict[str, Any]:
+    """Each alert of the PrometheusRule by its name."""
+    spec = helm.template({"prometheusRule": {"enabled": True, **values}})["PrometheusRule"]["spec"]
+    return {rule["alert"]: rule for group in spec["groups"] for rule in group["rules"]}
+
+
+def test_every_alert_takes_a_label_and_can_be_changed_or_left_out_alone(helm: Helm) -> None:
+    before = alerts_of(helm)
+    assert list(before) == [rule["alert"] for group in ALERTS["groups"] for rule in group["rules"]]
+    left_out, changed, *others = before
+    changes = {left_out: {"enabled": False}, changed: {"for": "1h", "labels": {"severity": "info", "runbook": "x"}}}
+    after = alerts_of(helm, namespace="monitoring", ruleLabels={"team": "a"}, alerts=changes)
+    assert list(after) == [changed, *others]
+    assert after[changed]["for"] == "1h"
+    assert after[changed]["labels"] == {"severity": "info", "runbook": "x", "team": "a"}
+    for name in others:
+        assert after[name] == {**before[name], "labels": {**before[name]["labels"], "team": "a"}}
+
+
+def test_a_threshold_is_the_number_at_the_end_of_an_expression(helm: Helm) -> None:
+    changed = alerts_of(helm, alerts={"TopologyWebhookStuckPods": {"threshold": 2.5}})["TopologyWebhookStuckPods"]
+    assert changed["expr"] == "topology_webhook_stuck_pods > 2.5"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"TopologyWebhookStuck": {"enabled": False}}, "prometheusRule.alerts: there is no alert TopologyWebhookStuck"),
+        (
+            {"TopologyWebhookNotReady": {"threshold": 1}},
+            "TopologyWebhookNotReady.threshold: this alert has no threshold",
+        ),
+        ({"TopologyWebhookNotReady": {"enable": False}}, "additional properties 'enable' not allowed"),
+    ],
+)
+def test_a_change_that_would_do_nothing_is_refused(helm: Helm, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(RefusedError) as raised:
+        alerts_of(helm, alerts=change)
+    assert message in str(raised.value)

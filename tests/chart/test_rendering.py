@@ -1,7 +1,6 @@
 """The chart's objects for given values."""
 
 import re
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -525,6 +524,7 @@ def test_every_namespaced_object_names_its_namespace(rendered: Rendered) -> None
     cluster_wide = {
         "ClusterRole",
         "ClusterRoleBinding",
+        "CustomResourceDefinition",
         "MutatingWebhookConfiguration",
         "ValidatingAdmissionPolicy",
         "ValidatingAdmissionPolicyBinding",
@@ -532,18 +532,6 @@ def test_every_namespaced_object_names_its_namespace(rendered: Rendered) -> None
     }
     for each in rendered.objects:
         assert each["metadata"].get("namespace") == (None if each["kind"] in cluster_wide else "placement")
-
-
-def test_a_packaged_chart_holds_the_linked_crds(helm: Helm, tmp_path: Path) -> None:
-    helm.run("package", str(CHART), "--destination", str(tmp_path))
-    (package,) = tmp_path.glob("*.tgz")
-    with tarfile.open(package) as archive:
-        crds = [each for each in archive.getmembers() if "/crds/" in each.name]
-        assert len(crds) == 2
-        for crd in crds:
-            content = archive.extractfile(crd)
-            assert content is not None
-            assert yaml.safe_load(content)["kind"] == "CustomResourceDefinition"
 
 
 def test_on_openshift_the_ids_can_be_left_to_the_cluster(helm: Helm) -> None:

@@ -230,6 +230,13 @@ def served(plane: ControlPlane, kinds: Iterable[Kind] = KINDS) -> Iterator[None]
         group, version = kind.api_version.split("/")
         if group not in BUILT_IN:
             versions.setdefault((group, kind.kind), []).append(version)
+    with serving(plane, versions):
+        yield
+
+
+@contextlib.contextmanager
+def serving(plane: ControlPlane, versions: Mapping[tuple[str, str], list[str]]) -> Iterator[None]:
+    """Serve kinds of any content by group and kind, with their versions. It ends as `served` does."""
     definitions = [_definition(group, kind, found) for (group, kind), found in versions.items()]
     with contextlib.ExitStack() as gone, contextlib.ExitStack() as deleted:
         for each in definitions:

@@ -1,4 +1,4 @@
-"""python -m tests.release [--tag vX.Y.Z] [--image NAME] [--downloads URL]: all of a release that needs no registry.
+"""python -m tests.release [--tag vX.Y.Z] [--image NAME] [--repository URL]: all of a release that needs no registry.
 
 1. Compare the versions of pyproject.toml, the chart and the tag.
 2. Build the wheel and the source distribution.
@@ -33,13 +33,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DIST = ROOT / "dist"
+IMAGE = "registry.example/topology-webhook"
+REPOSITORY = "https://source.example/topology-webhook"
 
 
 def main() -> int:
     """Build and check everything. 0: dist/ is ready; 1: a step failed."""
     options = parser().parse_args()
     try:
-        dry_run(options.tag, options.image, options.downloads)
+        dry_run(options.tag, options.image, options.repository)
     except (AssetError, BuildFailedError, CommandFailedError, RefusedError, VersionError) as error:
         tell(f"error: {error}")
         return 1
@@ -50,14 +52,12 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     top = argparse.ArgumentParser(prog="python -m tests.release", description="A release without the registries.")
     top.add_argument("--tag", help="tag that is released; the version and the changelog must have it")
-    top.add_argument("--image", default="registry.example/topology-webhook", help="image that the manifests name")
-    top.add_argument(
-        "--downloads", default="https://downloads.example", help="where krew finds the files of the release"
-    )
+    top.add_argument("--image", default=IMAGE, help="image that the chart and the manifests name")
+    top.add_argument("--repository", default=REPOSITORY, help="URL of the repository whose release page has the files")
     return top
 
 
-def dry_run(tag: str | None, image: str, downloads: str) -> None:
+def dry_run(tag: str | None, image: str, repository: str) -> None:
     """The steps of the module's docstring."""
     number = version(tag)
     shutil.rmtree(DIST, ignore_errors=True)
@@ -72,8 +72,8 @@ def dry_run(tag: str | None, image: str, downloads: str) -> None:
         check(installation)
         tell(f"it has {installation.size() / 1e6:.0f} MB, runs, and reviews the example as the checkout does")
         write_sbom(DIST, installation, number)
-    write_manifest(DIST, number, list(plugins(wheel, number)), downloads)
-    package_chart(find_assets(tell)["helm"], DIST)
+    write_manifest(DIST, number, list(plugins(wheel, number)), f"{repository}/releases/download/v{number}")
+    package_chart(find_assets(tell)["helm"], DIST, image, repository, number)
     write_manifests(DIST, image)
     (DIST / "release-notes.md").write_text(notes(number if tag else "Unreleased"))
     write_checksums(DIST, list(DIST.iterdir()))

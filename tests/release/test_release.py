@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.chart.helm import CHART
+from tests.chart.helm import Helm
 from tests.cluster import webhook_process
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.webhook_process import PROGRAM
@@ -96,13 +96,68 @@ def test_the_sbom_lists_every_installed_requirement_and_no_other(installation: I
     assert not {"pytest", "mypy", "uv"} & listed
 
 
-def test_the_packaged_chart_has_the_crds_as_files(programs: Mapping[str, Path], tmp_path: Path) -> None:
-    with tarfile.open(artifacts.package_chart(programs["helm"], tmp_path)) as archive:
+@pytest.fixture(scope="module")
+def package(programs: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The chart as the release publishes it."""
+    arguments = "registry.example/team/topology-webhook", "https://source.example/project", version()
+    return artifacts.package_chart(programs["helm"], tmp_path_factory.mktemp("chart"), *arguments)
+
+
+def test_the_packaged_chart_has_every_file_of_the_chart_and_says_where_it_comes_from(package: Path) -> None:
+    with tarfile.open(package) as archive:
         files = {member.name for member in archive.getmembers() if member.isfile()}
         chart = archive.extractfile("topology-webhook/Chart.yaml")
         assert chart is not None
-        assert yaml.safe_load(chart)["version"] == version()
-    assert {f"topology-webhook/crds/{path.name}" for path in (CHART / "crds").iterdir()} <= files
+        about = yaml.safe_load(chart)
+    assert {f"charts/{name}" for name in files} == tracked("charts")
+    assert about["version"] == version()
+    assert about["home"] == "https://source.example/project"
+    assert about["icon"] == f"https://source.example/project/raw/v{version()}/{artifacts.ICON}"
+    assert (ROOT / artifacts.ICON).exists()
+    assert about["maintainers"]
+
+
+def test_the_packaged_chart_installs_without_a_value_and_its_service_runs(
+    package: Path, control_plane: ControlPlane
+) -> None:
+    name = webhook_process.RELEASE
+    control_plane.helm("install", name, package, "--namespace", webhook_process.NAMESPACE, "--create-namespace")
+    try:
+        path = f"/apis/apps/v1/namespaces/{webhook_process.NAMESPACE}/deployments/{name}"
+        template = control_plane.api.get(path)["spec"]["template"]
+        (container,) = template["spec"]["containers"]
+        assert container["image"] == f"registry.example/team/topology-webhook:{version()}"
+        replica = webhook_process.Replica(control_plane, f"{name}-packaged", template["spec"])
+        try:
+            replica.start(webhook_process.free_ports())
+            replica.wait_until_ready()
+        finally:
+            control_plane.guests.pop(replica.name).kill()
+    finally:
+        control_plane.helm("uninstall", name, "--namespace", webhook_process.NAMESPACE, "--no-hooks")
+
+
+def test_the_package_takes_another_registry_from_its_parent_and_keeps_the_path(
+    package: Path, programs: Mapping[str, Path], tmp_path: Path
+) -> None:
+    mirror = "--set", "global.imageRegistry=mirror.example:5000"
+    text = Helm(programs["helm"], tmp_path).run("template", "tw", str(package), *mirror)
+    images = set(re.findall(r"image: (\S+)", text))
+    assert images == {f"mirror.example:5000/team/topology-webhook:{version()}"}
+
+
+@pytest.mark.parametrize(
+    ("image", "parts"),
+    [
+        ("registry.example/team/name", ("registry.example", "team/name")),
+        ("localhost/name", ("localhost", "name")),
+        ("registry:5000/name", ("registry:5000", "name")),
+        ("team/name", ("", "team/name")),
+        ("name", ("", "name")),
+    ],
+)
+def test_the_host_of_an_image_is_told_from_its_path(image: str, parts: tuple[str, str]) -> None:
+    assert artifacts.split_image(image) == parts
 
 
 def test_the_manifests_name_the_published_image(tmp_path: Path) -> None:

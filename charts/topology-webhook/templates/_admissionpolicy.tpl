@@ -58,7 +58,7 @@ object.metadata.?labels[?name] != oldObject.metadata.?labels[?name]) ||
 
 {{/* CEL. Users who may write the reserved fields. */}}
 {{- define "topology-webhook.trustedUsers" -}}
-{{- $own := printf "system:serviceaccount:%s:%s" .Release.Namespace (include "topology-webhook.serviceAccountName" .) }}
+{{- $own := printf "system:serviceaccount:%s:%s" (include "topology-webhook.namespace" .) (include "topology-webhook.serviceAccountName" .) }}
 {{- prepend (include "topology-webhook.otherTrustedUsers" . | fromJsonArray) $own | uniq | toJson }}
 {{- end }}
 

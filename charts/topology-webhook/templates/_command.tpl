@@ -5,11 +5,17 @@ serviceAccountName: {{ .account }}
 enableServiceLinks: false
 # Not OnFailure: the logs of a failed attempt would be gone.
 restartPolicy: Never
-{{- with $values.imagePullSecrets }}
-imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- with include "topology-webhook.imagePullSecrets" .root }}
+{{ . }}
 {{- end }}
 {{- with $values.priorityClassName }}
 priorityClassName: {{ . }}
+{{- end }}
+{{- with $values.dnsPolicy }}
+dnsPolicy: {{ . }}
+{{- end }}
+{{- with $values.dnsConfig }}
+dnsConfig: {{- toYaml . | nindent 2 }}
 {{- end }}
 securityContext: {{- toYaml $values.podSecurityContext | nindent 2 }}
 containers:

@@ -6,7 +6,7 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
 {{- $weights = append $weights (printf "%s=%v" $resource $weight) }}
 {{- end }}
 {{- $settings := dict
-  "NAMESPACE" .Release.Namespace
+  "NAMESPACE" (include "topology-webhook.namespace" .)
   "SERVICE_NAME" (include "topology-webhook.fullname" .)
   "BIND_SERVICE_NAME" (include "topology-webhook.bindServiceName" .)
   "PORT" .Values.ports.webhook
@@ -20,7 +20,7 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "MANAGE" .Values.settings.manage
   "DEFAULT_NUMA_TOPOLOGY_POLICY" .Values.settings.defaultNumaTopologyPolicy
   "DEFAULT_EXCLUSIVE" .Values.settings.defaultExclusive
-  "EXCLUDED_NAMESPACES" (join "," .Values.webhook.excludedNamespaces | default .Release.Namespace)
+  "EXCLUDED_NAMESPACES" (join "," .Values.webhook.excludedNamespaces | default (include "topology-webhook.namespace" .))
   "MANAGE_MISSED" (or .Values.webhook.namespaceSelector .Values.webhook.objectSelector .Values.webhook.matchConditions | empty)
   "KUEUE_ANNOTATIONS" .Values.settings.kueueAnnotations
   "KOORDINATOR_RESERVATIONS" .Values.settings.koordinatorReservations

@@ -14,6 +14,11 @@
 {{- end }}
 {{- end }}
 
+{{/* Where the objects are. Helm keeps its record of the release in the release's own namespace. */}}
+{{- define "topology-webhook.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride }}
+{{- end }}
+
 {{/* The Service that leads to the leader. */}}
 {{- define "topology-webhook.bindServiceName" -}}
 {{- include "topology-webhook.fullname" . }}-bind
@@ -56,18 +61,34 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{/* JSON. Users besides the service who may write the reserved fields: those of the values, and the Job of an uninstall. */}}
 {{- define "topology-webhook.otherTrustedUsers" -}}
-{{- $job := printf "system:serviceaccount:%s:%s" .Release.Namespace (include "topology-webhook.uninstallName" .) }}
+{{- $job := printf "system:serviceaccount:%s:%s" (include "topology-webhook.namespace" .) (include "topology-webhook.uninstallName" .) }}
 {{- .Values.uninstall.ungate | ternary (append .Values.settings.trustedUsers $job) .Values.settings.trustedUsers | uniq | toJson }}
 {{- end }}
 
+{{/* The chart of a release names its image. That of a checkout names none. */}}
 {{- define "topology-webhook.image" -}}
 {{- if not .Values.image.repository }}
-{{- fail "image.repository is empty: no image is published yet. Build one from the Dockerfile, push it to a registry of yours, and set image.repository, e.g. --set image.repository=registry.example/topology-webhook" }}
+{{- fail "image.repository is empty: the chart of a checkout has no image. Build one from the Dockerfile, push it to a registry of yours, and set image.repository, e.g. --set image.repository=registry.example/topology-webhook" }}
 {{- end }}
+{{- $name := list (default .Values.image.registry .Values.global.imageRegistry) .Values.image.repository | compact | join "/" }}
 {{- if .Values.image.digest }}
-{{- printf "%s@%s" .Values.image.repository .Values.image.digest }}
+{{- printf "%s@%s" $name .Values.image.digest }}
 {{- else }}
-{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) }}
+{{- printf "%s:%s" $name (default .Chart.AppVersion .Values.image.tag) }}
+{{- end }}
+{{- end }}
+
+{{/* Parent charts write names, or objects as a pod has them. */}}
+{{- define "topology-webhook.imagePullSecrets" -}}
+{{- $names := list }}
+{{- range concat .Values.global.imagePullSecrets .Values.imagePullSecrets }}
+{{- $names = append $names (kindIs "string" . | ternary . (get (kindIs "map" . | ternary . dict) "name")) }}
+{{- end }}
+{{- with uniq $names -}}
+imagePullSecrets:
+{{- range . }}
+  - name: {{ . }}
+{{- end }}
 {{- end }}
 {{- end }}
 

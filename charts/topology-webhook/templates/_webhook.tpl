@@ -5,7 +5,7 @@ name: {{ include "topology-webhook.fullname" . }}
 labels: {{- include "topology-webhook.labels" . | nindent 2 }}
 {{- $annotations := deepCopy .Values.webhook.annotations }}
 {{- if eq .Values.tls.mode "CertManager" }}
-{{- $_ := set $annotations "cert-manager.io/inject-ca-from" (printf "%s/%s" .Release.Namespace (include "topology-webhook.tlsSecretName" .)) }}
+{{- $_ := set $annotations "cert-manager.io/inject-ca-from" (printf "%s/%s" (include "topology-webhook.namespace" .) (include "topology-webhook.tlsSecretName" .)) }}
 {{- end }}
 {{- with $annotations }}
 annotations: {{- toYaml . | nindent 2 }}
@@ -19,7 +19,7 @@ annotations: {{- toYaml . | nindent 2 }}
 url: {{ printf "%s%s" (trimSuffix "/" .) $.path | quote }}
 {{- else -}}
 service:
-  namespace: {{ .root.Release.Namespace }}
+  namespace: {{ include "topology-webhook.namespace" .root }}
   name: {{ include (.leader | ternary "topology-webhook.bindServiceName" "topology-webhook.fullname") .root }}
   path: {{ .path }}
   port: 443
@@ -53,7 +53,7 @@ timeoutSeconds: {{ .timeoutSeconds | default .root.Values.webhook.timeoutSeconds
 
 {{/* Takes {root, labels}: requirements on the namespace's labels besides those of the values. */}}
 {{- define "topology-webhook.namespacesWith" -}}
-{{- $excluded := prepend .root.Values.webhook.excludedNamespaces .root.Release.Namespace | uniq }}
+{{- $excluded := prepend .root.Values.webhook.excludedNamespaces (include "topology-webhook.namespace" .root) | uniq }}
 {{- $selector := deepCopy .root.Values.webhook.namespaceSelector }}
 {{- $own := dict "key" "kubernetes.io/metadata.name" "operator" "NotIn" "values" $excluded }}
 {{- $_ := set $selector "matchExpressions" (concat (list $own) .labels (default list $selector.matchExpressions)) -}}
