@@ -15,7 +15,7 @@ def annotation(name: str) -> list[dict[str, Any]]:
 
 
 def test_artifact_hub_shows_the_crds_of_the_chart() -> None:
-    crds = [yaml.safe_load(file.read_text()) for file in (CHART / "crds").iterdir()]
+    crds = [yaml.safe_load(file.read_text()) for file in (CHART / "files" / "crds").iterdir()]
     served = {
         (crd["metadata"]["name"], crd["spec"]["names"]["kind"], version["name"])
         for crd in crds
