@@ -142,6 +142,7 @@ ROADS = [
     ("A pod at CREATE", "webhook.app.webhooks", 40),
     ("A gated pod", "webhook.controllers.placement.controller", 25),
     ("A Binding", "webhook.admission.binding.guard", 12),
+    ("An allocation of devices", "webhook.admission.claim", 8),
 ]
 ABOVE = ("app", "server", "kube")
 
@@ -149,7 +150,7 @@ ABOVE = ("app", "server", "kube")
 def road(heading: str) -> list[str]:
     """The files that CONTRIBUTING names on a road, below webhook/; a bare name is in the folder of the one before."""
     text = (HERE.parent / "CONTRIBUTING.md").read_text()
-    steps = re.split(r"\nA |\n## ", re.split(rf"\n{heading}.*:\n", text)[1])[0]
+    steps = re.split(r"\nAn? |\n## ", re.split(rf"\n{heading}.*:\n", text)[1])[0]
     found, folder = [], ""
     for name in re.findall(r"`([\w/]+\.py)`", steps):
         folder, _, file = name.rpartition("/") if "/" in name else (folder, "", name)

@@ -43,7 +43,7 @@ class Site:
         except ValueError:
             return None
         # Built again for each case: decisions on equal pods are cached.
-        response = handlers_of(self.rules, self.cache.snapshot, HandlerOf())[path].handle(request)
+        response = handlers_of(self.rules, self.cache.snapshot, HandlerOf(), HandlerOf())[path].handle(request)
         assert isinstance(response, Allowed | Patched | Denied)
         dumps(response.to_object(request.uid))
         return response

@@ -49,7 +49,10 @@ def test_the_service_has_these_rights_and_no_others(control_plane: ControlPlane,
         ("validatingwebhookconfigurations", FULL_NAME): {*read, "patch"},
         # Devices of Dynamic Resource Allocation, and which claims have them.
         ("resourceslices",): {"list", "watch"},
-        ("resourceclaims",): {"list", "watch"},
+        # Those of pods behind the gate are allocated, and taken back.
+        ("resourceclaims",): {*read, "patch"},
+        ("resourceclaims/status",): {"patch"},
+        ("resourceclaims/binding",): {"patch"},
         ("resourceclaimtemplates",): {"list", "watch"},
         ("deviceclasses",): {"list", "watch"},
         ("devicetaintrules",): {"list", "watch"},

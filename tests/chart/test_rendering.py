@@ -294,7 +294,7 @@ def test_the_program_answers_at_every_path_that_is_called(rendered: Rendered) ->
         raise AssertionError  # nothing is reviewed here
 
     paths = {call["clientConfig"]["service"]["path"] for call in rendered.calls.values()}
-    assert sorted(paths) == sorted(handlers_of(Rules(), no_cluster_snapshot, HandlerOf()))
+    assert sorted(paths) == sorted(handlers_of(Rules(), no_cluster_snapshot, HandlerOf(), HandlerOf()))
 
 
 def test_the_default_values_are_the_programs_defaults_under_the_releases_names(
@@ -560,9 +560,11 @@ def test_the_right_to_read_reservations_of_koordinator_comes_with_the_setting(he
     assert granted == ([["list", "watch"]] if reads else [])
 
 
-@pytest.mark.parametrize("reads", [True, False])
-def test_the_right_to_read_devices_and_claims_comes_with_the_setting(helm: Helm, *, reads: bool) -> None:
-    rendered = helm.template({"settings": {"dynamicResources": reads}})
+@pytest.mark.parametrize(("reads", "mode"), [(True, "Enforce"), (True, "Observe"), (False, "Enforce")])
+def test_the_rights_to_devices_and_claims_and_their_guard_come_with_the_setting(
+    helm: Helm, *, reads: bool, mode: str
+) -> None:
+    rendered = helm.template({"settings": {"dynamicResources": reads, "mode": mode}})
     (role,) = (each for each in rendered.of("ClusterRole") if each["metadata"]["name"] == "tw-topology-webhook")
     granted = {
         resource: rule["verbs"]
@@ -571,7 +573,14 @@ def test_the_right_to_read_devices_and_claims_comes_with_the_setting(helm: Helm,
         for resource in rule["resources"]
     }
     kinds = ("deviceclasses", "devicetaintrules", "resourceclaims", "resourceclaimtemplates", "resourceslices")
-    assert granted == ({kind: ["list", "watch"] for kind in kinds} if reads else {})
+    allocates = {
+        "resourceclaims": ["get", "list", "watch", "patch"],
+        "resourceclaims/status": ["patch"],
+        "resourceclaims/binding": ["patch"],
+    }
+    writes = reads and mode == "Enforce"
+    assert granted == ({kind: ["list", "watch"] for kind in kinds} if reads else {}) | (allocates if writes else {})
+    assert ("guard.resourceclaims" in rendered.calls) == writes
 
 
 @pytest.mark.parametrize("class_name", ["", "best-effort-atomic-scale-up.autoscaling.x-k8s.io"])

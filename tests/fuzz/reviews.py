@@ -22,6 +22,7 @@ from tests.fuzz.outcome import BrokenError, within_bounds
 from tests.handlers import HandlerOf
 from tests.unit.metrics.sample import SAMPLE
 from webhook.admission.binding.guard import BindingGuard, LeaderState
+from webhook.admission.claim import ClaimGuard
 from webhook.admission.response import Response
 from webhook.app.webhooks import handlers_of
 from webhook.codec import dumps
@@ -109,7 +110,8 @@ class Reviews:
         for raw in corpus.pods():
             cache.pods.upsert(f"team/{raw['metadata']['name']}", raw)
         guard = BindingGuard(cache, _no_pod, lambda: LeaderState.ALL, Rules(), 30.0, lambda *_: None)
-        self._now = handlers_of(Rules(), cache.snapshot, guard)
+        claims = ClaimGuard(cache.devices, lambda: LeaderState.ALL, Rules())
+        self._now = handlers_of(Rules(), cache.snapshot, guard, claims)
         if self._client is None:
             # One server for all: what answers behind it changes.
             paths = {path: HandlerOf(partial(self._answer, path)) for path in self._now}

@@ -21,6 +21,7 @@ from webhook.controllers.autoscaling.narrowing import Narrowing
 from webhook.controllers.autoscaling.provisioning import Provisioning
 from webhook.controllers.autoscaling.provisioning_writer import ProvisioningWriter
 from webhook.controllers.avoided_node_reports import AvoidedNodeReports
+from webhook.controllers.claim_take_back import ClaimTakeBack
 from webhook.controllers.gang_events import GangEvents
 from webhook.controllers.gang_repair import GangRepair
 from webhook.controllers.gate_removal import GateRemoval
@@ -39,6 +40,7 @@ from webhook.controllers.unbindable_pods import UnbindablePods
 from webhook.controllers.unbound_pods import DelegatedPods
 from webhook.controllers.waiting_pods import waiting_pods
 from webhook.formats.kubernetes.pod import Owner
+from webhook.kube.claim_writes import ClaimWrites
 from webhook.kube.events import EventRecorder
 from webhook.kube.leadership import Leadership
 from webhook.kube.lease import clock
@@ -145,6 +147,9 @@ class LeaderRunnables:
             Runnable(UnbindablePods(cache, writes, events, rules, is_leader, slots).run),
             Runnable(self.stuck.run),
         ]
+        if settings.dynamic_resources:
+            take_back = ClaimTakeBack(cache, ClaimWrites(client), self.controller.has_fenced)
+            self.runnables.append(Runnable(take_back.run))
         if settings.preempts:
             waves = Waves(writes, events, metrics, is_leader, slots)
             settle = settings.nrt_age_seconds + settings.nrt_settle_seconds

@@ -19,6 +19,7 @@ import structlog
 
 from webhook.admission.binding.guard import BindingGuard
 from webhook.admission.binding.review_trust import Doubts
+from webhook.admission.claim import ClaimGuard
 from webhook.admission.handler import Handler
 from webhook.app.allocation_key_secret import SharedAllocationKey
 from webhook.app.binding_guard import answer_lifetime, for_a_review, leader_state_of, pod_by_get, unenforced_event
@@ -243,7 +244,8 @@ class Service:
         guard = BindingGuard(self._cache, fetch, leader_state, rules, assume_ttl, refused, self._doubts)
         if settings.mode == "Enforce":
             guard.not_enforced.subscribe(unenforced_event(events.tell))
-        handlers = waiting_handlers(handlers_of(rules, self._cache.snapshot, guard), self._cache)
+        claims = ClaimGuard(self._cache.devices, leader_state, rules, self._doubts)
+        handlers = waiting_handlers(handlers_of(rules, self._cache.snapshot, guard, claims), self._cache)
         observed = ObservedBindings(self._cache, rules, events.tell)
         return in_mode(settings.mode, handlers, observed.report)
 

@@ -283,8 +283,13 @@ def _named(request: AdmissionRequest) -> frozenset[str]:
     return frozenset(name.strip() for name in named if isinstance(name, str) and name)
 
 
-def handlers_of(rules: Rules, snapshot: Callable[[], ClusterSnapshot], bindings: Handler) -> Mapping[str, Handler]:
-    """Path -> handler. snapshot: returns the cluster at the time of a review. bindings: reviews Bindings."""
+def handlers_of(
+    rules: Rules, snapshot: Callable[[], ClusterSnapshot], bindings: Handler, claims: Handler
+) -> Mapping[str, Handler]:
+    """Path -> handler. snapshot: returns the cluster at the time of a review.
+
+    bindings: reviews Bindings. claims: reviews the allocations of ResourceClaims.
+    """
     return {
         _MUTATE_PODS: PodMutator(snapshot, rules, monotonic),
         "/mutate/bindings": bindings,
@@ -292,6 +297,7 @@ def handlers_of(rules: Rules, snapshot: Callable[[], ClusterSnapshot], bindings:
         "/validate/pods": PodValidator(snapshot, rules),
         "/validate/namespaces": NamespaceValidator(),
         "/validate/nodes": NodeValidator(),
+        "/validate/resourceclaims": claims,
         _VALIDATE_WORKLOADS: WorkloadValidator(snapshot, rules),
     }
 

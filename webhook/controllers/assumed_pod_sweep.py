@@ -7,6 +7,8 @@ has served its purpose. If that does not happen in time, the pod is read with a 
 2. Anything else (the pod waits, is bound to another node, is another pod of that name, or is gone): the answer was
    lost, or another component rejected the binding later. By now the API server has given up on the request, or it never
    received one. The assumed pod is forgotten.
+
+So are allocations of claims by others that were reviewed and never came: their watch has had ample time.
 """
 
 import asyncio
@@ -47,7 +49,10 @@ class AssumedPodSweep(Sweep):
     def __init__(
         self, cache: ClusterCache, fetch: Fetch, came_to_nothing: Callable[[str, str, float], None] | None = None
     ) -> None:
-        """came_to_nothing: called with the pod, its uid and the time for each binding that was not written."""
+        """came_to_nothing: called with the pod, its uid and the time for each binding that was not written.
+
+        It is called with claims whose reviewed allocation was not written, too.
+        """
         super().__init__(_never)
         self._cache = cache
         self._fetch = fetch
@@ -56,6 +61,9 @@ class AssumedPodSweep(Sweep):
 
     async def _sweep(self, now: float) -> None:
         self._taken = {one: at for one, at in self._taken.items() if now - at < _AGAIN_SECONDS}
+        for claim, uid in self._cache.devices.expire_notes(now):
+            if self._came_to_nothing is not None:
+                self._came_to_nothing(claim, uid, now)
         slots = asyncio.Semaphore(_SLOTS)
         expired = [one for one in self._cache.expired_pods(now) if (one.pod, one.uid) not in self._taken]
         await asyncio.gather(*(self._look_at(assumed_pod, slots, now) for assumed_pod in expired))

@@ -17,6 +17,9 @@ written. The states of an assumption:
     shown     what the claim says counts. Its devices are still `assumed_holder`s: another allocator's watch may be
               behind ours. It ends when the pod is bound or gone, or the claim loses its allocation.
 
+An allocation by others that the API server is about to write is noted in the same way, for some seconds at most. It
+guards nothing, and ends when it is shown.
+
 What is not known counts as there: a device that a selector may match, or a claim whose search takes too long. So these
 amounts never exclude a node that the scheduler could use, but they may include one that it cannot use.
 """
@@ -25,6 +28,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2s
+from math import inf
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -90,8 +94,11 @@ class _Assumed:
     """An allocation that is on its way to its claim."""
 
     pod_uid: str
+    """Of an allocation by others: the claim's own uid."""
     claim_uid: str
     allocation: Allocation
+    expires: float = inf
+    """Of an allocation by others: when it is not counted any more if no object shows it, by `time.monotonic`."""
     shown: bool = False
     """Whether the claim has an allocation by now."""
     bound_or_gone: bool = False
@@ -151,11 +158,35 @@ class DeviceState:
         if any(claim is None or claim.deleted or claim.fault or claim.allocation is not None for claim in claims):
             return False
         for key, allocation in allocations.items():
-            claim = self._claims[key]
-            self._assumed[key] = _Assumed(pod_uid, claim.uid, allocation)
-            self._assumed_for[pod_uid].add(key)
-            self._use_claim(replace(claim, allocation=allocation))
+            self._assume(key, _Assumed(pod_uid, self._claims[key].uid, allocation))
         return True
+
+    def note_claim(self, claim: Claim, expires: float) -> None:
+        """Count the devices of an allocation by others as taken until its claim shows it, or time runs out.
+
+        Once more noted, it does not get more time: a write that never comes would be awaited without limit.
+        """
+        known, noted = self._claims.get(claim.key), self._assumed.get(claim.key)
+        if known is None or known.uid != claim.uid or claim.allocation is None:
+            return
+        if noted is not None and noted.pod_uid == claim.uid:
+            expires = min(expires, noted.expires)
+            self.forget_claims(claim.uid)
+        elif known.allocation is not None:
+            return
+        self._assume(claim.key, _Assumed(claim.uid, claim.uid, claim.allocation, expires))
+
+    def expire_notes(self, now: float) -> Sequence[tuple[str, str]]:
+        """End what was noted for too long; returns these claims (namespace/name) with their uids."""
+        expired = [(key, noted.claim_uid) for key, noted in self._assumed.items() if noted.expires <= now]
+        for _, uid in expired:
+            self.forget_claims(uid)
+        return expired
+
+    def _assume(self, key: str, assumed: _Assumed) -> None:
+        self._assumed[key] = assumed
+        self._assumed_for[assumed.pod_uid].add(key)
+        self._use_claim(replace(self._claims[key], allocation=assumed.allocation))
 
     def forget_claims(self, pod_uid: str) -> None:
         """Count the claims of a pod as their objects are: its placement is given up, or it is gone."""
@@ -172,11 +203,25 @@ class DeviceState:
                 self._end_assumption(key)
 
     def assumed_holder(self, device: DeviceId) -> tuple[str, str] | None:
-        """The claim (namespace/name) that is assumed to have the device alone, and the uid of its pod."""
+        """The claim (namespace/name) to which the leader has given the device alone, and the uid of its pod."""
         for key in self.inventory.taken.holders.get(device, ()):
-            if key in self._assumed:
-                return key, self._assumed[key].pod_uid
+            assumed = self._assumed.get(key)
+            if assumed is not None and assumed.expires == inf:
+                return key, assumed.pod_uid
         return None
+
+    def left_over(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
+        """The claims (namespace/name) that are allocated and reserved for a gated pod: an earlier placement left them.
+
+        kube-scheduler reserves none for a pod with a gate. While its own placement is on its way, the pod is assumed.
+        """
+        metadata = raw["metadata"]
+        keys = (f"{metadata.get('namespace', '')}/{one.claim}" for one in pod_claims(raw) if one.claim)
+        uid = metadata.get("uid", "")
+        found = ((key, self._claims.get(key)) for key in keys)
+        return tuple(
+            key for key, claim in found if claim is not None and any(user.uid == uid for user in claim.reserved_for)
+        )
 
     def on(self, node: str) -> NodeDevices:
         """The devices that a node can use."""
@@ -340,7 +385,8 @@ class DeviceState:
         if assumed is None:
             return claim
         is_shown = claim.allocation is not None or bool(claim.fault)
-        if assumed.claim_uid != claim.uid or (is_shown and assumed.bound_or_gone) or (assumed.shown and not is_shown):
+        guards = assumed.expires == inf and not assumed.bound_or_gone
+        if assumed.claim_uid != claim.uid or (is_shown and not guards) or (assumed.shown and not is_shown):
             self._end_assumption(claim.key)
             return claim
         assumed.shown = is_shown

@@ -284,7 +284,8 @@ _LEADER_CHANGED: Final = Refusal(
     "LeaderChanged",
 )
 
-_NOT_LEADER: Final = Refusal("another replica of topology-webhook leads now; the next attempt reaches it", "NotLeader")
+NOT_LEADER: Final = Refusal("another replica of topology-webhook leads now; the next attempt reaches it", "NotLeader")
+"""The connection led to the wrong replica."""
 
 _BINDING_IN_PROGRESS: Final = Refusal(
     "another pod was just bound to this node and is not visible yet; the kubelet admits pods in order of arrival",
@@ -396,7 +397,7 @@ class BindingGuard:
         if leader_state is not LeaderState.ALL and not is_reserved:
             if leader_state is LeaderState.NONE:
                 raise NotNowError("this replica is not the leader, and only the leader reserves NUMA nodes")
-            return _refused(_NOT_LEADER) if leader_state is LeaderState.ELSEWHERE else _refused(_LEADER_CHANGED)
+            return _refused(NOT_LEADER) if leader_state is LeaderState.ELSEWHERE else _refused(_LEADER_CHANGED)
         avoided = self._cache.avoided.by_key()
         refusal, pod = rejected_before(pod.raw, node, avoided), pod.learning(node, avoided)
         if leader_state in {LeaderState.NONE, LeaderState.ELSEWHERE}:
@@ -457,7 +458,7 @@ def _wait(in_progress: Sequence[AssumedPod]) -> Refusal:
 
 
 def _refused(refusal: Refusal) -> Denied:
-    return Denied(refusal.message, refusal.reason, misrouted=refusal is _NOT_LEADER)
+    return Denied(refusal.message, refusal.reason, misrouted=refusal is NOT_LEADER)
 
 
 def assumed_pod_of(given: Given, key: str, uid: str, expires: float) -> AssumedPod:

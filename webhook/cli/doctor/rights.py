@@ -8,11 +8,13 @@ from typing import Final
 from webhook.cli.doctor.finding import Finding, fail, ok, some, warn
 from webhook.cli.doctor.release import (
     DYNAMIC_RESOURCES_VARIABLE,
+    MODE_VARIABLE,
     PROVISIONING_CLASS_VARIABLE,
     TLS_MODE_VARIABLE,
     Release,
 )
 from webhook.formats.autoscaling import GROUP, PLURAL
+from webhook.formats.dra import GROUP as DRA
 from webhook.formats.kubernetes.timestamps import epoch_seconds
 from webhook.kube.api_errors import mapping_or_empty
 from webhook.kube.discovery import DEVICES
@@ -68,6 +70,11 @@ DEVICE_RIGHTS: Final = tuple(
     Right(verb, wanted.group, wanted.plural) for wanted in DEVICES.values() for verb in ("list", "watch")
 )
 """What it needs besides for devices of Dynamic Resource Allocation."""
+CLAIM_RIGHTS: Final = (
+    Right("get", DRA, "resourceclaims"),
+    *(Right("patch", DRA, f"resourceclaims{part}") for part in ("", "/status", "/binding")),
+)
+"""What it needs in mode Enforce besides, for claims of pods behind the gate."""
 
 
 async def account_rights(release: Release) -> list[Finding]:
@@ -82,6 +89,8 @@ async def account_rights(release: Release) -> list[Finding]:
         wanted += PROVISIONING_RIGHTS
     if (await release.setting(DYNAMIC_RESOURCES_VARIABLE, "")).lower() == "true":  # a former release has none
         wanted += DEVICE_RIGHTS
+        if await release.setting(MODE_VARIABLE, "Enforce") == "Enforce":
+            wanted += CLAIM_RIGHTS
     allowed = await asyncio.gather(*(_is_allowed(release, account, right) for right in wanted))
     missing = [str(right) for right, granted in zip(wanted, allowed, strict=True) if not granted]
     if missing:

@@ -200,6 +200,10 @@ class PlacementController:
         self._term = None
         self.planner.ended_term()
 
+    def has_fenced(self) -> bool:
+        """Whether we lead, and no patch of an earlier leader can ungate a pod any more."""
+        return self._fenced is self._term and self._may_write()
+
     def is_in_burst(self) -> bool:
         """Whether many pods get their nodes at once."""
         return self._pending.is_burst
