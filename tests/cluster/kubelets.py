@@ -3,11 +3,14 @@
 One program, `kubelets`, simulates all of them (controlplane/kubelets): it registers the Nodes, watches the bound pods,
 admits or rejects each as a kubelet would, and publishes each node's NodeResourceTopology some time after a change.
 Nothing runs in a pod; one with the annotation `RUN_SECONDS` succeeds after that time.
+Drivers of Dynamic Resource Allocation are simulated by their ResourceSlices alone: no claim is prepared.
 
 Life cycle of `kubelets()`, a context manager:
 1. The machines are written to a file and the program is started. It is ready when every Node is registered.
+   Then the ResourceSlices are created.
 2. Its journal, one JSON object per line, can be read at any time.
 3. On exit the program ends, and its Nodes and NodeResourceTopologies are deleted. Pods must be gone before.
+   ResourceSlices go with their Nodes.
 """
 
 from __future__ import annotations
@@ -15,9 +18,11 @@ from __future__ import annotations
 import contextlib
 import json
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tests.cluster.nodes import FAR, NEAR, delete_nodes
+from tests.builders.devices import gpus, resource_slice
+from tests.cluster.nodes import FAR, NEAR, NODES, delete_nodes
 from tests.cluster.process import Process
 
 if TYPE_CHECKING:
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
     from tests.cluster.control_plane import ControlPlane
 
 RUN_SECONDS = "example.com/run-seconds"
+SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 READY_SECONDS = 120.0  # 1,000 nodes are 2,000 requests; an idle machine needs 10
 SUMMARY_SECONDS = 5.0
 
@@ -45,6 +51,8 @@ class SimulatedMachine:
     """Resource name -> pieces near each NUMA node."""
     devices_anywhere: Mapping[str, int] = field(default_factory=dict)
     """Resource name -> pieces of which no NUMA node is known. No name is in both."""
+    slices: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Driver of Dynamic Resource Allocation -> pieces near each NUMA node, which it publishes in a ResourceSlice."""
     hugepages: Mapping[int, Sequence[int]] = field(default_factory=dict)
     """Size of huge pages in MiB -> pages of each NUMA node, beyond its memory."""
     numa_per_socket: int = 1
@@ -101,8 +109,13 @@ class SimulatedMachine:
                 resource: {f"any-{number}": [] for number in range(count)}
                 for resource, count in self.devices_anywhere.items()
             },
+            "slices": {driver: self.published(driver) for driver in self.slices},
             "maxPods": self.max_pods,
         }
+
+    def published(self, driver: str) -> list[dict[str, Any]]:
+        """The devices of a driver as a ResourceSlice lists them."""
+        return gpus(*(numa for numa, count in enumerate(self.slices[driver]) for _ in range(count)))
 
     def _numa(self, numa: int) -> dict[str, Any]:
         hugepages = {hugepages_of(size): f"{size * pages[numa]}Mi" for size, pages in self.hugepages.items()}
@@ -201,11 +214,22 @@ def kubelets(
     running = Kubelets(plane, process)
     try:
         plane.wait_for(f"{name} ready", running._ready, READY_SECONDS)
+        plane.api.in_parallel(partial(_publish, plane, machine) for machine in machines if machine.slices)
         yield running
     finally:
         process.stop()
         del plane.guests[name]
         delete_nodes(plane.api, [machine.name for machine in machines])
+
+
+def _publish(plane: ControlPlane, machine: SimulatedMachine) -> None:
+    """Create the ResourceSlices of a machine as a driver does: the Node owns them."""
+    uid = plane.api.get(f"{NODES}/{machine.name}")["metadata"]["uid"]
+    owner = {"apiVersion": "v1", "kind": "Node", "name": machine.name, "uid": uid}
+    for driver in machine.slices:
+        raw = resource_slice(machine.name, machine.published(driver), driver=driver)
+        raw["metadata"]["ownerReferences"] = [owner]
+        plane.api.create(SLICES, raw)
 
 
 def static_pod(folder: Path, machine: str, name: str, cpu: int) -> Path:

@@ -2,13 +2,13 @@
 
 A kubelet runs in namespaces of its own (user and mount), in which files of ours hide the host's hardware (hardware.py).
 Its Topology, CPU, memory and device managers, its checkpoints, its pod resources API and its plugin sockets are real.
-One program, `node-runtime` (controlplane/noderuntime), is the container runtime and the device plugins of all machines;
-nothing runs in a pod. One with the annotation `RUN_SECONDS` succeeds after that time, and a container whose name begins
-with `init` ends at once.
+One program, `node-runtime` (controlplane/noderuntime), is the container runtime, the device plugins and the drivers of
+Dynamic Resource Allocation of all machines; nothing runs in a pod. One with the annotation `RUN_SECONDS` succeeds after
+that time, and a container whose name begins with `init` ends at once.
 
 Life cycle of `real_kubelets()`, a context manager:
 1. The folders of the machines are written, the runtime and the kubelets are started.
-2. It is ready when every Node is, and shows the machine's devices.
+2. It is ready when every Node is, and shows the machine's devices, and the ResourceSlices are there.
 3. Any kubelet can be killed and started again (`restart`); its pods run on.
 4. On exit the programs end and with them their namespaces; the Nodes and NodeResourceTopologies are deleted. Pods must
    be gone before.
@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.cluster.hardware import RESERVED_KIB, write_hardware
-from tests.cluster.kubelets import READY_SECONDS, cpu_list
+from tests.cluster.kubelets import READY_SECONDS, SLICES, cpu_list
 from tests.cluster.nodes import NODES, delete_nodes
 from tests.cluster.process import Process
 from tests.cluster.toolchain import parse_version
@@ -117,6 +117,16 @@ class RealKubelets:
         """The checkpoint of a kubelet's CPU manager: `entries` has the exclusive CPUs by pod uid and container."""
         return self._checkpoint(machine, "cpu_manager_state")
 
+    def prepared(self) -> dict[str, Mapping[str, Any]]:
+        """The claims that DRA drivers have prepared and not unprepared yet, by uid: node, driver, claim, devices."""
+        found: dict[str, Mapping[str, Any]] = {}
+        for event in self.journal():
+            if event["event"] == "prepared":
+                found[event["uid"]] = event
+            elif event["event"] == "unprepared":
+                found.pop(event["uid"], None)
+        return found
+
     def memory_manager_state(self, machine: str) -> Mapping[str, Any]:
         """The checkpoint of a kubelet's memory manager, likewise."""
         return self._checkpoint(machine, "memory_manager_state")
@@ -185,7 +195,14 @@ class RealKubelets:
                 for resource, devices in machine.description()["devices"].items()
             )
             for name, machine in self._machines.items()
-        )
+        ) and self._published() >= {(name, driver) for name, each in self._machines.items() for driver in each.slices}
+
+    def _published(self) -> set[tuple[str, str]]:
+        """Node and driver of each ResourceSlice. None is asked for where no machine has any: old versions know none."""
+        if not any(machine.slices for machine in self._machines.values()):
+            return set()
+        specs = [each["spec"] for each in self._plane.api.get(SLICES)["items"]]
+        return {(spec["nodeName"], spec["driver"]) for spec in specs}
 
     def stop(self) -> None:
         """End the programs, the kubelets first."""
@@ -218,7 +235,7 @@ class RealKubelets:
             (self.state / machine / "cri.sock").unlink(missing_ok=True)
         self._plane.guests[RUNTIME] = Process(
             RUNTIME,
-            [self._plane.assets[RUNTIME], f"--machines={description}"],
+            [self._plane.assets[RUNTIME], f"--machines={description}", f"--kubeconfig={self._plane.kubeconfig}"],
             self._folder / f"{RUNTIME}.log",
             cwd=self.state,
         )

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cluster.kubelets import RUN_SECONDS, SimulatedMachine, cpu_list
+from tests.builders.devices import DRIVER, claim_template, device_class, gpus
+from tests.cluster.kubelets import RUN_SECONDS, SLICES, SimulatedMachine, cpu_list
 from tests.cluster.real_kubelets import ImpossibleError, RealKubelets, namespaces, real_kubelets, require_possible
 from tests.integration.hosts import host_state, marked, running, running_kubelets
 from webhook.formats.kubernetes.node import Node
@@ -28,8 +29,16 @@ GPU = "example.com/gpu"
 # r0 [8 8] cpus, one of them reserved, a GPU near the second NUMA node
 # r1 the same with whole cores only
 # r2 [8 8] cpus, one of them reserved, policy none
+# r0 has one more GPU near each NUMA node, which a DRA driver publishes.
 MACHINES = (
-    SimulatedMachine("r0", cpus=8, devices={GPU: (0, 1)}, reserved_cpus="0", labels={"example.com/rack": "r1"}),
+    SimulatedMachine(
+        "r0",
+        cpus=8,
+        devices={GPU: (0, 1)},
+        slices={DRIVER: (1, 1)},
+        reserved_cpus="0",
+        labels={"example.com/rack": "r1"},
+    ),
     SimulatedMachine("r1", cpus=8, threads_per_core=2, reserved_cpus="0-1", cpu_options={"full-pcpus-only": "true"}),
     SimulatedMachine("r2", cpus=8, policy="none"),
 )
@@ -199,6 +208,34 @@ def test_a_kubelet_that_starts_again_admits_pods_before_it_forgets_those_that_en
     assert (running["phase"], failed["phase"]) == ("Running", "Failed")
     assert "[memorymanager]" in failed["message"]
     pods.run(large("c"))
+
+
+def test_a_driver_prepares_the_claim_of_a_pod_and_publishes_its_devices_again_after_the_kubelet_deleted_them(
+    fleet: RealKubelets, control_plane: ControlPlane, pods: Pods, namespace: str
+) -> None:
+    api, root = control_plane.api, "/apis/resource.k8s.io/v1"
+    api.create(f"{root}/deviceclasses", device_class())
+    try:
+        api.create(f"{root}/namespaces/{namespace}/resourceclaimtemplates", claim_template(namespace=namespace))
+        raw = pod("a", "2")
+        del raw["spec"]["nodeName"]  # kube-scheduler allocates the claim
+        raw["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
+        raw["spec"]["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
+        uid = pods.run(raw)["metadata"]["uid"]
+        (prepared,) = fleet.prepared().values()
+        assert (prepared["node"], prepared["pods"], len(prepared["devices"])) == ("r0", [uid], 1)
+
+        before = {each["metadata"]["uid"] for each in api.get(SLICES)["items"]}
+        fleet.process("r0").kill()
+        fleet.restart("kubelet-r0")  # it deletes the ResourceSlices of its node when it starts
+        control_plane.wait_for(
+            "a new ResourceSlice", lambda: {each["metadata"]["uid"] for each in api.get(SLICES)["items"]} - before
+        )
+        assert [each["spec"]["devices"] for each in api.get(SLICES)["items"]] == [gpus(0, 1)]
+        pods.delete("a")
+        control_plane.wait_for("the claim unprepared", lambda: not fleet.prepared())
+    finally:
+        api.delete(f"{root}/deviceclasses/{DRIVER}")
 
 
 def test_a_pod_with_a_run_time_succeeds(pods: Pods) -> None:
