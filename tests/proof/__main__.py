@@ -28,6 +28,7 @@ from tests.neighbours.catalogue import KOORDLET
 from tests.neighbours.exporters import EXPORTERS
 from tests.proof.autoscale import autoscale
 from tests.proof.beside import BESIDE_SCENARIOS
+from tests.proof.dra import dra
 from tests.proof.measure import REAL, SIMULATED
 from tests.proof.preempt import preempt
 from tests.proof.real import REAL_SCENARIOS, reason_against
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 LETTERS = dict(zip("abcdefg", [*SCENARIOS, "trace"], strict=True))
 WITHOUT_LETTER = {
     **BESIDE_SCENARIOS,
-    **{function.__name__: function for function in (autoscale, defaults, preempt, repair, starve)},
+    **{function.__name__: function for function in (autoscale, defaults, dra, preempt, repair, starve)},
 }
 """Run only when they are named."""
 BOTH: Final = "both"

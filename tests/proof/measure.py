@@ -10,6 +10,7 @@ from webhook.simulation.run_metrics import RunMetrics, in_fullest_domain, percen
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tests.proof.dra import Alignment
     from tests.proof.hints import Choice
     from tests.proof.observe import History
     from tests.proof.scenario import Scenario
@@ -29,6 +30,10 @@ class Row(RunMetrics):
     """Pods that a kubelet gave something of NUMA nodes and that have a hint."""
     wrong_hints: int
     """Of these, those whose hint names other NUMA nodes than the kubelet chose."""
+    claims: int | None = None
+    """Pods that a kubelet gave exclusive CPUs and that had devices of claims; None in a scenario without claims."""
+    apart: int | None = None
+    """Of these, those with a device on another NUMA node than their CPUs."""
 
     def to_json(self) -> dict[str, Any]:
         """The row as `--json` prints it."""
@@ -46,13 +51,22 @@ class Row(RunMetrics):
             "refusedBinds": self.refused_binds,
             "hints": self.hints,
             "wrongHints": self.wrong_hints,
+            "claims": self.claims,
+            "apart": self.apart,
         }
 
 
 def measure(
-    scenario: Scenario, pods: Sequence[History], hints: Sequence[Choice] = (), *, webhook: bool, refused_binds: int
+    scenario: Scenario,
+    pods: Sequence[History],
+    hints: Sequence[Choice] = (),
+    aligned: Sequence[Alignment] = (),
+    *,
+    webhook: bool,
+    refused_binds: int,
 ) -> Row:
-    """The row of a run with these histories and hints of pods."""
+    """The row of a run with these histories, hints and devices of pods."""
+    has_claims = any(workload.gpus for workload in scenario.workloads)
     waits = waiting_times(scenario, pods)
     return Row(
         scenario=scenario.name,
@@ -68,6 +82,8 @@ def measure(
         refused_binds=refused_binds,
         hints=sum(choice.hint is not None for choice in hints),
         wrong_hints=sum(choice.wrong for choice in hints),
+        claims=len(aligned) if has_claims else None,
+        apart=sum(each.apart for each in aligned) if has_claims else None,
     )
 
 

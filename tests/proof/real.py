@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tests.cluster.real_kubelets import ImpossibleError, require_possible
+from tests.proof.dra import dra
 from tests.proof.scenario import RealExporter, Scenario
 from tests.proof.scenarios import churn, defaults, devices, gangs, mixed, replicaset
 
@@ -44,6 +45,7 @@ REAL_SCENARIOS: Final[Mapping[str, Callable[[int], Scenario]]] = {
     "gangs": partial(_real, partial(gangs, per_rack=3), "nfd", _SOON),
     "churn": partial(_real, partial(churn, machines=8), "rte", _DEFAULT),
     "defaults": partial(_real, partial(defaults, machines=6), "nfd", _DEFAULT),
+    "dra": partial(_real, partial(dra, machines=6), "rte", _SOON),
 }
 """Each a function of the seed."""
 

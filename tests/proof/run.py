@@ -26,6 +26,7 @@ from tests.neighbours.beside import running_beside
 from tests.neighbours.exporters import EXPORTERS
 from tests.proof.autoscale import autoscaled_machines, tell_nodes
 from tests.proof.beside import tell_touched
+from tests.proof.dra import alignments, create_claim_templates, observed_devices
 from tests.proof.hints import choices
 from tests.proof.measure import measure
 from tests.proof.observe import Observer
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from tests.cluster.kubelets import Kubelets
     from tests.cluster.real_kubelets import RealKubelets
     from tests.neighbours.new_nodes import NewNodes
+    from tests.proof.dra import Alignment
     from tests.proof.hints import Choice
     from tests.proof.measure import Row
     from tests.proof.observe import History
@@ -109,19 +111,23 @@ def run(
             stack.enter_context(local_webhook(plane, values=values or own)).wait_until_called()
         plane.create_namespace(NAMESPACE)
         create_priorities(plane, scenario)
+        create_claim_templates(plane, scenario, NAMESPACE)
         if scenario.beside:
             stack.enter_context(running_beside(plane, scenario.beside, NAMESPACE, tell))
         observer = stack.enter_context(Observer.observing(plane.api, NAMESPACE))
+        devices = stack.enter_context(observed_devices(plane, scenario, NAMESPACE))
         _submit(plane, observer, scenario, manifests)
         time.sleep(max(0.0, scenario.seconds - observer.now))
         histories, admissions = observer.histories(), fleet.events("admitted")
         refused = refused_binds(plane.api.get("/metrics"))
         time.sleep(CORRECTED_SECONDS)
         hints = choices(admissions, observer.by_uid(), exporter or publisher)
-        row = measure(scenario, histories, hints, webhook=webhook, refused_binds=refused)
+        aligned = alignments(devices, admissions, scenario.machines)
+        row = measure(scenario, histories, hints, aligned, webhook=webhook, refused_binds=refused)
         if webhook:
             _explain(histories, observer, fleet.events("rejected"), tell)
             _tell_hints(hints, tell)
+            _tell_apart(aligned, tell)
             _tell_waiting(histories, observer, tell)
             _tell_denied(plane, tell)
         tell_preempted(scenario, observer, tell)
@@ -202,6 +208,12 @@ def _tell_hints(found: Sequence[Choice], tell: Callable[[str], None]) -> None:
         f"{len(wrong)} of {len(found) - without} hints wrong, {without} pods without one; at their bindings {late} had "
         f"none, and {misled} a wrong one"
     )
+
+
+def _tell_apart(found: Sequence[Alignment], tell: Callable[[str], None]) -> None:
+    """For each pod with a device far from its CPUs: the NUMA nodes of both."""
+    for each in [each for each in found if each.apart][:TOLD]:
+        tell(f"{each.pod} on {each.node}: CPUs {sorted(each.cpus)}, devices {sorted(each.devices)}")
 
 
 def _tell_waiting(histories: Sequence[History], observer: Observer, tell: Callable[[str], None]) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.proof.measure import Row
 
 _TITLES: Final = {REAL: "real kubelets, fake hardware", SIMULATED: "simulated kubelets"}
-COLUMNS = ("scenario", *run_metrics.COLUMNS, "hints", "wrongHints")
+COLUMNS = ("scenario", *run_metrics.COLUMNS, "hints", "wrongHints", "claims", "apart")
 # A page leaves out what follows from the two columns before it.
 PAGE_COLUMNS = tuple(name for name in COLUMNS if name != "share rejected")
 
@@ -36,6 +36,8 @@ def cells(row: Row) -> tuple[str, ...]:
         *run_metrics.cells(row),
         f"{row.hints:,}" if row.webhook else "",
         f"{row.wrong_hints:,}" if row.webhook else "",
+        "" if row.claims is None else f"{row.claims:,}",
+        "" if row.apart is None else f"{row.apart:,}",
     )
 
 

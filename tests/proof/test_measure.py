@@ -90,4 +90,6 @@ def test_a_run_in_which_nothing_ran_has_no_times() -> None:
         "refusedBinds": 3,
         "hints": 0,
         "wrongHints": 0,
+        "claims": None,
+        "apart": None,
     }

@@ -61,7 +61,7 @@ def test_both_runs_are_made_unless_one_is_asked_for() -> None:
         (["--scenario", "a", "--kubelets", "real"], 1, 0),
         (["--scenario", "a", "--kubelets", "simulated"], 0, 1),
         (["--scenario", "burst"], 0, 1),
-        ([], 6, 7),
+        ([], 7, 7),
     ],
 )
 def test_a_scenario_runs_on_both_kinds_of_kubelets_unless_one_is_asked_for(

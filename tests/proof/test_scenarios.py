@@ -34,7 +34,7 @@ def test_names_differ_and_everything_comes_within_the_run(name: str, seed: int) 
     assert 0 < scenario.steady_from < scenario.seconds
 
 
-@pytest.mark.parametrize("name", [name for name in EVERY if "churn" not in name])
+@pytest.mark.parametrize("name", [name for name in EVERY if not name.endswith(("churn", "dra"))])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_asked_for_fits_in_sum(name: str, seed: int) -> None:
     scenario = EVERY[name](seed)
@@ -47,6 +47,17 @@ def test_churn_asks_for_nine_tenths_of_the_cpus_on_average(seed: int, name: str)
     scenario = EVERY[name](seed)
     asked = sum(workload.millicores * (workload.run_seconds or 0) for workload in scenario.workloads)
     assert asked / scenario.seconds / scenario.millicores == pytest.approx(0.9, abs=0.12)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_dra_asks_for_four_fifths_of_the_cpus_on_average_and_has_gpus_for_them(seed: int) -> None:
+    scenario = EVERY["real dra"](seed)
+    asked = [(workload, (workload.run_seconds or 0) / scenario.seconds) for workload in scenario.workloads]
+    assert sum(workload.millicores * share for workload, share in asked) / scenario.millicores == pytest.approx(
+        0.8, abs=0.2  # three standard deviations of some 150 arrivals
+    )
+    gpus = sum(sum(pieces) for machine in scenario.machines for pieces in machine.slices.values())
+    assert 0.5 < sum(workload.gpus * share for workload, share in asked) / gpus < 0.9
 
 
 def test_a_burst_is_500_pods_at_once() -> None:
@@ -109,5 +120,5 @@ def test_real_kubelets_are_few_and_have_the_cpus_that_a_static_manager_demands(s
 
 def test_both_exporters_run_and_each_in_one_scenario_with_its_default_period() -> None:
     exporters = [exporter for scenario in REAL_SCENARIOS.values() if (exporter := scenario(0).exporter)]
-    assert Counter(exporter.name for exporter in exporters) == {"rte": 3, "nfd": 3}
+    assert Counter(exporter.name for exporter in exporters) == {"rte": 4, "nfd": 3}
     assert sorted(exporter.name for exporter in exporters if exporter.seconds == 60) == ["nfd", "rte"]

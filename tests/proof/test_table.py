@@ -30,8 +30,10 @@ apiserver_admission_webhook_rejection_count{error_type="no_error",name="mutate.p
 
 
 def test_a_row_has_a_cell_for_each_column() -> None:
-    assert cells(WITHOUT) == ("gangs", "without", "64", "1,136", "95%", "20", "1.2 s / 30.0 s", "50.0%", "", "", "")
-    assert cells(WITH) == ("gangs", "with", "64", "0", "0%", "64", "0.5 s / -", "75.0%", "7", "62", "3")
+    none = ("",) * 5
+    assert cells(WITHOUT) == ("gangs", "without", "64", "1,136", "95%", "20", "1.2 s / 30.0 s", "50.0%", *none)
+    assert cells(WITH) == ("gangs", "with", "64", "0", "0%", "64", "0.5 s / -", "75.0%", "7", "62", "3", "", "")
+    assert cells(replace(WITH, claims=48, apart=0))[-2:] == ("48", "0")
 
 
 def test_wrong_hints_stand_in_the_table_and_in_the_json_under_the_same_name() -> None:

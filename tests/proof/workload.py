@@ -35,6 +35,11 @@ _COLLECTIONS = {Kind.REPLICA_SET: "apis/apps/v1", Kind.JOB: "apis/batch/v1"}
 _PLURALS = {Kind.REPLICA_SET: "replicasets", Kind.JOB: "jobs"}
 
 
+def claim_template_of(gpus: int) -> str:
+    """The name of the ResourceClaimTemplate for so many GPUs."""
+    return f"gpus-{gpus}"
+
+
 @dataclass(frozen=True)
 class Workload:
     """Equal pods, created at the same time."""
@@ -57,6 +62,8 @@ class Workload:
     """Further labels of the workload, not of its pods."""
     priority: str = ""
     """The PriorityClass of its pods; empty: none."""
+    gpus: int = 0
+    """GPUs of each pod by a ResourceClaim that is made for it from a template; 0: it has no claim."""
     scheduler: str = ""
     """The scheduler of its pods, which have no annotations then; empty: the default one."""
 
@@ -77,6 +84,9 @@ class Workload:
             "nodeSelector": dict(self.node_selector),
             "containers": [self._container(number, amounts) for number, amounts in enumerate(self.containers)],
         }
+        if self.gpus:
+            pod["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": claim_template_of(self.gpus)}]
+            pod["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
         if self.priority:
             pod["priorityClassName"] = self.priority
         if self.scheduler:
