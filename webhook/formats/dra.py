@@ -18,6 +18,7 @@ Source: k8s.io/api v0.37.2 resource/v1/types.go (fields and limits), k8s.io/dyna
 cel/compile.go and structured/internal (which domain a name without one belongs to).
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
@@ -248,6 +249,8 @@ class Toleration(NamedTuple):
     value: str | None = None
     """None: any value (operator Exists)."""
     effect: str = ""
+    seconds: int | None = None
+    """How long a taint that comes later is tolerated; None: for ever."""
 
     def covers(self, taint: Taint) -> bool:
         """Whether it tolerates the taint."""
@@ -296,6 +299,8 @@ class ClaimSpec:
     constraints: tuple[Constraint, ...] = ()
     fault: str = ""
     """What of it could not be read, as a sentence."""
+    config: tuple[str, ...] = ()
+    """What drivers are told, an entry each as JSON: an allocation repeats it."""
 
     @classmethod
     def from_object(cls, spec: Mapping[str, Any], path: str = "spec") -> "ClaimSpec":
@@ -308,9 +313,10 @@ class ClaimSpec:
             place = f"{path}.devices.constraints"
             raws = _bounded(mappings(devices, "constraints", place), _MAX_NAMES, place)
             constraints = tuple(_constraint(one, f"{place}[{index}]") for index, one in enumerate(raws))
+            config = _config(devices, f"{path}.devices.config")
         except UserError as error:
             return cls(fault=str(error))
-        return cls(requests, constraints)
+        return cls(requests, constraints, config=config)
 
 
 class Result(NamedTuple):
@@ -438,6 +444,8 @@ class DeviceClass:
     """In seconds since the epoch. Of several classes with one extended resource the newest counts."""
     fault: str = ""
     """What of it could not be read, as a sentence."""
+    config: tuple[str, ...] = ()
+    """What drivers are told, an entry each as JSON."""
 
     @property
     def implicit_resource(self) -> str:
@@ -452,7 +460,7 @@ class DeviceClass:
         try:
             spec = mapping(raw, "spec", "spec")
             resource = _cut(spec.get("extendedResourceName"))
-            return cls(name, _selectors(spec, "spec"), resource, created)
+            return cls(name, _selectors(spec, "spec"), resource, created, config=_config(spec, "spec.config"))
         except UserError as error:
             return cls(name, (), resource, created, f"DeviceClass {name}: {error}")
 
@@ -514,6 +522,58 @@ class TaintRule:
             and self.pool in {None, device.pool}
             and self.device in {None, device.name}
         )
+
+
+def written_allocation(
+    spec: ClaimSpec, results: Sequence[Result], classes: Mapping[str, DeviceClass], node: str
+) -> dict[str, Any]:
+    """The `status.allocation` of a claim of `exactly` requests whose devices are used on this node alone.
+
+    Source: k8s.io/dynamic-resource-allocation v0.37.2 structured/internal/incubating (Allocate, createNodeSelector).
+    """
+    requests = {one.name: one for one in spec.requests}
+    devices = []
+    for one in results:
+        device = {"request": one.request, "driver": one.device.driver, "pool": one.device.pool}
+        device["device"] = one.device.name
+        tolerations = [_written_toleration(toleration) for toleration in requests[one.request].tolerations]
+        devices.append({**device, **({"tolerations": tolerations} if tolerations else {})})
+    config = [
+        {"source": "FromClass", **json.loads(entry), **_some_of(requests, names)}
+        for name, names in _by_class(spec).items()
+        if name in classes
+        for entry in classes[name].config
+    ]
+    for entry in map(json.loads, spec.config):
+        names = frozenset(entry.pop("requests", None) or ())
+        if not names or not names.isdisjoint(requests):
+            config.append({"source": "FromClaim", **entry, **_some_of(requests, names)})
+    named = {"key": "metadata.name", "operator": "In", "values": [node]}
+    return {
+        "devices": {"results": devices, **({"config": config} if config else {})},
+        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [named]}]},
+    }
+
+
+def _by_class(spec: ClaimSpec) -> dict[str, frozenset[str]]:
+    """The names of the requests of each class."""
+    found: dict[str, frozenset[str]] = {}
+    for one in spec.requests:
+        found[one.device_class] = found.get(one.device_class, frozenset()) | {one.name}
+    return found
+
+
+def _some_of(requests: Mapping[str, Request], names: frozenset[str]) -> dict[str, list[str]]:
+    """The field `requests` of a configuration, in the order of the claim; without it, it is for all of them."""
+    if not names or names >= requests.keys():
+        return {}
+    return {"requests": [name for name in requests if name in names]}
+
+
+def _written_toleration(one: Toleration) -> dict[str, Any]:
+    texts = {"key": one.key, "operator": "Exists" if one.value is None else "Equal", "value": one.value or ""}
+    lasts = {} if one.seconds is None else {"tolerationSeconds": one.seconds}
+    return {**{name: text for name, text in {**texts, "effect": one.effect}.items() if text}, **lasts}
 
 
 class PodClaim(NamedTuple):
@@ -793,7 +853,8 @@ def _toleration(raw: Mapping[str, Any], path: str) -> Toleration:
         raise UserError(f"{path}.operator", f"{quoted(operator)} is not known.")
     value = None if operator == "Exists" else _optional(raw, "value", f"{path}.value") or ""
     key, effect = _optional(raw, "key", f"{path}.key") or "", _optional(raw, "effect", f"{path}.effect") or ""
-    return Toleration(key, value, effect)
+    seconds = None if raw.get("tolerationSeconds") is None else _integer(raw, "tolerationSeconds", path)
+    return Toleration(key, value, effect, seconds)
 
 
 def _selectors(raw: Mapping[str, Any], path: str) -> tuple[str, ...]:
@@ -806,6 +867,12 @@ def _selectors(raw: Mapping[str, Any], path: str) -> tuple[str, ...]:
             raise UserError(f"{path}.cel.expression", f"This must be text of at most {MAX_EXPRESSION} bytes.")
         found.append(intern(expression))
     return tuple(found)
+
+
+def _config(raw: Mapping[str, Any], path: str) -> tuple[str, ...]:
+    """The configuration of a class or claim; raises UserError. Equal entries of many claims are one text."""
+    raws = _bounded(mappings(raw, "config", path), _MAX_NAMES, path)
+    return tuple(intern(json.dumps(one, sort_keys=True)) for one in raws)
 
 
 def _constraint(raw: Mapping[str, Any], path: str) -> Constraint:

@@ -74,6 +74,8 @@ KUBELET_OPTIONS: Final = "topology-webhook.dev/kubelet-options"
 # Written by users, or copied into pod templates for them.
 INHERIT: Final = "topology-webhook.dev/inherit"
 INJECT_ENV: Final = "topology-webhook.dev/inject-env"
+# Whether the devices of a pod's claims must be on one PCIe root.
+PCIE_ROOT: Final = "topology-webhook.dev/pcie-root"
 # On the objects of a simulation: when an object is created, and how long each of its pods runs.
 SIMULATE_AT: Final = "simulate.topology-webhook.dev/at"
 SIMULATE_RUN_SECONDS: Final = "simulate.topology-webhook.dev/run-seconds"

@@ -24,8 +24,11 @@ TENTATIVE_SECONDS: Final = 5.0
 _VOLUMES: Final = ("persistentVolumeClaim", "ephemeral", "csi")
 
 
-def why_delegated(raw: Mapping[str, Any]) -> str | None:
-    """The constraint that only the scheduler can judge, in words for users; None if the pod has none."""
+def why_delegated(raw: Mapping[str, Any], *, with_claims: bool = True) -> str | None:
+    """The constraint that only the scheduler can judge, in words for users; None if the pod has none.
+
+    with_claims: whether its resource claims count, which the leader may allocate (webhook.placing.pod.claim_alignment).
+    """
     spec: Mapping[str, Any] = raw.get("spec") or {}
     affinity = spec.get("affinity") or {}
     for kind, name in _AMONG_PODS.items():
@@ -36,7 +39,7 @@ def why_delegated(raw: Mapping[str, Any]) -> str | None:
         return "topology spread constraints"
     if any(volume.get(kind) for volume in spec.get("volumes") or () for kind in _VOLUMES):
         return "volumes"
-    if spec.get("resourceClaims"):
+    if with_claims and spec.get("resourceClaims"):
         return "resource claims"
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     if any(port.get("hostPort") for container in containers for port in container.get("ports") or ()):

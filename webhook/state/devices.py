@@ -8,6 +8,7 @@
    - each claim or template that more than a number of devices describes, in pods whose claims it can serve together.
    To the engine these are resources of the node, so that nodes, gangs and reservations count them like any other.
 3. `claimed` says what a pod requests of them, and which of its claims are not counted, and why.
+4. `claims_of` has the claims of a pod whose devices can be allocated before the scheduler sees it (`PodClaims`).
 
 An allocation that the leader has decided on is assumed: whoever reads devices or claims finds it, as if it were
 written. The states of an assumption:
@@ -25,13 +26,14 @@ amounts never exclude a node that the scheduler could use, but they may include 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2s
 from math import inf
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from webhook.engine.dra.aligned_devices import AlignedFitter, AlignedSearch, Place
 from webhook.engine.dra.device_allocation import DeviceAllocator, Verdict
 from webhook.engine.dra.device_pools import Budget, DeviceInventory, NodeDevices, TakenDevices
 from webhook.engine.snapshot.cluster_state import ClusterState, SliceAmount
@@ -42,6 +44,7 @@ from webhook.formats.dra import (
     ClaimTemplate,
     DeviceClass,
     DeviceId,
+    PodClaim,
     Request,
     Slice,
     TaintRule,
@@ -64,7 +67,7 @@ cluster has a few classes, with a selector or two; a tenant can write any number
 # More equal pods with devices than any node has. What is left over counts as any number.
 _MOST_PODS: Final = 64
 _ANY_NUMBER: Final = 1 << 20
-_DEFAULT_NAMESPACE: Final = "default"  # of manifests that name none
+DEFAULT_NAMESPACE: Final = "default"  # of manifests that name none
 # Of one resource on one node, of which evaluations of selectors take most; see device_allocation.OPERATIONS.
 _OPERATIONS: Final = 20_000
 # A read computes at most so many nodes (some 50 ms); after a change that concerns all nodes, turns compute the others.
@@ -120,6 +123,7 @@ class DeviceState:
         self._claims: dict[str, Claim] = {}  # with what is assumed
         self._assumed: dict[str, _Assumed] = {}  # by namespace/name of the claim
         self._assumed_for: defaultdict[str, set[str]] = defaultdict(set)  # the same keys by the pod's uid
+        self._templates: dict[str, ClaimSpec] = {}
         self._counted: dict[str, Claimed] = {}  # by `template` or `claim`, then namespace/name
         self._rows: dict[str, _Row] = {}
         self._users: defaultdict[str, set[str]] = defaultdict(set)
@@ -268,6 +272,41 @@ class DeviceState:
                 unchecked.setdefault(one.name, why)
         return Claimed(amounts, "; ".join(f"claim {name}: {why}" for name, why in unchecked.items()))
 
+    def claims_of(self, raw: Mapping[str, Any], namespace: str, uid: str) -> "PodClaims":
+        """The claims of a pod. uid: the pod's."""
+        found: list[Claim] = []
+        names: list[str] = []
+        why_not, missing = "", ""
+        for one in pod_claims(raw):
+            if one.skipped:
+                continue
+            claim, awaited = self._claim_of(one, namespace)
+            if awaited:
+                missing = missing or f"claim {one.name} {awaited}"
+            elif claim is None:
+                why_not = why_not or f"claim {one.name} is not known"
+            if claim is None:
+                continue
+            if claim.allocation is not None and _is_for_alone(claim, uid):
+                missing = missing or f"claim {one.name} has an earlier allocation, which is being taken back"
+            else:
+                why_not = why_not or _why_not_allocated(claim, one, uid)
+            names.append(one.name)
+            found.append(claim)
+        rows = frozenset(self.claimed(raw, namespace).amounts)
+        return PodClaims(tuple(names), tuple(found), rows, uid, why_not, missing, self._allocator, self.on)
+
+    def _claim_of(self, one: PodClaim, namespace: str) -> tuple[Claim | None, str]:
+        """The claim of a pod's entry, or what will be it; and why it is not there yet, if it will come."""
+        if one.claim:
+            made = self._claims.get(f"{namespace}/{one.claim}")
+            if made is not None or not one.template:
+                return made, ""
+        template = self._templates.get(f"{namespace}/{one.template}")
+        return None if template is None else Claim(namespace, "", "", template, pod_claim_name=one.name), (
+            "" if template is None else "is not made yet"
+        )
+
     def _amounts(self, node: str) -> Iterator[tuple[str, SliceAmount]]:
         offered = self.on(node)
         if any(True for _ in offered.devices) or any(pool.fault for pool in offered.pools):
@@ -369,10 +408,12 @@ class DeviceState:
             del self._nodes_of[pool]
 
     def _put_template(self, one: ClaimTemplate) -> None:
+        self._templates[one.key] = one.spec
         claim = Claim(one.namespace, "", "", one.spec)
         self._count(f"template {one.key}", one.namespace, self._defined(claim, f"claims like {one.key}"))
 
     def _drop_template(self, key: str) -> None:
+        self._templates.pop(key, None)
         self._count(f"template {key}", "", None)
 
     def _put_claim(self, claim: Claim) -> None:
@@ -502,11 +543,63 @@ _NONE_TAKEN: Final = TakenDevices()
 _TOO_MANY: Final = "there are too many different requests for devices"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PodClaims:
+    """The claims of a pod, which get devices near its CPUs and memory before the scheduler sees it, if they can."""
+
+    names: tuple[str, ...]
+    """The entries of the pod."""
+    claims: tuple[Claim, ...]
+    """The claim of each. One that is not made yet has no uid."""
+    rows: frozenset[str]
+    """The resources by which they count on nodes until they are allocated."""
+    pod_uid: str
+    why_not: str
+    """Why only the scheduler can allocate them; empty: nothing prevents it."""
+    missing: str
+    """What must happen to them first, if nothing prevents it; empty: nothing."""
+    _allocator: DeviceAllocator
+    _on: Callable[[str], NodeDevices]
+
+    @property
+    def why_not_now(self) -> str:
+        """Why they cannot be allocated before the scheduler sees the pod; empty: they can."""
+        return self.why_not or self.missing
+
+    def search(self, places: Iterable[Place], *, one_root: bool) -> AlignedSearch:
+        """The devices at the best of these places. one_root: whether one PCIe root is required, not just preferred."""
+        fitter = AlignedFitter(self._allocator, self.claims, pod_uid=self.pod_uid, one_root=one_root)
+        return fitter.search(places, self._on)
+
+
+def _is_for_alone(claim: Claim, uid: str) -> bool:
+    """Whether an allocated claim is reserved for this pod and for nobody else."""
+    return bool(uid) and [one.uid for one in claim.reserved_for] == [uid]
+
+
+def _why_not_allocated(claim: Claim, entry: PodClaim, uid: str) -> str:
+    """Why only the scheduler can allocate the claim; empty: nothing prevents it."""
+    named, spec = f"claim {entry.name}", claim.spec
+    if claim.allocation is not None or claim.fault:
+        return f"{named} is allocated already"
+    if claim.deleted:
+        return f"{named} is being deleted"
+    if claim.uid and entry.template and claim.owner_uid != uid:
+        return f"{named} is not made for this pod"
+    if fault := spec.fault or next((one.fault for one in spec.requests if one.fault), ""):
+        return f"{named}: {fault}"
+    if any(one.first_available for one in spec.requests):
+        return f"{named} has a list of alternatives"
+    if any(one.admin for one in spec.requests):
+        return f"{named} asks for admin access"
+    return "" if spec.requests else f"{named} requests nothing"
+
+
 def with_claims(pod: Pod, raw: Mapping[str, Any], devices: DeviceState | None, namespace: str = "") -> Pod:
     """The pod of an object with what its claims request. namespace: where the object names none."""
     if devices is None or not (raw.get("spec") or {}).get("resourceClaims"):
         return pod
-    claimed = devices.claimed(raw, pod.namespace or namespace or _DEFAULT_NAMESPACE)
+    claimed = devices.claimed(raw, pod.namespace or namespace or DEFAULT_NAMESPACE)
     return replace(pod, requests=MappingProxyType({**pod.requests, **claimed.amounts}), unchecked=claimed.unchecked)
 
 

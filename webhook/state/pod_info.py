@@ -79,7 +79,7 @@ def believed(raw: Mapping[str, Any], rules: Rules, key: AllocationKey) -> Mappin
     but no NUMA nodes. It reserves what the pod requests, until the scheduler finds that it cannot bind the pod.
     """
     known = key.believed(raw)
-    if known is raw or is_gated(raw) or why_unmanaged(raw, rules) or why_delegated(raw):
+    if known is raw or is_gated(raw) or why_unmanaged(raw, rules) or why_delegated(raw, with_claims=False):
         return known
     metadata = raw["metadata"]
     try:

@@ -125,6 +125,7 @@ class Cause(Enum):
     SELECTOR = "Selector", "a selector is not evaluated"
     UNREAD = "Unread", "an object is not read"
     TOO_LONG = "TooLong", "the search takes too long"
+    SCHEDULERS = "Schedulers", "only kube-scheduler can allocate the device"
 
 
 class Taken(NamedTuple):

@@ -10,11 +10,14 @@ A kubelet chooses NUMA nodes in the order in which pods reach it, and two pods a
 either order. So while an assigned pod is not bound yet, only equal pods are assigned to its node: among those the order
 makes no difference. This lasts as long as the scheduler takes. If every node that fits has such a pod, this pod is
 assigned after that one is bound. A delegated pod does not wait for this, because we do not control its order.
+
+The node of a pod with resource claims must also have their devices near its CPUs and memory (see `claim_alignment`).
 """
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from itertools import chain
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -31,6 +34,15 @@ from webhook.formats.patches.json_patch import Operation
 from webhook.model.names import NUMA_SIGNATURE
 from webhook.model.wording import counted
 from webhook.placing.pod import placement_text
+from webhook.placing.pod.claim_alignment import (
+    Aligned,
+    Alignment,
+    ClaimDevices,
+    DevicesApart,
+    LeftToScheduler,
+    align_on,
+    left_to_scheduler,
+)
 from webhook.placing.pod.controller_patches import assignment_patch, ungate_patch
 from webhook.placing.pod.decision import NOT_ALIGNABLE
 from webhook.placing.pod.gated_pods import GatedPod
@@ -39,7 +51,7 @@ from webhook.placing.pod.not_aligned import NotAligned, not_aligned, not_aligned
 from webhook.placing.pod.schedulability import awaits_node, look_ahead
 from webhook.placing.pod.wait_reason import WaitReason, closest
 from webhook.state.assumed.assumed_pod import AssumedPod
-from webhook.state.delegated_pods import delegation_text
+from webhook.state.delegated_pods import delegation_text, why_delegated
 from webhook.state.rules import Rules
 
 
@@ -62,6 +74,8 @@ class Assignment:
     """Whether the pod requests a policy and its node's kubelet aligns nothing of it."""
     chosen: bool = False
     """Whether we choose the NUMA nodes; otherwise the kubelet does."""
+    devices: tuple[ClaimDevices, ...] = ()
+    """What its claims get, to be written before the pod is ungated; empty: the scheduler allocates them, if any."""
 
     def arrival(self, gated: GatedPod) -> Hashable:
         """Equal for pods that may reach the kubelet of the node in any order; None: with any others."""
@@ -89,7 +103,7 @@ class Assignment:
             pod.uid,
             self.allocation.node,
             dict(self.allocation.numa_nodes),
-            pod.requests,
+            gated.requests_beside_claims if self.devices else pod.requests,
             gated.intent.policy,
             expires,
             tentative=self.nodes is not None,
@@ -137,11 +151,10 @@ def find_assignment(
         )
     first = decision.best(_LOOKED_AT)
     best = first[: placement_text.BEST]
-    why = gated.delegated_why
-    node = _first_without_others(decision, first, gated, assigned)
-    if node is None and why is None:
-        return _others_first(best[0].node, assigned)
-    node = node or best[0].node
+    choice = _choice(decision, first, gated, assigned)
+    if isinstance(choice, NoAssignment):
+        return choice
+    node, why = choice.node, choice.delegated
     at = snapshot.node_arrays.index[node]
     allocation = NUMAAllocation(node, decision.allocation(at), reviewed=False)
     # For a delegated pod this is about all nodes.
@@ -149,8 +162,8 @@ def find_assignment(
     if unaligned and (refusal := why_refused(snapshot, gated, rules)):
         return refusal
     note = unaligned.clause if unaligned else ""
-    if node != best[0].node and (weak := placement_text.enforcement(decision, node)):
-        note = f"{note}; {weak}" if note else weak
+    weak = placement_text.enforcement(decision, node) if node != best[0].node else ""
+    note = "; ".join(filter(None, (choice.note, note, weak)))
     text = placement_text.fitting(gated.pod, gated.intent, decision, best, note)
     warns = unaligned is not None and unaligned.warns
     if why is None:
@@ -158,7 +171,14 @@ def find_assignment(
         hostname = NodeNames(snapshot.node_arrays).named(node).hostname if terms_are_fixed(gated.raw) else None
         chosen = is_ours_to_place(snapshot.node_arrays, at)
         placed = assigned_node(allocation, snapshot.node_arrays)
-        return Assignment(allocation, f"{placed}; {text}", hostname=hostname, not_aligned=warns, chosen=chosen)
+        return Assignment(
+            allocation,
+            f"{placed}; {text}",
+            hostname=hostname,
+            not_aligned=warns,
+            chosen=chosen,
+            devices=choice.devices,
+        )
     unschedulable = look_ahead(snapshot.node_arrays, gated.pod, gated.intent, rules.engine)
     preferred = decision.best(rules.preferred_nodes)
     nodes = keep_off_others(snapshot.node_arrays, unschedulable, rules.max_affinity_values, preferred)
@@ -182,19 +202,60 @@ def _not_aligned(snapshot: Snapshot, gated: GatedPod, rules: Rules) -> NotAligne
     return not_aligned(snapshot, gated.pod, gated.intent, rules.engine)
 
 
-def _first_without_others(
+class _Choice(NamedTuple):
+    """The node that a pod gets, or that is the best for it."""
+
+    node: str
+    delegated: str | None
+    """Why only the scheduler can choose the node; None: the pod is pinned to it."""
+    note: str = ""
+    """What becomes of the devices of its claims."""
+    devices: tuple[ClaimDevices, ...] = ()
+
+
+def _choice(
     decision: Decision, first: Sequence[Candidate], gated: GatedPod, assigned: AssignedNode
-) -> str | None:
-    """The best node on which only equal pods wait to be bound; None if there is none. first: the best nodes."""
-    equal = Reservation.of("", "", {}, gated.pod.requests).requests, gated.intent.policy
+) -> _Choice | NoAssignment:
+    """first: the best nodes."""
+    why = gated.delegated_why
+    free = _without_others(decision, first, gated, assigned)
+    candidate = next(free, None)
+    if gated.claims is None:
+        if candidate is None and why is None:
+            return _others_first(first[0].node, assigned)
+        return _Choice((candidate or first[0]).node, why)
+    if other := why_delegated(gated.raw, with_claims=False):
+        alignment: Alignment = left_to_scheduler(f"only the scheduler can judge its {other}")
+    elif candidate is None and not gated.claims.why_not_now:
+        return _others_first(first[0].node, assigned)
+    else:
+        alignment = align_on(decision, gated, chain(filter(None, [candidate]), free))
+    match alignment:
+        case Aligned():
+            return _Choice(alignment.node, None, alignment.text, alignment.devices)
+        case LeftToScheduler():
+            pinned = alignment.node
+            return _Choice(pinned or (candidate or first[0]).node, None if pinned else why, alignment.text)
+        case DevicesApart():
+            count = counted(decision.fit_count, "node has room", "nodes have room")
+            text = placement_text.shortened(f"{placement_text.subject(gated.intent)}: {count}, but {alignment.text}")
+            kind = frozenset({WaitReason.DEVICES_APART})
+            return NoAssignment(kind, placement_text.waiting(text), WaitReason.DEVICES_APART)
+
+
+def _without_others(
+    decision: Decision, first: Sequence[Candidate], gated: GatedPod, assigned: AssignedNode
+) -> Iterator[Candidate]:
+    """The nodes on which only equal pods wait to be bound, the best first. first: the best of all nodes."""
+    ways = [gated.pod.requests] if gated.claims is None else [gated.pod.requests, gated.requests_beside_claims]
+    equal = [(Reservation.of("", "", {}, one).requests, gated.intent.policy) for one in ways]
 
     def is_free(candidate: Candidate) -> bool:
-        return all((other.requests, other.policy) == equal for other in assigned(candidate.node))
+        return all((other.requests, other.policy) in equal for other in assigned(candidate.node))
 
-    if found := next(filter(is_free, first), None):
-        return found.node
-    others = decision.best(decision.fit_count)[len(first) :] if len(first) < decision.fit_count else ()
-    return next((candidate.node for candidate in others if is_free(candidate)), None)
+    yield from filter(is_free, first)
+    if len(first) < decision.fit_count:
+        yield from filter(is_free, decision.best(decision.fit_count)[len(first) :])
 
 
 def _others_first(node: str, assigned: AssignedNode) -> NoAssignment:

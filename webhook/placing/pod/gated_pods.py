@@ -35,7 +35,7 @@ from webhook.model.names import (
 from webhook.placing.retry_delays import RetryDelays
 from webhook.state.cluster_snapshot import ClusterSnapshot
 from webhook.state.delegated_pods import why_delegated
-from webhook.state.devices import DeviceState, with_claims
+from webhook.state.devices import DEFAULT_NAMESPACE, DeviceState, PodClaims, with_claims
 from webhook.state.management import namespace_of
 from webhook.state.rules import Rules
 from webhook.state.unmanaged import why_unmanaged
@@ -161,6 +161,8 @@ class GatedPod:
     """Why it cannot be placed by that PodGroup; empty if it can."""
     left: str = ""
     """Why kube-scheduler places it, with the others of that PodGroup; empty otherwise."""
+    claims: PodClaims | None = None
+    """The claims that it names for devices; None if it names none, or none are read."""
 
     @classmethod
     def from_object(
@@ -195,9 +197,11 @@ class GatedPod:
         return cls(raw, pod, intent, membership, taken, owner_chain, reads_kueue, marked, basis, fault, left)
 
     def claiming(self, devices: DeviceState | None) -> "GatedPod":
-        """The same with what its claims request."""
+        """The same with its claims, and what they request."""
         pod = with_claims(self.pod, self.raw, devices)
-        return self if pod is self.pod else replace(self, pod=pod)
+        if pod is self.pod or devices is None:
+            return self
+        return replace(self, pod=pod, claims=devices.claims_of(self.raw, pod.namespace or DEFAULT_NAMESPACE, pod.uid))
 
     def avoiding(self, avoided: Avoided) -> "GatedPod":
         """The same with the nodes that it avoids after a rejection."""
@@ -297,6 +301,12 @@ class GatedPod:
     def delegated_why(self) -> str | None:
         """Which of its constraints only the scheduler can evaluate, in words; None if there is none."""
         return why_delegated(self.raw)
+
+    @property
+    def requests_beside_claims(self) -> Mapping[str, int]:
+        """What it requests of its node once its claims are allocated."""
+        rows = frozenset[str]() if self.claims is None else self.claims.rows
+        return {name: amount for name, amount in self.pod.requests.items() if name not in rows}
 
     @property
     def request_signature(self) -> Hashable:

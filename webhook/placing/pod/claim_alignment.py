@@ -1,0 +1,157 @@
+"""The devices of a pod's claims beside its CPUs and memory: which the leader allocates, or why it leaves them alone.
+
+1. Claims that only the scheduler can allocate are counted, as those of any pod, and the scheduler chooses the node. The
+   text says `not aligned with its devices`, and why.
+2. Of the nodes that fit, those count whose kubelet's NUMA nodes are predicted. If there are none, nothing can be
+   aligned, and 1 holds.
+3. The first in the order of their rank counts that has the devices on these NUMA nodes (webhook.engine.dra
+   .aligned_devices). The pod is pinned to it, as a member of a gang is, and its claims are allocated before it is
+   ungated.
+4. If devices are free near other NUMA nodes only, such a node does not fit. The pod gets the best node where nothing is
+   predicted, if there is one, else it waits. A pod that asks for `BestEffort` goes on as in 1.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from webhook.engine.decide import Candidate, Decision
+from webhook.engine.dra.aligned_devices import AlignedPlace, AlignedSearch, Apart, Place
+from webhook.engine.enforcement import obeys_no_allocation
+from webhook.formats.dra import Allocation, Claim, Result
+from webhook.model.names import PCIE_ROOT
+from webhook.model.policy import NUMAPolicy
+from webhook.placing.pod.gated_pods import GatedPod
+from webhook.state.devices import PodClaims
+
+_SHOWN: Final = 4  # devices or nodes in a text
+REQUIRED: Final = "Required"
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimDevices:
+    """What a claim of an assigned pod gets."""
+
+    entry: str
+    """The pod's name for it."""
+    claim: Claim
+    results: tuple[Result, ...]
+    node: str
+
+    @property
+    def assumed(self) -> Allocation:
+        """The allocation as it counts from now on."""
+        named = {"key": "metadata.name", "operator": "In", "values": [self.node]}
+        return Allocation(self.results, ({"matchFields": [named]},))
+
+
+@dataclass(frozen=True, slots=True)
+class Aligned:
+    """A node with the devices of the pod's claims."""
+
+    node: str
+    devices: tuple[ClaimDevices, ...]
+    text: str
+    """`devices gpu-1 on NUMA 1`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftToScheduler:
+    """The scheduler allocates the devices."""
+
+    text: str
+    """Why, as a clause."""
+    node: str = ""
+    """The node that it must do so on; empty: any that fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class DevicesApart:
+    """No node fits."""
+
+    text: str
+    """Why, as a clause."""
+
+
+Alignment = Aligned | LeftToScheduler | DevicesApart
+
+
+def align_on(decision: Decision, gated: GatedPod, candidates: Iterable[Candidate]) -> Alignment:
+    """The first of the candidates that has the devices; they are in the order of their rank."""
+    arrays, unpredicted = decision.snapshot.node_arrays, list[str]()
+
+    def predicted() -> Iterator[Place]:
+        for one in candidates:
+            if one.numa_nodes and not obeys_no_allocation(arrays, arrays.index[one.node]):
+                yield Place(one.node, one.numa_nodes)
+            elif not unpredicted:
+                unpredicted.append(one.node)
+
+    found = align(gated, predicted())
+    if isinstance(found, DevicesApart) and unpredicted and not _requires_root(gated):
+        (node,) = unpredicted
+        return left_to_scheduler(
+            f"no kubelet aligns its CPUs and memory on {node}, and elsewhere there are {found.text}", node
+        )
+    return found
+
+
+def align(gated: GatedPod, places: Iterable[Place]) -> Alignment:
+    """The first of the places that has the devices. places: where kubelets' NUMA nodes are known, in order."""
+    claims = gated.claims
+    assert claims is not None  # noqa: S101 - the caller's condition
+    if why := claims.why_not_now:
+        return left_to_scheduler(why)
+    requires_root = _requires_root(gated)
+    search = claims.search(places, one_root=requires_root)
+    if search.found is not None:
+        if not search.found.is_known:
+            return left_to_scheduler(f"no NUMA node of its devices on {search.found.place.node} is published")
+        return _aligned(claims, search.found)
+    if search.unknown or search.cut_short:
+        return left_to_scheduler(search.unknown or "the search takes too long")
+    if not search.apart:
+        return left_to_scheduler("no kubelet aligns its CPUs and memory on the nodes that fit")
+    text = _apart(search, requires_root=requires_root)
+    best_effort = gated.intent.policy is NUMAPolicy.BEST_EFFORT and not requires_root
+    return left_to_scheduler(text) if best_effort else DevicesApart(text)
+
+
+def _requires_root(gated: GatedPod) -> bool:
+    return gated.pod.annotations.get(PCIE_ROOT) == REQUIRED
+
+
+def left_to_scheduler(why: str, node: str = "") -> LeftToScheduler:
+    """node: see `LeftToScheduler`."""
+    return LeftToScheduler(f"not aligned with its devices: {why}", node)
+
+
+def _aligned(claims: PodClaims, found: AlignedPlace) -> Aligned:
+    node = found.place.node
+    devices = tuple(
+        ClaimDevices(name, claim, results, node)
+        for name, claim, results in zip(claims.names, claims.claims, found.results, strict=True)
+    )
+    taken = [one.device for claim in found.devices for one in claim]
+    names = _some([one.id.name for one in taken])
+    ids = sorted({one.numa_nodes[0] for one in taken if one.numa_nodes})
+    root = ", on one PCIe root" if found.one_root else ""
+    return Aligned(node, devices, f"devices {names} on NUMA {'+'.join(map(str, ids))}{root}")
+
+
+def _apart(search: AlignedSearch, *, requires_root: bool) -> str:
+    """`no devices on the NUMA nodes that kubelets take: n1 takes NUMA 0, devices are free on NUMA 1`."""
+    begins = "no free devices on one PCIe root of" if requires_root else "no free devices on"
+    nodes = _some([_apart_on(one) for one in search.apart], "; ")
+    return f"{begins} the NUMA nodes that its kubelet takes for CPUs and memory: {nodes}"
+
+
+def _apart_on(one: Apart) -> str:
+    takes = f"NUMA {'+'.join(map(str, one.place.numa_nodes))}"
+    free = f"devices are free on NUMA {'+'.join(map(str, one.devices))}" if one.devices else "no devices are free"
+    return f"{one.place.node} takes {takes}, {free}"
+
+
+def _some(names: Sequence[str], between: str = ", ") -> str:
+    more = len(names) - _SHOWN
+    return between.join(names if more <= 1 else [*names[:_SHOWN], f"{more} more"])
