@@ -18,8 +18,10 @@ from tests.handlers import mutated as answered
 from webhook.cli.input.object_schema import NAMESPACE, NODE, POD, faults
 from webhook.controllers.placement.controller import PlacementController
 from webhook.controllers.status_reporter import StatusReporter
+from webhook.formats.dra import Claim
 from webhook.formats.kubernetes.admission_review import AdmissionRequest
 from webhook.formats.topology import TopologySource
+from webhook.kube.claim_writes import ClaimWrites
 from webhook.kube.election import Term
 from webhook.kube.events import EventRecorder, ObjectEvent
 from webhook.kube.pod_writes import PodWrites
@@ -149,7 +151,9 @@ async def _cycle(cache: ClusterCache) -> None:
     status_reporter = StatusReporter(writes, told, cache.gated_pods, PlacementMetrics(CollectorRegistry(), "fuzz"))
     leadership: Any = Leads()
     limits = Limits(assume_ttl=60.0, concurrency=8, ungate_after=1.0, reserve_after=1.0)
-    controller = PlacementController(cache, writes, status_reporter, Rules(), limits, leadership, _no_owner)
+    controller = PlacementController(
+        cache, writes, status_reporter, Rules(), limits, leadership, _no_owner, claim_writes=WrittenClaims()
+    )
     controller.started(Term(1, "us", 0.0, 0.0))
     for _ in range(2):
         await controller._cycle()
@@ -177,6 +181,16 @@ class Written(PodWrites):
 
     async def read(self, key: str) -> None:
         del key
+
+
+class WrittenClaims(ClaimWrites):
+    """Every allocation succeeds."""
+
+    def __init__(self) -> None: ...
+
+    async def allocate(self, claim: Claim, allocation: Mapping[str, Any], pod: str, uid: str) -> Write:
+        del claim, allocation, pod, uid
+        return Write(Outcome.WRITTEN)
 
 
 class Told(EventRecorder):

@@ -111,7 +111,9 @@ class LeaderRunnables:
         self._status_reporter = status_reporter = StatusReporter(writes, events, cache.gated_pods, metrics)
         release, reserve = settings.ungate_after_seconds, settings.reserve_after_seconds
         limits = Limits(answer_lifetime(settings), slots, release, reserve, settings.preempts, asking_of(settings))
-        self.controller = PlacementController(cache, writes, status_reporter, rules, limits, leadership, reading)
+        self.controller = PlacementController(
+            cache, writes, status_reporter, rules, limits, leadership, reading, claim_writes=ClaimWrites(client)
+        )
         planner = self.controller.planner
         self.marks = scale_up_marks(settings, writes, ProvisioningWrites(client), cache, planner, events, is_leader)
         """Shows a cluster autoscaler the pods that wait for room."""

@@ -369,8 +369,7 @@ class Claim:
     """Whether kube-scheduler made it for extended resources of its owner."""
     deleted: bool = False
     """Whether it is being deleted."""
-    protected: bool = False
-    """Whether it has the finalizer that an allocation needs."""
+    finalizers: tuple[str, ...] = ()
     resource_version: str = ""
     fault: str = ""
     """What of its allocation could not be read, as a sentence: it may have any device."""
@@ -405,7 +404,7 @@ class Claim:
             owner_uid=_owner_uid(metadata),
             for_extended_resources=annotations.get(EXTENDED_RESOURCE_CLAIM) == "true",
             deleted=metadata.get("deletionTimestamp") is not None,
-            protected=FINALIZER in (metadata.get("finalizers") or ()),
+            finalizers=_finalizers(metadata),
             resource_version=_cut(metadata.get("resourceVersion")),
             fault=fault,
         )
@@ -923,6 +922,11 @@ def _consumers(status: Mapping[str, Any]) -> tuple[Consumer, ...]:
             Consumer(intern(f"{resource}.{group}" if group else resource), _cut(one.get("name")), _cut(one.get("uid")))
         )
     return tuple(found)
+
+
+def _finalizers(metadata: Mapping[str, Any]) -> tuple[str, ...]:
+    found = metadata.get("finalizers")
+    return tuple(intern(one) for one in found if type(one) is str) if isinstance(found, list) else ()
 
 
 def _owner_uid(metadata: Mapping[str, Any]) -> str:

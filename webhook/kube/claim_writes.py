@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from webhook.formats.dra import FINALIZER, GROUP
+from webhook.formats.dra import FINALIZER, GROUP, Claim
 from webhook.kube.api_errors import ClusterError, mapping_or_empty
 from webhook.kube.client import Client
 from webhook.kube.resource import Resource
@@ -17,6 +17,24 @@ class ClaimWrites:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+
+    async def allocate(self, claim: Claim, allocation: Raw, pod: str, uid: str) -> Write:
+        """Give the claim an allocation, and reserve it for the pod namespace/name with this uid.
+
+        It must still have the version that it was read with. If it was not written, the finalizer may have been.
+        """
+        return await write(self._allocate(claim, allocation, {"resource": "pods", "name": _name(pod), "uid": uid}))
+
+    async def _allocate(self, claim: Claim, allocation: Raw, consumer: Raw) -> None:
+        path = _path(claim.key)
+        version: Raw = {"uid": claim.uid, "resourceVersion": claim.resource_version}
+        if FINALIZER not in claim.finalizers:
+            # Without it, the claim could be deleted while its devices are used. It is a write of its own upstream, too.
+            finalizers = [*claim.finalizers, FINALIZER]
+            raw = await self._client.patch(path, {"metadata": {**version, "finalizers": finalizers}})
+            version = _version(raw)
+        status: Raw = {"allocation": allocation, "reservedFor": [consumer]}
+        await self._client.write(f"{path}/status", {"metadata": version, "status": status})
 
     async def release(self, key: str, pod_uid: str) -> Write:
         """Take a pod from the claim namespace/name, with its allocation and finalizer if no other pod has it.
@@ -45,6 +63,10 @@ def _version(raw: Mapping[str, Any]) -> Raw:
     return {field: raw["metadata"].get(field) for field in ("uid", "resourceVersion")}
 
 
+def _name(key: str) -> str:
+    return key.partition("/")[2]
+
+
 def _path(key: str) -> str:
-    namespace, _, name = key.partition("/")
-    return f"{Resource(GROUP, 'v1', 'resourceclaims', namespace).path}/{name}"
+    namespace = key.partition("/")[0]
+    return f"{Resource(GROUP, 'v1', 'resourceclaims', namespace).path}/{_name(key)}"

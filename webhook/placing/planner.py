@@ -110,8 +110,10 @@ class Cycle:
     """Request signature -> why no pod of it was assigned: no other one is tried."""
 
     def basis_of(self, unit: Unit) -> Hashable:
-        """What the result depends on. For a gang that is more than nodes and assumed pods, so any change counts."""
-        return self.changes if isinstance(unit, GatedGang) else (self.version, self.reserved_nodes)
+        """What the result depends on. For gangs and claims that is more than nodes and assumed pods: all changes."""
+        if isinstance(unit, GatedGang) or unit.claims is not None:
+            return self.changes
+        return self.version, self.reserved_nodes
 
     def may_reserve(self, gang: GatedGang) -> bool:
         """Whether no other gang of its namespace has nodes reserved."""
@@ -243,7 +245,8 @@ class Planner:
         # Not the basis at the cycle's start: reservations of this cycle may end before the next one, which would then
         # see the same version.
         snapshot, closed = self.state.snapshot().nodes, self.preemptors.closed_to(gated)
-        basis = (snapshot.version, cycle.reserved_nodes), closed
+        now = (snapshot.version, cycle.reserved_nodes) if gated.claims is None else cycle.basis_of(gated)
+        basis = now, closed
         found = find_assignment(
             without(snapshot, cycle.reserved_nodes | closed), gated, self.rules, self.state.assigned
         )
@@ -382,6 +385,9 @@ class Planner:
         lasts = self._assume_ttl if assignment.nodes is None else min(self._assume_ttl, TENTATIVE_SECONDS)
         assumed_pod = assignment.assume(gated, self._clocks.monotonic() + lasts)
         self.state.assume(assumed_pod)
+        if assignment.devices:
+            allocations = {one.claim.key: one.assumed for one in assignment.devices}
+            self.state.devices.assume_claims(gated.pod.uid, allocations)
         return assumed_pod
 
     def has_room_beside(self, preemptor: WaitingUnit) -> bool:

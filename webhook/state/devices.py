@@ -26,7 +26,7 @@ amounts never exclude a node that the scheduler could use, but they may include 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2s
 from math import inf
@@ -46,9 +46,11 @@ from webhook.formats.dra import (
     DeviceId,
     PodClaim,
     Request,
+    Result,
     Slice,
     TaintRule,
     pod_claims,
+    written_allocation,
 )
 from webhook.formats.kubernetes.pod import Pod
 from webhook.model.resources import NO_RESOURCES
@@ -206,6 +208,11 @@ class DeviceState:
             if self._assumed[key].shown:
                 self._end_assumption(key)
 
+    def assumed_pod(self, claim: str) -> str:
+        """The uid of the pod that the claim namespace/name is assumed for; empty: for none."""
+        assumed = self._assumed.get(claim)
+        return "" if assumed is None else assumed.pod_uid
+
     def assumed_holder(self, device: DeviceId) -> tuple[str, str] | None:
         """The claim (namespace/name) to which the leader has given the device alone, and the uid of its pod."""
         for key in self.inventory.taken.holders.get(device, ()):
@@ -273,28 +280,39 @@ class DeviceState:
         return Claimed(amounts, "; ".join(f"claim {name}: {why}" for name, why in unchecked.items()))
 
     def claims_of(self, raw: Mapping[str, Any], namespace: str, uid: str) -> "PodClaims":
-        """The claims of a pod. uid: the pod's."""
+        """The claims of a pod. uid: the pod's; empty if it is not created yet: its claims will be made, then."""
         found: list[Claim] = []
         names: list[str] = []
-        why_not, missing = "", ""
+        why_not, missing, left_over = "", "", ""
         for one in pod_claims(raw):
             if one.skipped:
                 continue
             claim, awaited = self._claim_of(one, namespace)
-            if awaited:
+            if awaited and uid:
                 missing = missing or f"claim {one.name} {awaited}"
             elif claim is None:
                 why_not = why_not or f"claim {one.name} is not known"
             if claim is None:
                 continue
-            if claim.allocation is not None and _is_for_alone(claim, uid):
-                missing = missing or f"claim {one.name} has an earlier allocation, which is being taken back"
+            if claim.allocation is not None and any(user.uid == uid for user in claim.reserved_for):
+                left_over = left_over or f"claim {one.name} has an earlier allocation, which is being taken back"
             else:
                 why_not = why_not or _why_not_allocated(claim, one, uid)
             names.append(one.name)
             found.append(claim)
         rows = frozenset(self.claimed(raw, namespace).amounts)
-        return PodClaims(tuple(names), tuple(found), rows, uid, why_not, missing, self._allocator, self.on)
+        return PodClaims(
+            tuple(names),
+            tuple(found),
+            rows,
+            uid,
+            why_not,
+            left_over or missing,
+            bool(left_over),
+            self._allocator,
+            self.on,
+            self.inventory.classes,
+        )
 
     def _claim_of(self, one: PodClaim, namespace: str) -> tuple[Claim | None, str]:
         """The claim of a pod's entry, or what will be it; and why it is not there yet, if it will come."""
@@ -558,23 +576,30 @@ class PodClaims:
     """Why only the scheduler can allocate them; empty: nothing prevents it."""
     missing: str
     """What must happen to them first, if nothing prevents it; empty: nothing."""
+    left_over: bool
+    """Whether that is only to take back what an earlier placement of the pod left."""
     _allocator: DeviceAllocator
     _on: Callable[[str], NodeDevices]
+    _classes: Mapping[str, DeviceClass]
 
     @property
     def why_not_now(self) -> str:
         """Why they cannot be allocated before the scheduler sees the pod; empty: they can."""
         return self.why_not or self.missing
 
+    @property
+    def signature(self) -> Hashable:
+        """Equal for pods whose claims get the same devices."""
+        return self.why_not_now, tuple((one.spec, "" if one.pod_claim_name else one.key) for one in self.claims)
+
     def search(self, places: Iterable[Place], *, one_root: bool) -> AlignedSearch:
         """The devices at the best of these places. one_root: whether one PCIe root is required, not just preferred."""
         fitter = AlignedFitter(self._allocator, self.claims, pod_uid=self.pod_uid, one_root=one_root)
         return fitter.search(places, self._on)
 
-
-def _is_for_alone(claim: Claim, uid: str) -> bool:
-    """Whether an allocated claim is reserved for this pod and for nobody else."""
-    return bool(uid) and [one.uid for one in claim.reserved_for] == [uid]
+    def written(self, claim: Claim, results: Sequence[Result], node: str) -> Mapping[str, Any]:
+        """The `status.allocation` of one of the claims with these devices of a node."""
+        return written_allocation(claim.spec, results, self._classes, node)
 
 
 def _why_not_allocated(claim: Claim, entry: PodClaim, uid: str) -> str:

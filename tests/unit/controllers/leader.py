@@ -12,7 +12,9 @@ from tests.builders.clusters import cluster_cache, machine, put
 from webhook.controllers.placement.controller import PlacementController
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.formats.autoscaling import Autoscaler
+from webhook.formats.dra import Claim
 from webhook.formats.kubernetes.pod import Owner
+from webhook.kube.claim_writes import ClaimWrites
 from webhook.kube.election import Term
 from webhook.kube.events import ObjectEvent
 from webhook.kube.pod_writes import PodWrites
@@ -73,6 +75,9 @@ class ApiServer(PodWrites):
         if self.outcome is Outcome.WRITTEN:
             self.has(jsonpatch.apply_patch(self.pods[key], list(operations)))
         return Write(self.outcome)
+
+    async def read(self, key: str) -> dict[str, Any] | None:
+        return self.pods.get(key)
 
     async def annotate(self, key: str, name: str, value: str | None) -> Write:
         self.annotated.append(key)
@@ -135,6 +140,39 @@ class ApiServer(PodWrites):
         return [(event.key, event.reason) for event in self.events]
 
 
+class ClaimServer(ClaimWrites):
+    """The claims as the API server has them. Its answers to allocations are those of `outcomes`, then WRITTEN."""
+
+    def __init__(self, cache: ClusterCache) -> None:
+        self._cache = cache
+        self.outcomes: list[Outcome] = []
+        self.claims: dict[str, dict[str, Any]] = {}
+        self.released: list[str] = []
+
+    def has(self, *raws: Mapping[str, Any]) -> None:
+        """These claims are made, or changed."""
+        for raw in raws:
+            self.claims[f"{raw['metadata']['namespace']}/{raw['metadata']['name']}"] = dict(raw)
+        put(self._cache, *raws)
+
+    async def allocate(self, claim: Claim, allocation: Mapping[str, Any], pod: str, uid: str) -> Write:
+        outcome = self.outcomes.pop(0) if self.outcomes else Outcome.WRITTEN
+        raw = self.claims[claim.key]
+        if raw["metadata"].get("resourceVersion", "") != claim.resource_version:
+            return Write(Outcome.STALE)
+        if outcome is Outcome.WRITTEN:
+            consumer = {"resource": "pods", "name": pod.partition("/")[2], "uid": uid}
+            self.has({**raw, "status": {"allocation": allocation, "reservedFor": [consumer]}})
+        return Write(outcome)
+
+    async def release(self, key: str, pod_uid: str) -> Write:
+        self.released.append(key)
+        raw = self.claims[key]
+        if any(one["uid"] == pod_uid for one in (raw.get("status") or {}).get("reservedFor") or ()):
+            self.has({**raw, "status": {}})
+        return Write(Outcome.WRITTEN)
+
+
 class Leader:
     """The placement controller in its term."""
 
@@ -158,6 +196,7 @@ class Leader:
         self.cache = preempting or cluster_cache()
         put(self.cache, *objects)
         self.api = self.api_server(self.cache)
+        self.claims = ClaimServer(self.cache)
         events: Any = self.api
         self.reporter = reporter = StatusReporter(self.api, events, self.cache.gated_pods, metrics())
         limits = Limits(
@@ -177,6 +216,7 @@ class Leader:
             limits,
             leadership,
             self.read_owner,
+            claim_writes=self.claims,
             clock=clock,
         )
         self.controller.started(TERM)

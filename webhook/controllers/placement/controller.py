@@ -24,6 +24,7 @@ error" and is retried with a growing delay (see `retry_delays`), and the cycle c
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic, time
@@ -38,6 +39,7 @@ from webhook.controllers.status_reporter import StatusReporter
 from webhook.controllers.sweep import WorkClock, call_after, rest_after
 from webhook.engine.decide import Decision
 from webhook.internal_errors import INTERNAL, Where, contained
+from webhook.kube.claim_writes import ClaimWrites
 from webhook.kube.election import Term
 from webhook.kube.leadership import Leadership
 from webhook.kube.owners import ReadOwner
@@ -53,7 +55,45 @@ from webhook.placing.retry_delays import RetryDelays
 from webhook.placing.waiting_unit import Unit, units_of
 from webhook.signal import Signal
 from webhook.state.cluster_cache import ClusterCache
+from webhook.state.devices import PodClaims
 from webhook.state.rules import Rules
+
+# kube-controller-manager makes a claim within a second of its pod, some 50 a second in a burst, and after 15 s if its
+# own leader was lost. A pod loses nothing by waiting longer: the scheduler does not try it either without its claims.
+_CLAIM_SECONDS: Final = 60.0
+
+
+class AwaitedClaims:
+    """The gated pods whose resource claims are not made yet, each since when: they are waited for, but not for ever.
+
+    A claim that arrives wakes the next cycle; `wake_in` is called with the seconds after which that ends by itself.
+    An allocation that an earlier placement left is always waited for: the leader itself takes it back.
+    """
+
+    def __init__(self, wake_in: Callable[[float], None], clock: Callable[[], float]) -> None:
+        self._wake_in = wake_in
+        self._clock = clock
+        self._since: dict[str, tuple[str, float]] = {}  # the pod's uid and the time
+
+    def is_waiting(self, key: str, claims: PodClaims) -> bool:
+        """Whether the pod namespace/name still waits for its claims."""
+        if not claims.missing or claims.why_not:
+            self._since.pop(key, None)
+            return False
+        if claims.left_over:
+            return True
+        now = self._clock()
+        uid, since = self._since.get(key, ("", now))
+        if uid != claims.pod_uid:
+            since = now
+            self._since[key] = claims.pod_uid, since
+            self._wake_in(_CLAIM_SECONDS)
+        return now - since < _CLAIM_SECONDS
+
+    def keep(self, keys: AbstractSet[str]) -> None:
+        """Forget all pods but these."""
+        if self._since:
+            self._since = {key: since for key, since in self._since.items() if key in keys}
 
 
 class ReadyPods:
@@ -65,7 +105,8 @@ class ReadyPods:
     3. A pod that is not managed, and one that requests nothing although its owners are known, is ungated.
     4. A pod that cannot be parsed waits and reports the fault.
     5. A single pod whose assignment is being written is left out.
-    6. All others are ready.
+    6. A pod whose resource claims do not exist yet waits for them, but not for ever (see `AwaitedClaims`).
+    7. All others are ready.
 
     A fault with one pod affects only that pod.
     """
@@ -77,7 +118,9 @@ class ReadyPods:
         owner_chains: OwnerChains,
         pending: PendingPods,
         failures: FailureHandler,
+        awaited: AwaitedClaims,
     ) -> None:
+        self._awaited = awaited
         self._cache = cache
         self._pods = pods
         self._owner_chains = owner_chains
@@ -100,9 +143,22 @@ class ReadyPods:
         ready, avoided = [], self._cache.avoided.by_key()
         for pod in self._pods.in_order(self._pending.being_written):
             with contained(Where.POD, pod=pod.key):
-                if self._is_ready(pod, cycle):
-                    ready.append(pod.avoiding(avoided).claiming(self._cache.devices))
+                if self._is_ready(pod, cycle) and self._has_claims(
+                    claiming := pod.avoiding(avoided).claiming(self._cache.devices), cycle
+                ):
+                    ready.append(claiming)
+        self._awaited.keep(gated.keys())
         return ready
+
+    def _has_claims(self, gated: GatedPod, cycle: Cycle) -> bool:
+        """Whether its claims are there, or it goes without a look at them."""
+        if gated.claims is None or not self._awaited.is_waiting(gated.key, gated.claims):
+            return True
+        if not self._pending.has(gated.key, gated.pod.uid):
+            why = gated.claims.missing
+            found = NoAssignment(frozenset({WaitReason.CLAIMS, why}), waits(f"its {why}"), WaitReason.CLAIMS)
+            self._failures.unassigned(Waits(gated, found), cycle)
+        return False
 
     def _is_ready(self, gated: GatedPod, cycle: Cycle) -> bool:
         """Whether its owners are known, and it or they request something."""
@@ -154,6 +210,7 @@ class PlacementController:
         leadership: Leadership,
         read_owner: ReadOwner,
         *,
+        claim_writes: ClaimWrites,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         """clock: seconds; measures the work of a cycle, which is bounded."""
@@ -177,7 +234,7 @@ class PlacementController:
         """Whether the last cycle left no gated pod."""
         self._owner_chains = OwnerChains(read_owner, self._changed)
         self._delays = RetryDelays(self._wake_in, monotonic)
-        self._writer = AssignmentWriter(cache, writes, self._may_write, limits.assume_ttl)
+        self._writer = AssignmentWriter(cache, writes, claim_writes, self._may_write, limits.assume_ttl)
         self._pending = PendingPods(
             cache, self._writer, status_reporter, self._delays, limits.concurrency, self._changed
         )
@@ -186,7 +243,8 @@ class PlacementController:
             self._pending, ungater, status_reporter, self.gang_examined, self.planner, limits.ungate_after
         )
         pods = GatedPods(rules, self._delays)
-        self._ready = ReadyPods(cache, pods, self._owner_chains, self._pending, self._failures)
+        awaited = AwaitedClaims(self._wake_in, monotonic)
+        self._ready = ReadyPods(cache, pods, self._owner_chains, self._pending, self._failures, awaited)
         cache.changed.subscribe(self._changed)
 
     def started(self, term: Term) -> None:

@@ -7,8 +7,9 @@
 3. The engine finds a domain, nodes and NUMA nodes. If it finds none with the small pod sets counted first, it is asked
    again with the large ones first: if these reach the minimum alone, one member that fits nowhere blocks no others. In
    a gang that owners define every pod set counts, so this is not tried.
-4. Member by member, in order of rank, the node is asked for the exact amounts (`ExactAllocations`), and the member is
-   assumed. If one of them does not fit after all, the others are forgotten.
+4. Member by member, in order of rank, the node is asked for the exact amounts (`ExactAllocations`) and for devices near
+   them (`claim_alignment`), and the member is assumed. If one of them does not fit after all, the others are forgotten.
+   If only its devices are near other NUMA nodes, the gang is tried again without that node, `_MOST_SEARCHES` at most.
 5. If the gang waits for room and has waited long, a domain is reserved for it (see `kept_domain`).
 """
 
@@ -42,6 +43,7 @@ from webhook.placing.gang.gang_text import gang_domains_text, missed_text, never
 from webhook.placing.gang.kept_domain import NOTHING, KeptDomains
 from webhook.placing.pod import placement_text
 from webhook.placing.pod.assignment import Assignment, NoAssignment, assigned_node, without
+from webhook.placing.pod.claim_alignment import Aligned, DevicesApart, align_there
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.placing.pod.node_names import NodeNames
 from webhook.placing.pod.not_aligned import NotAligned, not_aligned_on
@@ -145,6 +147,10 @@ class ExactAllocations:
         )
 
 
+# A search takes some milliseconds, for a gang of hundreds. Where devices are free near one NUMA node only, they usually
+# are on most nodes: more searches would find the same.
+_MOST_SEARCHES: Final = 4
+
 # The exact amounts of a member take a millisecond or two; after this many members, reviews may run.
 _TURN: Final = 8
 
@@ -186,8 +192,31 @@ class GangAssigner:
         """
         if too_few := why_too_few(gang, minimum, assigned_members):
             return too_few
+        first: NoAssignment | None = None
+        closed = set(reserved_nodes)
+        for _ in range(_MOST_SEARCHES):
+            result = await self._attempt(gang, minimum, assigned_members, closed, pause, may_reserve=may_reserve)
+            if not isinstance(result, NoAssignment):
+                return result
+            first = first or result
+            if not result.apart_on:
+                break
+            closed.add(result.apart_on)
+        assert first is not None  # noqa: S101 - there is at least one attempt
+        return first
+
+    async def _attempt(
+        self,
+        gang: GatedGang,
+        minimum: int,
+        assigned_members: Mapping[str, AssignedMember],
+        closed: Collection[str],
+        pause: Pause,
+        *,
+        may_reserve: bool,
+    ) -> list[Assumed] | NoAssignment:
         cluster_snapshot = self._cache.snapshot()
-        cluster_snapshot = replace(cluster_snapshot, nodes=without(cluster_snapshot.nodes, reserved_nodes))
+        cluster_snapshot = replace(cluster_snapshot, nodes=without(cluster_snapshot.nodes, closed))
         found = search_gang(gang, minimum, assigned_members, cluster_snapshot, self._trees, self._rules)
         if isinstance(found, NoAssignment):
             return found
@@ -195,9 +224,8 @@ class GangAssigner:
             there = len(gang.members) + len(assigned_members)
             return self._waits(gang, found, there, may_reserve=may_reserve)
         assumed = await self._assume(gang, found.placement, pause)
-        if isinstance(
-            assumed, NoAssignment
-        ):  # its nodes have changed meanwhile: what is left of them is reserved for it
+        if isinstance(assumed, NoAssignment) and not assumed.apart_on:
+            # Its nodes have changed meanwhile: what is left of them is reserved for it.
             kept = self._kept.of(gang, found, may_reserve=may_reserve)
             return replace(assumed, reserved_nodes=kept.nodes)
         return assumed
@@ -255,8 +283,15 @@ class GangAssigner:
                 text = f"{named(gang)}: {pod.node} does not take {pod.name} beside the others"
                 return NoAssignment(frozenset({"beside"}), placement_text.waiting(text), WaitReason.GANG_DOES_NOT_FIT)
             allocation, unaligned = exact
+            alignment = None if gated.claims is None else align_there(gated, allocation, node_arrays)
+            if isinstance(alignment, DevicesApart):
+                text = placement_text.shortened(f"{named(gang)}: there is room, but for {pod.name} {alignment.text}")
+                kind, why = frozenset({WaitReason.DEVICES_APART}), WaitReason.DEVICES_APART
+                return NoAssignment(kind, placement_text.waiting(text), why, apart_on=pod.node)
             placed = assigned_node(allocation, node_arrays)
             text = f"{placed}; {named(gang)}: {counted(len(pods), 'pod')} in {where}{missed}"
+            if alignment is not None:
+                text += f"; {alignment.text}"
             if gated.pod.avoided:
                 text += f"; avoided after a rejection: {rejections_text(gated.pod.avoided)}"
             if gated.pod.unchecked:
@@ -274,8 +309,9 @@ class GangAssigner:
             labels = labels_of_member(pod.rank, pod.domain, trees[pod.name].topology.node_labels)
             hostname = names.named(pod.node).hostname
             chosen = is_ours_to_place(node_arrays, node_arrays.index[pod.node])
+            devices = alignment.devices if isinstance(alignment, Aligned) else ()
             assignment = Assignment(
-                allocation, text, outputs, labels, hostname=hostname, not_aligned=warns, chosen=chosen
+                allocation, text, outputs, labels, hostname=hostname, not_aligned=warns, chosen=chosen, devices=devices
             )
             assumed.append((gated, assignment, self._assume_pod(gated, assignment)))
             if turn % _TURN == 0:

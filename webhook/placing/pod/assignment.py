@@ -126,6 +126,8 @@ class NoAssignment:
     """Whether no existing node could take the pod even if it were empty: it is delegated to the scheduler."""
     reserved_nodes: frozenset[str] = frozenset()
     """The nodes that are reserved for its gang meanwhile."""
+    apart_on: str = ""
+    """The node that has room for a member of its gang, but no devices near it; else empty."""
     fits_on: str = ""
     """The node that it fits on, if other pods must be bound there first; else empty."""
 

@@ -11,14 +11,16 @@
    predicted, if there is one, else it waits. A pod that asks for `BestEffort` goes on as in 1.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from webhook.engine.decide import Candidate, Decision
 from webhook.engine.dra.aligned_devices import AlignedPlace, AlignedSearch, Apart, Place
 from webhook.engine.enforcement import obeys_no_allocation
+from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.formats.dra import Allocation, Claim, Result
+from webhook.formats.koordinator.numa_allocation import NUMAAllocation
 from webhook.model.names import PCIE_ROOT
 from webhook.model.policy import NUMAPolicy
 from webhook.placing.pod.gated_pods import GatedPod
@@ -37,6 +39,8 @@ class ClaimDevices:
     claim: Claim
     results: tuple[Result, ...]
     node: str
+    written: Mapping[str, Any]
+    """The `status.allocation` of its object."""
 
     @property
     def assumed(self) -> Allocation:
@@ -96,6 +100,13 @@ def align_on(decision: Decision, gated: GatedPod, candidates: Iterable[Candidate
     return found
 
 
+def align_there(gated: GatedPod, allocation: NUMAAllocation, arrays: NodeArrays) -> Alignment:
+    """The devices of a pod that is to go to one node in any case, with this allocation."""
+    numa_nodes = tuple(sorted(number for number, _ in allocation.numa_nodes))
+    is_predicted = numa_nodes and not obeys_no_allocation(arrays, arrays.index[allocation.node])
+    return align(gated, [Place(allocation.node, numa_nodes)] if is_predicted else [])
+
+
 def align(gated: GatedPod, places: Iterable[Place]) -> Alignment:
     """The first of the places that has the devices. places: where kubelets' NUMA nodes are known, in order."""
     claims = gated.claims
@@ -129,7 +140,7 @@ def left_to_scheduler(why: str, node: str = "") -> LeftToScheduler:
 def _aligned(claims: PodClaims, found: AlignedPlace) -> Aligned:
     node = found.place.node
     devices = tuple(
-        ClaimDevices(name, claim, results, node)
+        ClaimDevices(name, claim, results, node, claims.written(claim, results, node))
         for name, claim, results in zip(claims.names, claims.claims, found.results, strict=True)
     )
     taken = [one.device for claim in found.devices for one in claim]

@@ -28,6 +28,7 @@ from webhook.model.names import (
     MANAGED,
     MANAGED_FIELDS,
     NUMA_TOPOLOGY_SPEC,
+    PCIE_ROOT,
     POD_GROUP_NAME,
     RESOURCE_SPEC,
     SCHEDULING_GROUP,
@@ -311,7 +312,9 @@ class GatedPod:
     @property
     def request_signature(self) -> Hashable:
         """Equal for pods with the same result. A delegated pod differs, because it does not wait for bindings."""
-        return self.delegated_why is not None, self.signature
+        if self.claims is None:
+            return self.delegated_why is not None, self.signature
+        return self.delegated_why, self.signature, self.claims.signature, self.pod.annotations.get(PCIE_ROOT)
 
     @cached_property
     def preferred(self) -> str:

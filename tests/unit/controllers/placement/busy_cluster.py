@@ -33,7 +33,7 @@ class Cluster:
         limits = Limits(assume_ttl=60.0, concurrency=64)
         clock = clock or (lambda: self.now)
         self.controller = PlacementController(
-            self.cache, parts, status_reporter, Rules(), limits, parts, parts, clock=clock
+            self.cache, parts, status_reporter, Rules(), limits, parts, parts, claim_writes=parts, clock=clock
         )
         term: Any = object()
         self.controller.started(term)
