@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders.clusters import cluster_cache, machine
+from tests.builders.devices import NUMA, claim, device_class, gpus, match, request, resource_slice
 from tests.builders.pods import gated
-from tests.builders.slices import NUMA, claim, device_class, request, resource_slice
 from tests.property.exhaustive_allocation import Exhaustive
 from webhook.engine.dra.device_pools import DeviceInventory
 from webhook.formats.dra import Claim, DeviceClass, Slice
@@ -28,11 +28,8 @@ claims_of_pod = st.lists(st.tuples(requests, st.booleans()), min_size=1, max_siz
 
 
 def raw_claim(number: int, counts: Sequence[int], *, alike: bool) -> dict[str, Any]:
-    wanted = [request(name=f"r{at}", count=count) for at, count in enumerate(counts)]
-    raw = claim(name=f"c{number}", requests=wanted, owner=UID)
-    if alike:
-        raw["spec"]["devices"]["constraints"] = [{"matchAttribute": NUMA}]
-    return raw
+    wanted = [request(f"r{at}", count) for at, count in enumerate(counts)]
+    return claim(f"c{number}", wanted, owner=UID, constraints=[match(NUMA)] if alike else [])
 
 
 def first_of(
@@ -41,7 +38,7 @@ def first_of(
     """What an allocator takes that sees these devices alone. near: a NUMA node; those of others are not there."""
     inventory = DeviceInventory()
     shown = [at for at in sorted(free) if near is None or zones[at] in {near, None}]
-    raw = resource_slice(node=node, numa=list(zones))
+    raw = resource_slice(node, gpus(*zones))
     raw["spec"]["devices"] = [raw["spec"]["devices"][at] for at in shown]
     inventory.put_slice(Slice.from_object(raw))
     return Exhaustive(inventory.on(node, {}), claims, CLASSES).first()
@@ -57,10 +54,10 @@ def test_the_devices_are_near_the_cpus_and_such_as_upstreams_allocator_gives(
     for number, (cpus, zones, taken) in enumerate(machines):
         name = f"n{number}"
         objects += machine(name=name, free=cpus)
-        objects.append(resource_slice(node=name, numa=zones))
+        objects.append(resource_slice(name, gpus(*zones)))
         held = [f"gpu-{at}" for at in sorted(taken) if at < len(zones)]
         if held:
-            objects.append(claim(name=f"held-{number}", node=name, devices=held))
+            objects.append(claim(f"held-{number}", node=name, devices=held))
     raws = [raw_claim(number, counts, alike=alike) for number, (counts, alike) in enumerate(wanted)]
     entries = [{"name": f"e{number}", "resourceClaimTemplateName": f"t{number}"} for number in range(len(raws))]
     made = [{"name": f"e{number}", "resourceClaimName": f"c{number}"} for number in range(len(raws))]

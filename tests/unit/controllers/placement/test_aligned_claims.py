@@ -10,8 +10,18 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.builders.clusters import machine, put
+from tests.builders.devices import (
+    NUMA,
+    claim,
+    claim_template,
+    device,
+    device_class,
+    first_available,
+    gpus,
+    request,
+    resource_slice,
+)
 from tests.builders.pods import gated
-from tests.builders.slices import claim, claim_template, device_class, request, resource_slice
 from tests.unit.controllers.leader import Leader
 from webhook.controllers.placement.controller import AwaitedClaims
 from webhook.kube.write import Outcome
@@ -30,7 +40,7 @@ def quiet() -> Iterator[None]:
 def site(free: Sequence[int] = (16, 16), numa: Sequence[int | None] = (0, 1), *more: dict[str, Any]) -> Leader:
     """The leader of one node. free: CPUs of each NUMA node. numa: that of each device."""
     nodes = machine(name="n0", free=free)
-    return Leader(*nodes, device_class(), resource_slice(node="n0", numa=numa), claim_template(), *more)
+    return Leader(*nodes, device_class(), resource_slice("n0", gpus(*numa)), claim_template(), *more)
 
 
 def created(leader: Leader, *names: str, made: bool = True, template: str = "gpu", **how: Any) -> None:
@@ -47,7 +57,7 @@ def created(leader: Leader, *names: str, made: bool = True, template: str = "gpu
 def claims(leader: Leader, *names: str, **how: Any) -> None:
     """The claims of these pods."""
     for name in names:
-        raw = claim(name=f"{name}-gpu", owner=f"uid-{name}", **how)
+        raw = claim(f"{name}-gpu", owner=f"uid-{name}", **how)
         raw["metadata"] |= {"resourceVersion": "1", "annotations": {"resource.kubernetes.io/pod-claim-name": "gpu"}}
         leader.claims.has(raw)
 
@@ -138,8 +148,7 @@ async def test_best_effort_takes_devices_of_other_numa_nodes_and_says_so() -> No
     ("how", "why"),
     [
         (
-            {"requests": [{"name": "gpu", "firstAvailable": [
-                {"name": "one", "deviceClassName": "gpu.example.com"}]}]},
+            {"requests": [first_available("gpu", request("one"))]},
             "claim gpu has a list of alternatives",
         ),
         ({"requests": [request(adminAccess=True)]}, "claim gpu asks for admin access"),
@@ -197,10 +206,7 @@ def test_a_claim_is_not_awaited_for_ever() -> None:
 
 async def test_what_an_earlier_placement_left_is_not_built_on() -> None:
     leader = site()
-    claims(leader, "p", node="n0", devices=["gpu-0"])
-    raw = leader.claims.claims["default/p-gpu"]
-    raw["status"]["reservedFor"] = [{"resource": "pods", "name": "p", "uid": "uid-p"}]
-    leader.claims.has(raw)
+    claims(leader, "p", node="n0", devices=["gpu-0"], reserved_for=["p"])
     created(leader, "p")
     await leader.cycle()
     assert leader.waiting() == {"p"}
@@ -240,10 +246,10 @@ async def test_a_device_that_another_claim_shows_meanwhile_is_not_used() -> None
     allocate = leader.claims.allocate
 
     async def beside_another(*args: Any) -> Any:
-        leader.claims.has(claim(name="other", node="n0", devices=["gpu-0"]))
+        leader.claims.has(claim("other", node="n0", devices=["gpu-0"]))
         return await allocate(*args)
 
-    leader.claims.allocate = beside_another  # type: ignore[method-assign]
+    leader.claims.allocate = beside_another  # type: ignore[assignment, method-assign]
     await leader.cycle()
     assert leader.waiting() == {"p"}
     assert devices(leader) == {"other": ["gpu-0"]}
@@ -259,7 +265,7 @@ async def test_members_of_a_gang_get_devices_near_their_cpus() -> None:
         for name in leader.nodes():
             leader.cache.bound_or_gone.emit(f"default/{name}", f"uid-{name}")
     found = devices(leader)
-    assert sorted(sum(found.values(), [])) == ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
+    assert sorted(one for each in found.values() for one in each) == ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
     for name in names:
         near = 0 if found[f"{name}-gpu"][0] in {"gpu-0", "gpu-1"} else 1
         assert f"placed on n0, NUMA {near}; " in said(leader, name)
@@ -267,7 +273,7 @@ async def test_members_of_a_gang_get_devices_near_their_cpus() -> None:
 
 async def test_a_gang_goes_elsewhere_if_devices_are_near_other_numa_nodes() -> None:
     leader = site(numa=(1, 1), free=(16, 16))
-    put(leader.cache, *machine(name="n1", free=(16, 16)), resource_slice(node="n1", numa=(0, 0)))
+    put(leader.cache, *machine(name="n1", free=(16, 16)), resource_slice("n1", gpus(0, 0)))
     claims(leader, "m0", "m1")
     created(leader, "m0", "m1", group="g", annotations={MIN_MEMBER: "2"})
     await leader.cycle()
@@ -275,25 +281,23 @@ async def test_a_gang_goes_elsewhere_if_devices_are_near_other_numa_nodes() -> N
 
 
 async def test_one_pcie_root_is_preferred_and_waited_for_if_it_is_required() -> None:
-    roots = {"gpu-0": "pci0000:00", "gpu-1": "pci0000:40", "gpu-2": "pci0000:40"}
-    raw = resource_slice(node="n0", numa=(0, 0, 0))
-    for device in raw["spec"]["devices"]:
-        device["attributes"][ROOT] = {"string": roots[device["name"]]}
+    roots = ("pci0000:00", "pci0000:40", "pci0000:40")
+    devices_of_node = [device(f"gpu-{number}", attributes={NUMA: 0, ROOT: root}) for number, root in enumerate(roots)]
+    raw = resource_slice("n0", devices_of_node)
     leader = site()
     leader.cache.devices.feeds["ResourceSlice"].upsert("n0-gpu.example.com", raw)
-    put(leader.cache, claim_template(name="two", requests=[request(count=2)]))
+    put(leader.cache, claim_template("two", requests=[request(count=2)]))
     claims(leader, "p", requests=[request(count=2)])
     created(leader, "p", template="two")
     await leader.cycle()
     assert devices(leader) == {"p-gpu": ["gpu-1", "gpu-2"]}
     assert "devices gpu-1, gpu-2 on NUMA 0, on one PCIe root" in said(leader, "p")
 
-    put(leader.cache, claim(name="other", node="n0", devices=["gpu-1"]))
     for required in (True, False):
         leader = site()
         leader.cache.devices.feeds["ResourceSlice"].upsert("n0-gpu.example.com", raw)
-        put(leader.cache, claim_template(name="two", requests=[request(count=2)]))
-        put(leader.cache, claim(name="other", node="n0", devices=["gpu-1"]))
+        put(leader.cache, claim_template("two", requests=[request(count=2)]))
+        put(leader.cache, claim("other", node="n0", devices=["gpu-1"]))
         claims(leader, "p", requests=[request(count=2)])
         created(leader, "p", template="two", annotations={PCIE_ROOT: "Required"} if required else {})
         await leader.cycle()
