@@ -1,7 +1,7 @@
 """Devices of Dynamic Resource Allocation on the real control plane: its scheduler allocates the claims.
 
 rack a: plugin  [1 1] GPUs by a device plugin, near NUMA node 0 and 1
-rack b: dra-b0  dra-b1  with 2 GPUs each in ResourceSlices
+rack b: dra-b0  dra-b1  with 2 GPUs each in ResourceSlices, near NUMA node 0
 rack c: dra-c0  dra-c1  with 1 GPU each
 """
 
@@ -39,7 +39,7 @@ def devices(control_plane: ControlPlane, known: Callable[..., None], pods: Pods)
     api = control_plane.api
     made = [
         (f"{API}/deviceclasses", device_class(resource=GPU)),
-        *((f"{API}/resourceslices", resource_slice(name, gpus(*range(count)))) for name, count in SLICES.items()),
+        *((f"{API}/resourceslices", resource_slice(name, gpus(*[0] * count))) for name, count in SLICES.items()),
     ]
     for path, raw in made:
         api.create(path, raw)
@@ -84,3 +84,36 @@ def test_a_gang_and_pods_go_where_devices_are_and_nothing_is_denied_that_a_node_
     pods.delete("g-0", "g-1", "g-2")
     pods.wait_until_bound("two")
     assert pods.bound()["two"] in {"dra-b0", "dra-b1"}
+
+
+# near [4 16]  gpu-0 and gpu-1 near NUMA node 0, gpu-2 and gpu-3 near NUMA node 1      [free CPUs per NUMA node]
+def test_the_claim_of_a_gated_pod_gets_a_device_near_the_cpus_that_its_kubelet_takes(
+    control_plane: ControlPlane, known: Callable[..., None], pods: Pods
+) -> None:
+    api, claims = control_plane.api, f"{API}/namespaces/{pods.namespace}/resourceclaims"
+    made = [(f"{API}/deviceclasses", device_class()), (f"{API}/resourceslices", resource_slice("near"))]
+    for path, raw in made:
+        api.create(path, raw)
+    api.create(f"{API}/namespaces/{pods.namespace}/resourceclaimtemplates", claim_template(namespace=pods.namespace))
+    known(Machine("near", free=(4, 16)))
+    try:
+        wanted = pod("p", cpu=8, resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpu"}])
+        wanted["spec"]["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
+        pods.create(wanted)
+        pods.wait_until_bound("p")
+        assert pods.allocation("p") == ("near", [1])
+        pods.wait_until_says("p", "devices gpu-2 on NUMA 1")
+        (claim,) = api.get(claims)["items"]
+        (found,) = claim["status"]["allocation"]["devices"]["results"]
+        assert (found["device"], found["pool"]) == ("gpu-2", "near")
+        uid = pods.get("p")["metadata"]["uid"]
+        assert claim["status"]["reservedFor"] == [{"resource": "pods", "name": "p", "uid": uid}]
+        assert claim["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
+        # Only we have allocated it: the scheduler has found it so, and left it.
+        writers = {one["manager"] for one in claim["metadata"]["managedFields"] if one.get("subresource") == "status"}
+        assert not any("scheduler" in one for one in writers), writers
+        pods.delete("p")
+        control_plane.wait_for("the claim to go with its pod", lambda: not api.get(claims)["items"])
+    finally:
+        for path, raw in reversed(made):
+            api.delete(f"{path}/{raw['metadata']['name']}")

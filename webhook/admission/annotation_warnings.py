@@ -72,6 +72,7 @@ from webhook.model.names import (
     MIN_MEMBER,
     NUMA_TOPOLOGY_SPEC,
     OUR_DOMAIN,
+    PCIE_ROOT,
     POD_GROUP_NAME,
     RESOURCE_SPEC,
     STRATEGY,
@@ -210,7 +211,7 @@ def _unknown_of_kueue(places: list[tuple[str, Raw]]) -> Iterator[str]:
                 yield f"{path}[{shortened(name)}] is not read.{did_you_mean(name, KUEUE_ANNOTATIONS)}"
 
 
-READ: Final = INHERITED | {INHERIT, INJECT_ENV}
+READ: Final = INHERITED | {INHERIT, INJECT_ENV, PCIE_ROOT}
 """The annotations that users write on pods and workloads."""
 
 _OURS: Final = frozenset(name for name in vars(names).values() if isinstance(name, str) and name.startswith(OUR_DOMAIN))

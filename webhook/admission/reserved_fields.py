@@ -35,6 +35,7 @@ from webhook.model.names import (
     NUMA_DEFAULTS,
     NUMA_SIGNATURE,
     OUR_DOMAIN,
+    PCIE_ROOT,
     PLACEMENT,
     PLACEMENT_GATE,
     RANK,
@@ -49,7 +50,7 @@ from webhook.state.unmanaged import why_not_mutated
 
 _BY_MUTATION: Final = frozenset({MANAGED, NUMA_DEFAULTS, PLACEMENT, MANAGED_FIELDS, SCHEDULING_GROUP})
 # Under our domain, but written by users.
-_BY_USERS: Final = frozenset({INHERIT, INJECT_ENV, KUBELET_OPTIONS, MIN_MEMBER, STRATEGY})
+_BY_USERS: Final = frozenset({INHERIT, INJECT_ENV, KUBELET_OPTIONS, MIN_MEMBER, PCIE_ROOT, STRATEGY})
 
 OUTPUTS: Final = frozenset(
     {

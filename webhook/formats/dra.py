@@ -250,7 +250,7 @@ class Toleration(NamedTuple):
     """None: any value (operator Exists)."""
     effect: str = ""
     seconds: int | None = None
-    """How long a taint that comes later is tolerated; None: for ever."""
+    """How long a taint that comes later is tolerated; None: without limit."""
 
     def covers(self, taint: Taint) -> bool:
         """Whether it tolerates the taint."""

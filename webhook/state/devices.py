@@ -55,6 +55,7 @@ from webhook.formats.dra import (
 from webhook.formats.kubernetes.pod import Pod
 from webhook.model.resources import NO_RESOURCES
 from webhook.signal import Signal
+from webhook.state.delegated_pods import why_delegated
 from webhook.state.store import Feed
 
 DEVICE_KINDS: Final = ("DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaimTemplate", "ResourceClaim")
@@ -624,8 +625,11 @@ def with_claims(pod: Pod, raw: Mapping[str, Any], devices: DeviceState | None, n
     """The pod of an object with what its claims request. namespace: where the object names none."""
     if devices is None or not (raw.get("spec") or {}).get("resourceClaims"):
         return pod
-    claimed = devices.claimed(raw, pod.namespace or namespace or DEFAULT_NAMESPACE)
-    return replace(pod, requests=MappingProxyType({**pod.requests, **claimed.amounts}), unchecked=claimed.unchecked)
+    of = pod.namespace or namespace or DEFAULT_NAMESPACE
+    claimed, claims = devices.claimed(raw, of), devices.claims_of(raw, of, pod.uid)
+    gets_devices = not claims.why_not and why_delegated(raw, with_claims=False) is None
+    requests = MappingProxyType({**pod.requests, **claimed.amounts})
+    return replace(pod, requests=requests, unchecked=claimed.unchecked, gets_devices=gets_devices)
 
 
 def _row_name(request: Request) -> str:

@@ -12,7 +12,7 @@ from tests.unit.cli.conftest import Outcome, run_review
 GPU = "nvidia.com/gpu"
 
 
-# plugin: a GPU near each NUMA node by a device plugin    dra: 2 GPUs in its ResourceSlice
+# plugin: a GPU near each NUMA node by a device plugin    dra: 2 GPUs near NUMA node 0 in its ResourceSlice
 def review(folder: Path, *files: dict[str, Any], flags: tuple[str, ...] = (), more: tuple[Any, ...] = ()) -> Outcome:
     (folder / "cluster").mkdir()
     (folder / "files").mkdir()
@@ -22,7 +22,7 @@ def review(folder: Path, *files: dict[str, Any], flags: tuple[str, ...] = (), mo
         nrt(node="plugin", free=(16, 16), devices={GPU: (1, 1)}),
         node(name="dra"),
         nrt(node="dra", free=(16, 16)),
-        resource_slice("dra", gpus(0, 1)),
+        resource_slice("dra", gpus(0, 0)),
         device_class(resource=GPU),
         *more,
     )

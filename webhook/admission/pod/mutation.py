@@ -36,6 +36,7 @@ from webhook.model.names import (
     SCHEDULING_GROUP,
 )
 from webhook.placing.pod import placement_text
+from webhook.placing.pod.claim_alignment import requires_root
 from webhook.placing.pod.decision import (
     NOT_ALIGNABLE,
     PodDecision,
@@ -123,6 +124,7 @@ def mutate_pod(
         spec, warnings = parse_numa_spec(annotations, f"{path}metadata.annotations")
         for switch in (INHERIT, INJECT_ENV):
             is_on(annotations, switch, f"{path}metadata.annotations")
+        requires_root(annotations, f"{path}metadata.annotations")
         marks = {**asked.added, **management.marks(annotations, spec)}
     except UserError as error:
         return denied(error, raw, "InvalidAnnotation")

@@ -33,9 +33,10 @@ from webhook.formats.workload.readers import is_made_by_another, read_workload
 from webhook.model.errors import UserError, sentences
 from webhook.model.fields import is_on
 from webhook.model.limits import TooLarge, check_size
-from webhook.model.names import INHERIT, INJECT_ENV, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
+from webhook.model.names import INHERIT, INJECT_ENV, NUMA_TOPOLOGY_SPEC, PCIE_ROOT, RESOURCE_SPEC
 from webhook.model.wording import quoted
 from webhook.placing.gang.workload_judgement import annotations_in, check_gangs, may_be_completed, why_unmanaged
+from webhook.placing.pod.claim_alignment import requires_root
 from webhook.placing.pod.decision import NOT_ALIGNABLE
 from webhook.placing.pod.not_aligned import NotAligned, not_aligned
 from webhook.state.cluster_snapshot import ClusterSnapshot
@@ -96,7 +97,7 @@ _SWITCHES: Final = (INHERIT, INJECT_ENV)
 _OWN: Final = "metadata.annotations"
 # Each warning quotes text of the user, and people read only a few.
 _MOST_WARNINGS: Final = 20
-_JUDGED: Final = GANG_REQUESTS.union(_NUMA, _SWITCHES)
+_JUDGED: Final = GANG_REQUESTS.union(_NUMA, _SWITCHES, (PCIE_ROOT,))
 
 
 class WorkloadValidator:
@@ -203,11 +204,13 @@ def _annotations(
             try:
                 for switch in _SWITCHES:
                     is_on(annotations, switch, path)
+                requires_root(annotations, path)
                 warnings += parse_numa_intent({key: annotations[key] for key in _NUMA if key in annotations}, path)[1]
             except UserError as error:
                 faults += error.faults
-    if INJECT_ENV in asked.get(_OWN, {}):
-        warnings.append(f"{_OWN}[{INJECT_ENV}] has no effect here. Write it on the pod template.")
+    for name in (INJECT_ENV, PCIE_ROOT):
+        if name in asked.get(_OWN, {}):
+            warnings.append(f"{_OWN}[{name}] has no effect here. Write it on the pod template.")
     if faults:
         return Denied(sentences(faults), "InvalidAnnotation", tuple(warnings[:_MOST_WARNINGS]))
     return Allowed(tuple(warnings[:_MOST_WARNINGS]))

@@ -90,6 +90,8 @@ class Pod:
     """Nodes that it avoids for a while. Not a part of its object."""
     unchecked: str = ""
     """Which of its resource claims `requests` does not have, and why. Not a part of its object."""
+    gets_devices: bool = False
+    """Whether its resource claims can be allocated before the scheduler sees it. Not a part of its object."""
     exclusions: PodExclusions | None = None
     """What it keeps off its node or domain; None = nothing."""
     learned: tuple[AvoidedNode, ...] = ()

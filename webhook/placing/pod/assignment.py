@@ -38,8 +38,8 @@ from webhook.placing.pod.claim_alignment import (
     Aligned,
     Alignment,
     ClaimDevices,
+    DelegatedToScheduler,
     DevicesApart,
-    LeftToScheduler,
     align_on,
     left_to_scheduler,
 )
@@ -227,7 +227,7 @@ def _choice(
             return _others_first(first[0].node, assigned)
         return _Choice((candidate or first[0]).node, why)
     if other := why_delegated(gated.raw, with_claims=False):
-        alignment: Alignment = left_to_scheduler(f"only the scheduler can judge its {other}")
+        alignment: Alignment = left_to_scheduler(gated, f"only the scheduler can judge its {other}")
     elif candidate is None and not gated.claims.why_not_now:
         return _others_first(first[0].node, assigned)
     else:
@@ -235,7 +235,7 @@ def _choice(
     match alignment:
         case Aligned():
             return _Choice(alignment.node, None, alignment.text, alignment.devices)
-        case LeftToScheduler():
+        case DelegatedToScheduler():
             pinned = alignment.node
             return _Choice(pinned or (candidate or first[0]).node, None if pinned else why, alignment.text)
         case DevicesApart():

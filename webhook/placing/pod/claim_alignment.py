@@ -8,7 +8,7 @@
    .aligned_devices). The pod is pinned to it, as a member of a gang is, and its claims are allocated before it is
    ungated.
 4. If devices are free near other NUMA nodes only, such a node does not fit. The pod gets the best node where nothing is
-   predicted, if there is one, else it waits. A pod that asks for `BestEffort` goes on as in 1.
+   predicted, if there is one, else it waits. Where its policy, or the nodes', is `BestEffort`, it goes on as in 1.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,13 +21,28 @@ from webhook.engine.enforcement import obeys_no_allocation
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.formats.dra import Allocation, Claim, Result
 from webhook.formats.koordinator.numa_allocation import NUMAAllocation
+from webhook.model.errors import UserError
+from webhook.model.json_text import shortened
 from webhook.model.names import PCIE_ROOT
 from webhook.model.policy import NUMAPolicy
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.state.devices import PodClaims
 
 _SHOWN: Final = 4  # devices or nodes in a text
-REQUIRED: Final = "Required"
+_REQUIRED: Final = "Required"
+_PREFERRED: Final = "Preferred"
+
+
+def requires_root(annotations: Mapping[str, str], path: str = "metadata.annotations") -> bool:
+    """Whether the devices of all claims must be on one PCIe root. Raises UserError.
+
+    path: that of the annotations.
+    """
+    text = annotations.get(PCIE_ROOT, _PREFERRED)
+    if text not in {_REQUIRED, _PREFERRED}:
+        allowed = f"Write {_REQUIRED} or {_PREFERRED}."
+        raise UserError(f"{path}[{PCIE_ROOT}]", f'"{shortened(str(text))}" is not allowed here. {allowed}')
+    return text == _REQUIRED
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +75,7 @@ class Aligned:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftToScheduler:
+class DelegatedToScheduler:
     """The scheduler allocates the devices."""
 
     text: str
@@ -77,7 +92,7 @@ class DevicesApart:
     """Why, as a clause."""
 
 
-Alignment = Aligned | LeftToScheduler | DevicesApart
+Alignment = Aligned | DelegatedToScheduler | DevicesApart
 
 
 def align_on(decision: Decision, gated: GatedPod, candidates: Iterable[Candidate]) -> Alignment:
@@ -91,12 +106,11 @@ def align_on(decision: Decision, gated: GatedPod, candidates: Iterable[Candidate
             elif not unpredicted:
                 unpredicted.append(one.node)
 
-    found = align(gated, predicted())
+    found = _align(gated, predicted(), arrays)
     if isinstance(found, DevicesApart) and unpredicted and not _requires_root(gated):
         (node,) = unpredicted
-        return left_to_scheduler(
-            f"no kubelet aligns its CPUs and memory on {node}, and elsewhere there are {found.text}", node
-        )
+        why = f"no kubelet aligns its CPUs and memory on {node}, and elsewhere there are {found.text}"
+        return left_to_scheduler(gated, why, node)
     return found
 
 
@@ -104,37 +118,50 @@ def align_there(gated: GatedPod, allocation: NUMAAllocation, arrays: NodeArrays)
     """The devices of a pod that is to go to one node in any case, with this allocation."""
     numa_nodes = tuple(sorted(number for number, _ in allocation.numa_nodes))
     is_predicted = numa_nodes and not obeys_no_allocation(arrays, arrays.index[allocation.node])
-    return align(gated, [Place(allocation.node, numa_nodes)] if is_predicted else [])
+    return _align(gated, [Place(allocation.node, numa_nodes)] if is_predicted else [], arrays)
 
 
-def align(gated: GatedPod, places: Iterable[Place]) -> Alignment:
+def _align(gated: GatedPod, places: Iterable[Place], arrays: NodeArrays) -> Alignment:
     """The first of the places that has the devices. places: where kubelets' NUMA nodes are known, in order."""
     claims = gated.claims
     assert claims is not None  # noqa: S101 - the caller's condition
     if why := claims.why_not_now:
-        return left_to_scheduler(why)
+        return left_to_scheduler(gated, why)
     requires_root = _requires_root(gated)
     search = claims.search(places, one_root=requires_root)
     if search.found is not None:
         if not search.found.is_known:
-            return left_to_scheduler(f"no NUMA node of its devices on {search.found.place.node} is published")
+            return left_to_scheduler(gated, f"no NUMA node of its devices on {search.found.place.node} is published")
         return _aligned(claims, search.found)
     if search.unknown or search.cut_short:
-        return left_to_scheduler(search.unknown or "the search takes too long")
+        return left_to_scheduler(gated, search.unknown or "the search takes too long")
     if not search.apart:
-        return left_to_scheduler("no kubelet aligns its CPUs and memory on the nodes that fit")
+        return left_to_scheduler(gated, "no kubelet aligns its CPUs and memory on the nodes that fit")
     text = _apart(search, requires_root=requires_root)
-    best_effort = gated.intent.policy is NUMAPolicy.BEST_EFFORT and not requires_root
-    return left_to_scheduler(text) if best_effort else DevicesApart(text)
+    policies = {_policy(gated, arrays, one.place.node) for one in search.apart}
+    is_strict = requires_root or policies != {NUMAPolicy.BEST_EFFORT}
+    return DevicesApart(text) if is_strict else left_to_scheduler(gated, text)
+
+
+def _policy(gated: GatedPod, arrays: NodeArrays, node: str) -> NUMAPolicy:
+    """The policy that applies to the pod on the node: its own, if it has one."""
+    own = gated.intent.policy
+    return NUMAPolicy(int(arrays.policy[arrays.index[node]])) if own is None else own
 
 
 def _requires_root(gated: GatedPod) -> bool:
-    return gated.pod.annotations.get(PCIE_ROOT) == REQUIRED
+    """The same of a pod that exists: what was changed into nonsense since its creation requires nothing."""
+    return gated.pod.annotations.get(PCIE_ROOT) == _REQUIRED
 
 
-def left_to_scheduler(why: str, node: str = "") -> LeftToScheduler:
-    """node: see `LeftToScheduler`."""
-    return LeftToScheduler(f"not aligned with its devices: {why}", node)
+def left_to_scheduler(gated: GatedPod, why: str, node: str = "") -> DelegatedToScheduler | DevicesApart:
+    """The scheduler allocates the devices, unless the pod requires what only we see to.
+
+    node: see `DelegatedToScheduler`.
+    """
+    if _requires_root(gated):
+        return DevicesApart(f"its devices must be on one PCIe root, and cannot be allocated so: {why}")
+    return DelegatedToScheduler(f"not aligned with its devices: {why}", node)
 
 
 def _aligned(claims: PodClaims, found: AlignedPlace) -> Aligned:

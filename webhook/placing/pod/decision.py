@@ -113,6 +113,7 @@ def creation_signature(pod: Pod, intent: NUMAIntent) -> Hashable:
         pod_signature(pod, intent),
         may_be_in_group(pod.annotations),
         pod.has_own_affinity,
+        pod.gets_devices,
         tuple(container.name for container in pod.containers),
         repr(pod.preferred_terms),
     )
@@ -138,9 +139,12 @@ def _held_to_fitting(
 ) -> PodDecision:
     best = decision.best(max(rules.preferred_nodes, placement_text.BEST))
     note = unaligned.clause if unaligned else ""
+    if rules.gate == "Never" and pod.gets_devices:
+        note = "; ".join(filter(None, ("not aligned with its devices: the setting gate is Never", note)))
     text = placement_text.fitting(pod, intent, decision, best[: placement_text.BEST], note)
     warnings = () if best[0].enforces else (_unenforced(decision, intent, best[0].node),)
-    if needs_gate(pod.annotations, rules, fits=True, own_affinity=pod.has_own_affinity):
+    own_affinity, gets_devices = pod.has_own_affinity, pod.gets_devices
+    if needs_gate(pod.annotations, rules, fits=True, own_affinity=own_affinity, gets_devices=gets_devices):
         return PodDecision(Verdict.ALLOW, text, gated=True, warnings=warnings)
     preferred = best[: rules.preferred_nodes]
     constraint = hold_to_fitting(decision.snapshot.node_arrays, decision, preferred, rules.max_affinity_values)

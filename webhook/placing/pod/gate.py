@@ -8,6 +8,7 @@ can only be removed. The placement controller removes it in the patch that assig
   admitted without the gate, or denied. A pod that waits for a node to be added gets no gate (see `decision`).
 - A pod without a controller that has node affinity waits for a single node, which is added beside it (see
   `affinity_patch`).
+- A pod whose resource claims the leader allocates waits until they are there.
 - Other pods need not wait. But a single writer that decides late knows more than many replicas at creation.
 
 Source: Kubernetes' KEP-3521 (gates are only added at creation) and KEP-3838 (what may change behind a gate).
@@ -25,14 +26,22 @@ from webhook.state.rules import Rules
 GATES_PATH: Final = ("spec", "schedulingGates")
 
 
-def needs_gate(annotations: Mapping[str, str], rules: Rules, *, fits: bool, own_affinity: bool = False) -> bool:
+def needs_gate(
+    annotations: Mapping[str, str],
+    rules: Rules,
+    *,
+    fits: bool,
+    own_affinity: bool = False,
+    gets_devices: bool = False,
+) -> bool:
     """Whether a managed pod with these annotations gets the gate.
 
     fits: some node can take it now. own_affinity: it has node affinity of its own that must not be extended.
+    gets_devices: the leader allocates its claims.
     """
     if rules.gate == "Never":
         return False
-    if may_be_in_group(annotations) or (own_affinity and fits):
+    if may_be_in_group(annotations) or ((own_affinity or gets_devices) and fits):
         return True
     return rules.gate == "Always" if fits else rules.no_capacity == "Gate"
 
