@@ -65,7 +65,9 @@ class Site:
         parts: Any = _Nothing(self)
         reporter = StatusReporter(parts, parts, self.cache.gated_pods, parts)
         limits = Limits(assume_ttl=60.0, concurrency=CONCURRENCY)
-        self.controller = PlacementController(self.cache, parts, reporter, rules, limits, parts, parts)
+        self.controller = PlacementController(
+            self.cache, parts, reporter, rules, limits, parts, parts, claim_writes=parts
+        )
         self.mutator = PodMutator(self.cache.snapshot, rules, monotonic)
         self.guard = BindingGuard(self.cache, parts, lambda: LeaderState.ALL, rules, 30.0, lambda *_: None)
         self._version = 0

@@ -359,7 +359,7 @@ def test_an_allocated_claim() -> None:
         "p1",
         for_extended_resources=True,
         deleted=True,
-        protected=True,
+        finalizers=("resource.kubernetes.io/delete-protection",),
         resource_version="7",
     )
     assert claim.key == "team/c"
