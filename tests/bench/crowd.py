@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from tests.bench.measure import duration
 from tests.builders.nodes import node
-from tests.unit.controllers.placement.busy_cluster import Cluster
+from tests.unit.controllers.placement.busy_cluster import BusyCluster
 from webhook.controllers.sweep import rest_after
 
 SIZES = [(0, 5000, 8), (3000, 5000, 8)]
@@ -39,7 +39,7 @@ def text(line: dict[str, Any]) -> str:
 
 
 async def _measure(shapes: int, nodes: int, zones: int) -> dict[str, Any]:
-    cluster = Cluster(monotonic)
+    cluster = BusyCluster(monotonic)
     for number in range(nodes):
         name = f"m{number}"
         cluster.cache.nodes.upsert(name, node(name=name, cpus=8))
@@ -67,7 +67,7 @@ async def _measure(shapes: int, nodes: int, zones: int) -> dict[str, Any]:
     }
 
 
-async def _a_cycle(cluster: Cluster) -> float:
+async def _a_cycle(cluster: BusyCluster) -> float:
     """Run one cycle. Returns its start."""
     began = monotonic()
     await cluster.play()

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.bench.engine_cluster import CPUS, Fleet, asked, fleet
+from tests.bench.engine_cluster import CPUS, HalfFullCluster, asked, fleet
 from tests.bench.measure import cached, duration, from_memory, once
 from tests.bench.plain import decide_plainly
 from tests.builders.records import node, resident
@@ -48,7 +48,7 @@ BEST = 64  # as many names as a required affinity holds by default
 class _Bench:
     """One cluster with a pod to decide on."""
 
-    fleet: Fleet
+    fleet: HalfFullCluster
     pod: Pod
 
     def __post_init__(self) -> None:
@@ -131,7 +131,7 @@ def _decisions(bench: _Bench, nodes: int, zones: int) -> Generator[dict[str, Any
     return read
 
 
-def _changes(cluster: Fleet, nodes: int, zones: int, read: int) -> Iterator[dict[str, Any]]:
+def _changes(cluster: HalfFullCluster, nodes: int, zones: int, read: int) -> Iterator[dict[str, Any]]:
     """Benches that write the arrays. No older snapshot is held."""
     line = partial(_line, nodes, zones)
     yield line("one node's NRT applied", cached(_nrt_updates(cluster)), read)
@@ -161,7 +161,7 @@ def _reserved(bench: _Bench) -> _Bench:
     return other
 
 
-def _nrt_updates(cluster: Fleet) -> Callable[[], None]:
+def _nrt_updates(cluster: HalfFullCluster) -> Callable[[], None]:
     """Updates by an exporter: one CPU more or less is free on a NUMA node."""
     changed = [_with_free_cpus(topology, free) for free in (1000, 2000) for topology in cluster.topologies[:50]]
     updates = cycle(changed)
@@ -179,7 +179,7 @@ def _with_free_cpus(topology: NodeTopology, free: int) -> NodeTopology:
     return replace(topology, zones=(replace(first, resources={**first.resources, "cpu": cpu}), *others))
 
 
-def _pod_updates(cluster: Fleet) -> Callable[[], None]:
+def _pod_updates(cluster: HalfFullCluster) -> Callable[[], None]:
     numbers = count()
 
     def update() -> None:
@@ -191,7 +191,7 @@ def _pod_updates(cluster: Fleet) -> Callable[[], None]:
     return update
 
 
-def _node_updates(cluster: Fleet) -> Callable[[], None]:
+def _node_updates(cluster: HalfFullCluster) -> Callable[[], None]:
     numbers = count()
 
     def update() -> None:
@@ -203,7 +203,7 @@ def _node_updates(cluster: Fleet) -> Callable[[], None]:
     return update
 
 
-def _reservations(cluster: Fleet) -> Callable[[], None]:
+def _reservations(cluster: HalfFullCluster) -> Callable[[], None]:
     ledger, numbers = Ledger(), count()
     node_arrays = cluster.state.node_arrays()
 
@@ -216,7 +216,7 @@ def _reservations(cluster: Fleet) -> Callable[[], None]:
     return reserve
 
 
-def _memory(cluster: Fleet) -> int:
+def _memory(cluster: HalfFullCluster) -> int:
     """Bytes of both buffers' arrays."""
     return 2 * sum(array.nbytes for array in _arrays(cluster.state.node_arrays()))
 

@@ -15,14 +15,14 @@ GPU = "example.com/gpu"
 
 
 @dataclass(frozen=True)
-class Fleet:
+class HalfFullCluster:
     """The cluster, and what is needed to change it."""
 
     state: ClusterState
     topologies: list[NodeTopology]
 
 
-def fleet(nodes: int, zones: int, policy: NUMAPolicy = NUMAPolicy.SINGLE_NUMA_NODE) -> Fleet:
+def fleet(nodes: int, zones: int, policy: NUMAPolicy = NUMAPolicy.SINGLE_NUMA_NODE) -> HalfFullCluster:
     """`nodes` nodes with `zones` NUMA nodes each, on which 0 to all CPUs and devices are free."""
     random = Random(nodes * 10 + zones)  # noqa: S311 - reproducible, not secret
     state = ClusterState()
@@ -39,7 +39,7 @@ def fleet(nodes: int, zones: int, policy: NUMAPolicy = NUMAPolicy.SINGLE_NUMA_NO
         ]
         topologies.append(topology(node=name, free=free, capacity=whole, policy=policy))
         state.upsert_topology(topologies[-1])
-    return Fleet(state, topologies)
+    return HalfFullCluster(state, topologies)
 
 
 def asked(cpus: int = 12, policy: str | None = "SingleNUMANode", memory: str = "64Gi") -> Pod:

@@ -36,7 +36,7 @@ CPUS = 10
 STILL_SECONDS = 25.0
 
 
-class Taken(NamedTuple):
+class PlacesTaken(NamedTuple):
     """How many places were taken, of how many, and when."""
 
     places: int
@@ -53,8 +53,8 @@ class Measured(NamedTuple):
     mode: str
     creates: float
     refused: int
-    bound: Taken
-    then: Taken
+    bound: PlacesTaken
+    then: PlacesTaken
 
     def __str__(self) -> str:
         return (
@@ -87,7 +87,7 @@ def measure(plane: ControlPlane, mode: str, nodes: int, folder: Path) -> Measure
         plane.delete_namespace(namespace)
 
 
-def _taken(pods: Pods, slots: int, began: float) -> Taken:
+def _taken(pods: Pods, slots: int, began: float) -> PlacesTaken:
     """Wait until all places are taken, or until nothing has changed for `STILL_SECONDS`."""
     most, moved = 0, time.monotonic()
     while most < slots and time.monotonic() - moved < STILL_SECONDS:
@@ -95,7 +95,7 @@ def _taken(pods: Pods, slots: int, began: float) -> Taken:
         now = len(pods.bound())
         if now > most:
             most, moved = now, time.monotonic()
-    return Taken(most, slots, moved - began)
+    return PlacesTaken(most, slots, moved - began)
 
 
 def main(arguments: list[str]) -> int:

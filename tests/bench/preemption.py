@@ -17,7 +17,7 @@ from time import process_time
 from typing import Any, Final
 
 from tests.builders.topologies import topology
-from tests.property.preemptors import CPUS, Cluster, Placed
+from tests.property.preemptors import CPUS, FullCluster, Holder
 from tests.unit.controllers.preemption.leader import PreemptingLeader, high
 from webhook.engine.decide import decide
 from webhook.engine.preemption.candidates import Victims
@@ -101,15 +101,15 @@ def _decision_seconds(leader: PreemptingLeader, member: GatedPod, rules: Rules, 
     return (process_time() - start) / times
 
 
-def _full(nodes: int) -> Cluster:
+def _full(nodes: int) -> FullCluster:
     names = tuple(f"n{number:05}" for number in range(nodes))
     pods = tuple(
-        Placed(f"{name}-{numa}", name, CPUS, number % 7, numa=numa)
+        Holder(f"{name}-{numa}", name, CPUS, number % 7, numa=numa)
         for number, name in enumerate(names)
         for numa in (0, 1)
     )
     labels = {name: {_LABEL: f"rack-{number // _RACK}"} for number, name in enumerate(names)}
-    return Cluster(names, pods, labels=labels, topology=topology(name="racks", labels=[_LABEL]))
+    return FullCluster(names, pods, labels=labels, topology=topology(name="racks", labels=[_LABEL]))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ WORD = (1 << 64) - 1
 
 
 @dataclass(frozen=True)
-class Request:
+class BenchGang:
     """One of the gangs."""
 
     pods: int
@@ -43,13 +43,13 @@ NESTED = Segments(
     Segments(16, Constraint(required=RACK), 0, Segments(2, Constraint(required=HOST))),
 )
 REQUESTS = {
-    "a": Request(64, Constraint(required=RACK)),
-    "b": Request(2304, Constraint(preferred=RACK)),
-    "c": Request(512, Constraint(required=BLOCK, preferred=RACK)),
-    "d": Request(2304, Constraint(required=RACK)),
-    "e": Request(2000, Constraint()),
-    "f": Request(256, Constraint(preferred=BLOCK), Segments(16, Constraint(required=RACK))),
-    "g": Request(256, Constraint(preferred=BLOCK), NESTED),
+    "a": BenchGang(64, Constraint(required=RACK)),
+    "b": BenchGang(2304, Constraint(preferred=RACK)),
+    "c": BenchGang(512, Constraint(required=BLOCK, preferred=RACK)),
+    "d": BenchGang(2304, Constraint(required=RACK)),
+    "e": BenchGang(2000, Constraint()),
+    "f": BenchGang(256, Constraint(preferred=BLOCK), Segments(16, Constraint(required=RACK))),
+    "g": BenchGang(256, Constraint(preferred=BLOCK), NESTED),
 }
 
 

@@ -31,8 +31,8 @@ from tests.cluster.up import leave_on_signals, tell
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.chaos.run import Outcome
-    from tests.chaos.scenarios import Scenario
+    from tests.chaos.run import FaultRun
+    from tests.chaos.scenarios import FaultScenario
 
 # Long enough for the longest fault, 30 s, to last as long as it should.
 SECONDS = 60.0
@@ -64,7 +64,7 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _outcomes(options: argparse.Namespace) -> Iterator[Outcome]:
+def _outcomes(options: argparse.Namespace) -> Iterator[FaultRun]:
     wanted = [SCENARIOS[name] for name in dict.fromkeys(options.scenario or SCENARIOS)]
     programs = find_assets(tell)
     for is_real, made in ((False, Bed.made), (True, partial(RealBed.with_kubelets, tell=tell))):
@@ -79,7 +79,7 @@ def _outcomes(options: argparse.Namespace) -> Iterator[Outcome]:
             tell(f"skipped {', '.join(scenario.name for scenario in scenarios)}: {error}")
 
 
-def _played(bed: Bed, scenario: Scenario, options: argparse.Namespace) -> Outcome:
+def _played(bed: Bed, scenario: FaultScenario, options: argparse.Namespace) -> FaultRun:
     tell(f"{scenario.name}, seed {options.seed}: {options.seconds:.0f} s of pods and gangs")
     start = time.monotonic()
     outcome = play(bed, scenario, seconds=options.seconds, seed=options.seed)

@@ -62,7 +62,7 @@ class Pace:
 DEFAULT_PACE = Pace()
 
 
-class Kind(StrEnum):
+class LoadKind(StrEnum):
     POD = "pod"
     GANG = "gang"
     JOB = "job"
@@ -74,7 +74,7 @@ class Unit:
 
     name: str
     namespace: str
-    kind: Kind
+    kind: LoadKind
     size: int = 1
     minimum: int = 1
     """How many of its pods must start together."""
@@ -91,7 +91,7 @@ class Unit:
     def pods(self, run: str) -> list[dict[str, Any]]:
         """The pods to create; none for a Job."""
         annotations: dict[str, str] = {}
-        if self.kind is Kind.GANG:
+        if self.kind is LoadKind.GANG:
             annotations = {"pod-group-name": self.name, "topology-webhook.dev/min-member": str(self.minimum)}
         return [self._pod(f"{self.name}-{number}", run, annotations) for number in range(self.size)]
 
@@ -122,12 +122,12 @@ def drawn(chance: random.Random, namespaces: Sequence[str]) -> Iterator[Unit]:
     """An endless sequence of units."""
     number = 0
     while True:
-        kind = chance.choices((Kind.POD, Kind.GANG, Kind.JOB), (6, 3, 1))[0]
+        kind = chance.choices((LoadKind.POD, LoadKind.GANG, LoadKind.JOB), (6, 3, 1))[0]
         name, namespace = f"{kind}-{number}", chance.choice(namespaces)
         size, racked = chance.randint(2, 5), chance.random() < 0.7
-        if kind is Kind.POD:
+        if kind is LoadKind.POD:
             yield Unit(name, namespace, kind, cpu=chance.choice((1, 2, 4)), policy=chance.choice(POLICIES))
-        elif kind is Kind.GANG:
+        elif kind is LoadKind.GANG:
             late = chance.choice((0, 0, 1))
             yield Unit(name, namespace, kind, size, size - late, chance.choice((2, 4)), racked=racked, late=late)
         else:
@@ -208,7 +208,7 @@ class Load:
                 clients.submit(self._delete, each)
 
     def _create(self, unit: Unit) -> None:
-        if unit.kind is Kind.JOB:
+        if unit.kind is LoadKind.JOB:
             self._insist(unit, _jobs(unit.namespace), unit.job(self._run))
             return
         pods = unit.pods(self._run)
@@ -243,7 +243,7 @@ class Load:
 
     def _delete(self, unit: Unit) -> None:
         paths = [f"{_pods(unit.namespace)}/{unit.name}-{number}" for number in range(unit.size)]
-        if unit.kind is Kind.JOB:
+        if unit.kind is LoadKind.JOB:
             paths = [f"{_jobs(unit.namespace)}/{unit.name}"]
         for path in paths:
             done(partial(self._api.delete, path, {"propagationPolicy": "Background"}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from tests.chaos.load import Kind, Unit
+from tests.chaos.load import LoadKind, Unit
 from tests.cluster.audit import Slot
 from tests.cluster.gated import GATE, NUMA, PLACEMENT
 
@@ -21,7 +21,7 @@ def raw(
     name: str, node: str = "", allocation: str | None = None, cpu: int = 8, unit: str = "g", **more: Any
 ) -> dict[str, Any]:
     """A pod that waits behind the gate, or a bound one with an allocation for its node."""
-    (one,) = Unit(unit, "ns", Kind.POD, cpu=cpu).pods("run")
+    (one,) = Unit(unit, "ns", LoadKind.POD, cpu=cpu).pods("run")
     metadata = one["metadata"] | {"name": name, "namespace": "ns", "uid": name}
     spec = {**one["spec"], "nodeName": node} if node else {**one["spec"], "schedulingGates": [{"name": GATE}]}
     if allocation := node if allocation is None else allocation:

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tests.chaos.load import Kind
+from tests.chaos.load import LoadKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Row:
+class FaultRow:
     """The columns of a row. The package's docstring defines them."""
 
     scenario: str
@@ -60,11 +60,11 @@ class Row:
         return [f"{name} is {count}" for name, count in zeros.items() if count]
 
 
-def counted(scenario: str, load: Load, journal: Journal, exits: int) -> Row:
+def counted(scenario: str, load: Load, journal: Journal, exits: int) -> FaultRow:
     """The row of a run that has settled."""
     honest = [pod for pod in journal.pods() if pod.unit in load.units]
     waits = sorted(pod.bound - pod.created for pod in honest if pod.bound is not None)
-    return Row(
+    return FaultRow(
         scenario=scenario,
         created=len(honest),
         client_errors=load.refusals.total(),
@@ -87,7 +87,7 @@ def lost(load: Load, journal: Journal) -> Counter[str]:
         pods = journal.of(unit)
         running = sum(pod.since is not None and not pod.gone for pod in pods)
         # A Job recreates a pod that is deleted; a bare pod that a scenario deleted does not come back.
-        wanted = unit.size if unit.kind is Kind.JOB else unit.size - sum(pod.uid in excused for pod in pods)
+        wanted = unit.size if unit.kind is LoadKind.JOB else unit.size - sum(pod.uid in excused for pod in pods)
         if running < wanted:
             found[unit.name] = wanted - running
     return found
@@ -109,7 +109,7 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 def _is_judged(unit: Unit, pods: list[History]) -> bool:
     """Whether the webhook was called for every pod of the gang, and for the Job that created them."""
-    return all(pod.seen and (pod.inherits or unit.kind is not Kind.JOB) for pod in pods)
+    return all(pod.seen and (pod.inherits or unit.kind is not LoadKind.JOB) for pod in pods)
 
 
 def _is_split(unit: Unit, load: Load, journal: Journal) -> bool:

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 from tests.chaos.faults import Stage
 from tests.chaos.journal import Journal
 from tests.chaos.load import Load
-from tests.chaos.row import Row, counted, lost, split
+from tests.chaos.row import FaultRow, counted, lost, split
 from tests.cluster.process import ProcessEndedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.chaos.bed import Bed
-    from tests.chaos.scenarios import Scenario
+    from tests.chaos.scenarios import FaultScenario
 
 CALM = 0.25
 """The share of the time before the fault."""
@@ -35,16 +35,16 @@ TOLD = 5
 
 
 @dataclass(frozen=True)
-class Outcome:
+class FaultRun:
     """A row, and notes for people."""
 
-    row: Row
+    row: FaultRow
     failures: list[str]
     """What must not be; empty when all is well."""
     notes: list[str]
 
 
-def play(bed: Bed, scenario: Scenario, *, seconds: float, seed: int) -> Outcome:
+def play(bed: Bed, scenario: FaultScenario, *, seconds: float, seed: int) -> FaultRun:
     """Run one scenario. `seconds`: duration of the load."""
     run = f"{scenario.name}-{seed}"
     tenants = [f"chaos-{run}-{letter}" for letter in "ab"]
@@ -74,7 +74,7 @@ def play(bed: Bed, scenario: Scenario, *, seconds: float, seed: int) -> Outcome:
         if row.wait_max > bound:
             failures.append(f"an honest pod waited {row.wait_max:.0f} s, more than {bound:.0f}")
         notes = [*stage.notes, *_notes(load, journal), *bed.exits[exits:]]
-    return Outcome(row, [*row.broken(), *failures], notes)
+    return FaultRun(row, [*row.broken(), *failures], notes)
 
 
 def _settle(load: Load, journal: Journal) -> None:

@@ -21,7 +21,7 @@ UNDISTURBED_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
-class Scenario:
+class FaultScenario:
     """One fault."""
 
     name: str
@@ -35,24 +35,24 @@ class Scenario:
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
-        Scenario("leader-killed", faults.leader_killed),
-        Scenario("leader-paused", faults.leader_paused),
-        Scenario("etcd-killed", partial(faults.component_killed, "etcd")),
-        Scenario("api-server-killed", partial(faults.component_killed, "kube-apiserver")),
-        Scenario("ca-secret-deleted", faults.ca_secret_deleted),
-        Scenario("ca-bundle-emptied", faults.ca_bundle_emptied),
-        Scenario("lease-deleted", faults.lease_deleted),
-        Scenario("nrt-crd-deleted", faults.nrt_crd_deleted),
-        Scenario("topology-changed", faults.topology_changed),
-        Scenario("upgrade-and-rollback", faults.upgraded),
-        Scenario("scheduler-killed", partial(faults.component_killed, "kube-scheduler")),
-        Scenario("nodes-deleted", faults.nodes_deleted),
-        Scenario("all-replicas-stopped", faults.all_replicas_stopped),
-        Scenario("hostile-tenant", hostile_tenant, UNDISTURBED_SECONDS),
-        Scenario("kubelets-killed", partial(kubelet_faults.kubelets_ended, signal.SIGKILL), is_real=True),
-        Scenario("kubelets-terminated", partial(kubelet_faults.kubelets_ended, signal.SIGTERM), is_real=True),
-        Scenario("deleted-while-kubelets-down", kubelet_faults.deleted_while_down, is_real=True),
-        Scenario("exporters-killed", kubelet_faults.exporters_killed, is_real=True),
-        Scenario("node-replaced", kubelet_faults.node_replaced, is_real=True),
+        FaultScenario("leader-killed", faults.leader_killed),
+        FaultScenario("leader-paused", faults.leader_paused),
+        FaultScenario("etcd-killed", partial(faults.component_killed, "etcd")),
+        FaultScenario("api-server-killed", partial(faults.component_killed, "kube-apiserver")),
+        FaultScenario("ca-secret-deleted", faults.ca_secret_deleted),
+        FaultScenario("ca-bundle-emptied", faults.ca_bundle_emptied),
+        FaultScenario("lease-deleted", faults.lease_deleted),
+        FaultScenario("nrt-crd-deleted", faults.nrt_crd_deleted),
+        FaultScenario("topology-changed", faults.topology_changed),
+        FaultScenario("upgrade-and-rollback", faults.upgraded),
+        FaultScenario("scheduler-killed", partial(faults.component_killed, "kube-scheduler")),
+        FaultScenario("nodes-deleted", faults.nodes_deleted),
+        FaultScenario("all-replicas-stopped", faults.all_replicas_stopped),
+        FaultScenario("hostile-tenant", hostile_tenant, UNDISTURBED_SECONDS),
+        FaultScenario("kubelets-killed", partial(kubelet_faults.kubelets_ended, signal.SIGKILL), is_real=True),
+        FaultScenario("kubelets-terminated", partial(kubelet_faults.kubelets_ended, signal.SIGTERM), is_real=True),
+        FaultScenario("deleted-while-kubelets-down", kubelet_faults.deleted_while_down, is_real=True),
+        FaultScenario("exporters-killed", kubelet_faults.exporters_killed, is_real=True),
+        FaultScenario("node-replaced", kubelet_faults.node_replaced, is_real=True),
     )
 }

@@ -12,7 +12,7 @@ from tests.chaos.scenarios import SCENARIOS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.chaos.row import Row
+    from tests.chaos.row import FaultRow
 
 COLUMNS = (
     "scenario",
@@ -31,13 +31,13 @@ COLUMNS = (
 PAGE_COLUMNS = ("scenario", "created", "clientErrors", "ungated", "waitP99", "waitMax")
 
 
-def cells(row: Row, columns: Sequence[str] = COLUMNS) -> tuple[str, ...]:
+def cells(row: FaultRow, columns: Sequence[str] = COLUMNS) -> tuple[str, ...]:
     """One cell for each of the columns."""
     values = row.to_json()
     return tuple(f"{values[name]:.1f} s" if name.startswith("wait") else str(values[name]) for name in columns)
 
 
-def with_rows(page: str, rows: Sequence[Row]) -> str:
+def with_rows(page: str, rows: Sequence[FaultRow]) -> str:
     """The page with these rows in its table; rows of other scenarios stay.
 
     Raises ValueError if it has no marks, or if a count of a row must be zero and is not.
@@ -50,7 +50,7 @@ def with_rows(page: str, rows: Sequence[Row]) -> str:
     return pages.with_table(page, "chaos", pages.markdown(PAGE_COLUMNS, in_order, text_columns=1))
 
 
-def table(rows: Sequence[Row]) -> Table:
+def table(rows: Sequence[FaultRow]) -> Table:
     """The table for a terminal."""
     made = Table(*COLUMNS)
     for column in made.columns[1:]:

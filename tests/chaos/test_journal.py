@@ -8,7 +8,7 @@ import pytest
 
 from tests.chaos.bed import capacity, fleet, physical_racks
 from tests.chaos.journal import Journal
-from tests.chaos.load import Kind, Unit
+from tests.chaos.load import LoadKind, Unit
 from tests.chaos.recorded import CAPACITY, RACKS, raw
 from tests.cluster.audit import Slot
 
@@ -100,7 +100,7 @@ def test_a_pod_that_comes_with_neither_gate_nor_placement_was_not_seen(journal: 
 
 
 def test_a_unit_has_run_when_all_its_pods_have_for_so_long(journal: Journal) -> None:
-    unit = Unit("g", "ns", Kind.GANG, size=2, minimum=2)
+    unit = Unit("g", "ns", LoadKind.GANG, size=2, minimum=2)
     journal.take("ADDED", raw("a", "n0"), 1)
     assert not journal.has_run(unit, 0)
     journal.take("ADDED", raw("b", "n1"), 2)

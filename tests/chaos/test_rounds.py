@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from tests.chaos.run import Outcome
-    from tests.chaos.scenarios import Scenario
+    from tests.chaos.run import FaultRun
+    from tests.chaos.scenarios import FaultScenario
 
 # A leader that is paused stays so for 7 s, longer than its Lease; the rest of the time others go on creating.
 SECONDS = 8.0
@@ -58,7 +58,7 @@ def real_bed(programs: Mapping[str, Path]) -> Iterator[Bed]:
     ],
 )
 def test_nothing_is_lost_given_twice_or_split_and_no_replica_exits(
-    bed: Bed, scenario: Scenario, record_property: Callable[[str, object], None]
+    bed: Bed, scenario: FaultScenario, record_property: Callable[[str, object], None]
 ) -> None:
     check(play(bed, scenario, seconds=SECONDS, seed=SEED), record_property)
 
@@ -68,12 +68,12 @@ def test_nothing_is_lost_given_twice_or_split_and_no_replica_exits(
     "scenario", [pytest.param(scenario, id=name) for name, scenario in SCENARIOS.items() if scenario.is_real]
 )
 def test_nor_does_a_real_kubelet_reject_a_pod(
-    real_bed: Bed, scenario: Scenario, record_property: Callable[[str, object], None]
+    real_bed: Bed, scenario: FaultScenario, record_property: Callable[[str, object], None]
 ) -> None:
     check(play(real_bed, scenario, seconds=REAL_SECONDS, seed=SEED), record_property)
 
 
-def check(outcome: Outcome, record_property: Callable[[str, object], None]) -> None:
+def check(outcome: FaultRun, record_property: Callable[[str, object], None]) -> None:
     record_property("chaos", outcome.row.to_json())
     assert outcome.row.created
     assert outcome.row.broken() == [], "\n".join(outcome.notes)

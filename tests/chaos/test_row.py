@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.chaos.journal import Journal
-from tests.chaos.load import POLICIES, Kind, Load, Unit, drawn
+from tests.chaos.load import POLICIES, Load, LoadKind, Unit, drawn
 from tests.chaos.recorded import CAPACITY, RACKS, raw
-from tests.chaos.row import Row, counted, lost, percentile, split
+from tests.chaos.row import FaultRow, counted, lost, percentile, split
 from tests.chaos.scenarios import SCENARIOS
 from tests.chaos.table import COLUMNS, cells, with_rows
 from tests.cluster.api import ApiError
@@ -25,8 +25,8 @@ KEYS = [
     *("scenario", "created", "clientErrors", "lost", "ungated"),
     *("rejected", "overCommitted", "gangsSplit", "waitP99", "waitMax", "leaderExits"),
 ]
-GOOD = Row("leader-killed", 60, 0, 0, 0, 0, 0, 0, 1.234, 5.678, 0)
-GANG = Unit("g", "ns", Kind.GANG, size=2, minimum=2, racked=True)
+GOOD = FaultRow("leader-killed", 60, 0, 0, 0, 0, 0, 0, 1.234, 5.678, 0)
+GANG = Unit("g", "ns", LoadKind.GANG, size=2, minimum=2, racked=True)
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_a_row_is_printed_with_exactly_these_keys() -> None:
         (replace(GOOD, leader_exits=1), ["leaderExits is 1"]),
     ],
 )
-def test_five_numbers_must_be_zero_in_every_scenario(row: Row, failures: list[str]) -> None:
+def test_five_numbers_must_be_zero_in_every_scenario(row: FaultRow, failures: list[str]) -> None:
     assert row.broken() == failures
 
 
@@ -67,7 +67,7 @@ def test_a_gang_that_runs_is_neither_lost_nor_split(load: Load, journal: Journal
         journal.take("ADDED", raw(name), 1)
         journal.take("MODIFIED", raw(name, node), 3)
     row = counted("any", load, journal, exits=0)
-    assert row == Row("any", 2, 0, 0, 0, 0, 0, 0, 2.0, 2.0, 0)
+    assert row == FaultRow("any", 2, 0, 0, 0, 0, 0, 0, 2.0, 2.0, 0)
 
 
 def test_who_waits_in_the_end_or_vanished_is_lost(load: Load, journal: Journal) -> None:
@@ -106,7 +106,7 @@ def test_who_was_deleted_by_its_tenant_or_by_a_scenario_is_not_lost(load: Load, 
 
 
 def test_a_jobs_pod_that_a_scenario_deleted_must_be_made_again(load: Load, journal: Journal) -> None:
-    load.units["g"] = replace(GANG, kind=Kind.JOB)
+    load.units["g"] = replace(GANG, kind=LoadKind.JOB)
     journal.take("ADDED", raw("a", "n0"), 1)
     journal.take("ADDED", raw("b", "n1"), 1)
     journal.take("DELETED", raw("b", "n1"), 2)
@@ -167,9 +167,9 @@ def test_the_load_is_the_same_for_the_same_seed_and_has_everything_in_it() -> No
     units = begun(1)
     assert units == begun(1)
     assert units != begun(2)
-    assert {unit.policy for unit in units if unit.kind is Kind.POD} == set(POLICIES)
+    assert {unit.policy for unit in units if unit.kind is LoadKind.POD} == set(POLICIES)
     assert {(unit.kind, unit.racked) for unit in units} >= {
-        (kind, on) for kind in (Kind.GANG, Kind.JOB) for on in (True, False)
+        (kind, on) for kind in (LoadKind.GANG, LoadKind.JOB) for on in (True, False)
     }
     assert any(unit.late for unit in units)
     assert {unit.namespace for unit in units} == {"a", "b"}

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from tests.chart.helm import Helm, Rendered
-from tests.chart.release import Release
+from tests.chart.release import InstalledRelease
 from tests.cluster.control_plane import ControlPlane
 
 
@@ -20,8 +20,8 @@ def rendered(helm: Helm) -> Rendered:
 
 
 @pytest.fixture
-def release(control_plane: ControlPlane, namespace: str) -> Iterator[Release]:
+def release(control_plane: ControlPlane, namespace: str) -> Iterator[InstalledRelease]:
     """A release to install. It is uninstalled afterwards in any case."""
-    release = Release(control_plane, namespace)
+    release = InstalledRelease(control_plane, namespace)
     yield release
     release.uninstall()

@@ -17,7 +17,7 @@ FULL_NAME = "chart-test-topology-webhook"
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 
 
-class Release:
+class InstalledRelease:
     """The chart, installed in a namespace."""
 
     def __init__(self, plane: ControlPlane, namespace: str) -> None:

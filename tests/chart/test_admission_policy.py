@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.chart.helm import Helm, Rendered
-from tests.chart.release import FULL_NAME, Release, other_namespace
+from tests.chart.release import FULL_NAME, InstalledRelease, other_namespace
 from tests.cluster.api import JSON, MERGE_PATCH, ApiError
 from tests.cluster.control_plane import ControlPlane
 from webhook.admission.reserved_fields import OUTPUTS, forgery
@@ -51,7 +51,7 @@ def carrying(field: str, name: str, value: str = "x", **more: Any) -> dict[str, 
 class Users:
     """The pods of the namespaces, written by users to whom RBAC allows everything."""
 
-    def __init__(self, plane: ControlPlane, release: Release, namespace: str) -> None:
+    def __init__(self, plane: ControlPlane, release: InstalledRelease, namespace: str) -> None:
         self.plane = plane
         self.service = release.account
         self.namespace = namespace
@@ -77,7 +77,7 @@ class Users:
 
 
 @pytest.fixture
-def users(control_plane: ControlPlane, release: Release) -> Iterator[Users]:
+def users(control_plane: ControlPlane, release: InstalledRelease) -> Iterator[Users]:
     # All users here are in system:masters, so that RBAC allows everything.
     release.upgrade({**ALONE, "settings": {"trustedUsers": [TRUSTED], "trustedGroups": [BREAK_GLASS]}})
     with ExitStack() as stack:
@@ -112,7 +112,9 @@ def _count(users: Users) -> bool:
     )
 
 
-def test_the_api_server_finds_nothing_to_warn_of_in_the_policies(control_plane: ControlPlane, release: Release) -> None:
+def test_the_api_server_finds_nothing_to_warn_of_in_the_policies(
+    control_plane: ControlPlane, release: InstalledRelease
+) -> None:
     release.upgrade(ALONE)
     for which in ("pods", "bindings"):
         path = f"{POLICIES}/{FULL_NAME}-{which}"
@@ -183,7 +185,7 @@ def _review(
 
 @pytest.mark.parametrize("where", ["kube-system", "own", "other"])
 def test_nobody_but_the_service_and_whom_the_operator_trusts_creates_a_pod_with_an_allocation(
-    users: Users, release: Release, where: str
+    users: Users, release: InstalledRelease, where: str
 ) -> None:
     namespace = {"kube-system": "kube-system", "own": release.namespace, "other": users.namespace}[where]
     for name in (NUMA_ALLOCATION, RESOURCE_STATUS):

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.chart.helm import CHART, Helm
-from tests.chart.release import FULL_NAME, Release, other_namespace
+from tests.chart.release import FULL_NAME, InstalledRelease, other_namespace
 from tests.cluster.api import ApiError
 from tests.cluster.control_plane import ControlPlane
 from webhook.admission.pod.validate import validate_pod
@@ -64,7 +64,7 @@ def asked(plane: ControlPlane, namespace: str, body: Mapping[str, Any]) -> str:
 
 
 def test_the_api_server_asks_about_those_pods_only_whose_place_is_open(
-    control_plane: ControlPlane, release: Release
+    control_plane: ControlPlane, release: InstalledRelease
 ) -> None:
     owner = {"apiVersion": "apps/v1", "name": "owner", "uid": "1", "controller": True}
 
@@ -153,7 +153,7 @@ UNASKING: dict[str, tuple[dict[str, Any], Manage | None]] = {
 
 
 def test_pods_that_ask_for_nothing_cost_a_call_only_where_the_mode_covers_them(
-    control_plane: ControlPlane, release: Release
+    control_plane: ControlPlane, release: InstalledRelease
 ) -> None:
     labels = [None, *BY_LABEL, "unknown"]
     first_of = {
@@ -206,7 +206,7 @@ CARRIES: list[tuple[str, ...]] = [
 
 
 def test_each_created_pod_costs_one_call_or_none_and_no_forged_one_gets_by(
-    control_plane: ControlPlane, release: Release
+    control_plane: ControlPlane, release: InstalledRelease
 ) -> None:
     with other_namespace(control_plane, f"{release.namespace}-pods") as pods:
         # The API server's own policy would refuse some before a webhook is asked.
@@ -263,7 +263,7 @@ def _with(annotation: str) -> dict[str, Any]:
 
 
 def test_an_update_is_asked_about_when_it_changes_metadata_or_gates_of_a_pod_that_is_of_our_affair(
-    control_plane: ControlPlane, release: Release
+    control_plane: ControlPlane, release: InstalledRelease
 ) -> None:
     gates = {"schedulingGates": [{"name": "example.com/a"}, {"name": PLACEMENT_GATE}]}
     changes: list[dict[str, Any]] = [
@@ -301,7 +301,7 @@ def test_an_update_is_asked_about_when_it_changes_metadata_or_gates_of_a_pod_tha
                 control_plane.api.patch(f"{path}/{name}", change)
 
 
-def test_the_readmes_ways_to_be_asked_less_work(control_plane: ControlPlane, release: Release) -> None:
+def test_the_readmes_ways_to_be_asked_less_work(control_plane: ControlPlane, release: InstalledRelease) -> None:
     readme = (CHART / "README.md").read_text().partition("### Only some pods")[2]
     by_label, by_namespace = map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL)[:2])
     labelled = annotated(metadata={"labels": {"tier": "batch"}})
@@ -316,6 +316,8 @@ def test_the_readmes_ways_to_be_asked_less_work(control_plane: ControlPlane, rel
         control_plane.wait_for("the label to count", lambda: asked(control_plane, pods, annotated()))
 
 
-def test_nobody_answers_and_pods_are_admitted_as_they_came(control_plane: ControlPlane, release: Release) -> None:
+def test_nobody_answers_and_pods_are_admitted_as_they_came(
+    control_plane: ControlPlane, release: InstalledRelease
+) -> None:
     release.upgrade({"webhook": {"url": NOBODY["url"]}})
     assert asked(control_plane, "default", pod()) == ""

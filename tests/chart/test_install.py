@@ -9,13 +9,13 @@ import pytest
 import yaml
 
 from tests.chart.helm import CHART
-from tests.chart.release import FULL_NAME, RELEASE, Release, other_namespace
+from tests.chart.release import FULL_NAME, RELEASE, InstalledRelease, other_namespace
 from tests.cluster.control_plane import CommandError, ControlPlane
 from tests.cluster.job_pods import job_pods
 from tests.cluster.kinds import serving
 
 
-def test_the_service_has_these_rights_and_no_others(control_plane: ControlPlane, release: Release) -> None:
+def test_the_service_has_these_rights_and_no_others(control_plane: ControlPlane, release: InstalledRelease) -> None:
     release.upgrade()
     review = {
         "apiVersion": "authorization.k8s.io/v1",
@@ -71,7 +71,7 @@ def test_the_service_has_these_rights_and_no_others(control_plane: ControlPlane,
 
 
 def _may(
-    plane: ControlPlane, release: Release, verb: str, group: str, resource: str, namespace: str, name: str = ""
+    plane: ControlPlane, release: InstalledRelease, verb: str, group: str, resource: str, namespace: str, name: str = ""
 ) -> bool:
     """The result of `kubectl auth can-i`."""
     resource, _, subresource = resource.partition("/")
@@ -83,7 +83,7 @@ def _may(
 
 @pytest.mark.parametrize("settings", [{"preemption": "Never"}, {"mode": "Observe"}, {"mode": "Off"}])
 def test_it_may_end_pods_only_where_it_preempts(
-    control_plane: ControlPlane, release: Release, settings: dict[str, str]
+    control_plane: ControlPlane, release: InstalledRelease, settings: dict[str, str]
 ) -> None:
     may = partial(_may, control_plane, release)
     release.upgrade({"settings": settings})
@@ -93,7 +93,9 @@ def test_it_may_end_pods_only_where_it_preempts(
     assert not may("list", "policy", "poddisruptionbudgets", "kube-system")
 
 
-def test_the_service_may_do_nothing_that_changes_the_cluster(control_plane: ControlPlane, release: Release) -> None:
+def test_the_service_may_do_nothing_that_changes_the_cluster(
+    control_plane: ControlPlane, release: InstalledRelease
+) -> None:
     may = partial(_may, control_plane, release)
     release.upgrade()
     assert may("get", "", "secrets", release.namespace, f"{FULL_NAME}-ca")
@@ -114,7 +116,7 @@ def test_the_service_may_do_nothing_that_changes_the_cluster(control_plane: Cont
     assert not may("delete", *configurations, FULL_NAME)
 
 
-def test_the_service_writes_its_own_secret_and_no_other(release: Release) -> None:
+def test_the_service_writes_its_own_secret_and_no_other(release: InstalledRelease) -> None:
     release.upgrade()
     own, data = f"{FULL_NAME}-ca", {"ca.crt": "Y2E="}
     release.apply_as_the_service(own, data, manager="first")
@@ -127,7 +129,7 @@ def test_the_service_writes_its_own_secret_and_no_other(release: Release) -> Non
     assert release.secret == data
 
 
-def test_what_the_service_wrote_survives_upgrade_and_rollback(release: Release) -> None:
+def test_what_the_service_wrote_survives_upgrade_and_rollback(release: InstalledRelease) -> None:
     release.upgrade()
     assert release.secret == {}
     release.apply_as_the_service(f"{FULL_NAME}-ca", {"ca.crt": "Y2E="}, manager="first")
@@ -142,7 +144,7 @@ def test_what_the_service_wrote_survives_upgrade_and_rollback(release: Release) 
     assert release.secret == {"ca.crt": "Y2E="}
 
 
-def test_an_uninstall_leaves_nothing_behind(control_plane: ControlPlane, release: Release) -> None:
+def test_an_uninstall_leaves_nothing_behind(control_plane: ControlPlane, release: InstalledRelease) -> None:
     kinds = control_plane.kubectl("api-resources", "--verbs=list", "--output=name").split()
     # What the API server and the controllers note down by themselves, release or not.
     kinds = [kind for kind in kinds if not kind.startswith(("events", "componentstatuses", "leases", "pods.metrics"))]
@@ -185,13 +187,15 @@ def operators_kinds(control_plane: ControlPlane) -> Iterator[None]:
 
 @pytest.mark.usefixtures("operators_kinds")
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
-def test_each_example_of_values_installs_as_it_is(control_plane: ControlPlane, release: Release, file: Path) -> None:
+def test_each_example_of_values_installs_as_it_is(
+    control_plane: ControlPlane, release: InstalledRelease, file: Path
+) -> None:
     control_plane.helm("install", RELEASE, CHART, "--namespace", release.namespace, "--values", file)
     path = f"/apis/apps/v1/namespaces/{release.namespace}/deployments/{FULL_NAME}"
     assert control_plane.api.get(path)["spec"]["replicas"] == yaml.safe_load(file.read_text()).get("replicaCount", 2)
 
 
-def test_the_same_release_name_elsewhere_is_refused(control_plane: ControlPlane, release: Release) -> None:
+def test_the_same_release_name_elsewhere_is_refused(control_plane: ControlPlane, release: InstalledRelease) -> None:
     release.upgrade()
     with other_namespace(control_plane, f"{release.namespace}-two") as second, pytest.raises(CommandError) as raised:
         control_plane.helm("install", RELEASE, CHART, "--namespace", second, "--set", "image.repository=none")

@@ -21,7 +21,7 @@ GROUP = "pod-group-name"
 
 
 @dataclass(frozen=True)
-class Spot:
+class PodPlace:
     """The assignment of one pod."""
 
     node: str
@@ -30,7 +30,7 @@ class Spot:
 
 
 @dataclass(frozen=True)
-class Answer:
+class PlacementAnswer:
     """The answer of the service, or of `review`, to one workload."""
 
     denied: str = ""
@@ -41,7 +41,7 @@ class Answer:
     """The number of pods that the service assigns."""
     policies: frozenset[str | None] = frozenset()
     """The NUMA policies that the managed pods request."""
-    groups: tuple[tuple[Spot, ...], ...] = ()
+    groups: tuple[tuple[PodPlace, ...], ...] = ()
     """The pods of each group in order of rank. With several pod sets, whose ranks mix, in order of node."""
 
 
@@ -49,7 +49,7 @@ class Answer:
 class Foretold:
     """The answer of `review` to a workload."""
 
-    answer: Answer
+    answer: PlacementAnswer
     pods: int = 0
     by_rank: bool = True
     """Whether each of its groups has one pod set."""
@@ -66,7 +66,7 @@ class Alone:
 
 def asked(
     pods: Pods, documents: Sequence[Draft], expected: Foretold, play: Callable[[Draft], object]
-) -> tuple[Answer, list[Draft]]:
+) -> tuple[PlacementAnswer, list[Draft]]:
     """The service's answer to these documents of one workload, and its pods once the expected number is bound."""
     warnings: list[str] = []
     for raw in documents:
@@ -76,7 +76,7 @@ def asked(
         except CommandError as error:
             if DENIED not in str(error):
                 raise
-            return Answer(denied=str(error).partition(DENIED)[2].strip()), []
+            return PlacementAnswer(denied=str(error).partition(DENIED)[2].strip()), []
         if raw["kind"] != "Pod":
             play(pods.plane.api.get(_path(pods.namespace, raw)))
     pods.plane.wait_for(f"{expected.pods} pods to be bound", lambda: len(pods.bound()) == expected.pods)
@@ -89,7 +89,7 @@ def _path(namespace: str, raw: Draft) -> str:
     return f"{root}/{raw['apiVersion']}/namespaces/{namespace}/{plural}/{raw['metadata']['name']}"
 
 
-def _seen(raws: list[Draft], warnings: tuple[str, ...], *, by_rank: bool) -> tuple[Answer, list[Draft]]:
+def _seen(raws: list[Draft], warnings: tuple[str, ...], *, by_rank: bool) -> tuple[PlacementAnswer, list[Draft]]:
     ours = [raw for raw in raws if PLACEMENT in raw["metadata"].get("annotations", {})]
     groups: dict[str, list[Draft]] = {}
     for raw in ours:
@@ -97,7 +97,7 @@ def _seen(raws: list[Draft], warnings: tuple[str, ...], *, by_rank: bool) -> tup
             groups.setdefault(name, []).append(raw)
     spots = [tuple(map(spot, sorted(members, key=_rank))) for members in groups.values()]
     policies = frozenset(_policy(raw["metadata"]["annotations"].get(SPEC)) for raw in ours)
-    return Answer("", warnings, len(ours), policies, _sorted(spots, by_rank=by_rank)), ours
+    return PlacementAnswer("", warnings, len(ours), policies, _sorted(spots, by_rank=by_rank)), ours
 
 
 def _policy(text: str | None) -> str | None:
@@ -108,16 +108,16 @@ def _rank(raw: Draft) -> int:
     return int(raw["metadata"]["labels"][RANK])
 
 
-def spot(raw: Draft) -> Spot:
+def spot(raw: Draft) -> PodPlace:
     """The assignment of a bound pod."""
     annotations = raw["metadata"]["annotations"]
     allocation = json.loads(annotations[NUMA]) if NUMA in annotations else {}
     numa_nodes = tuple(entry["node"] for entry in allocation.get("numaNodeResources", ()))
     domain = json.loads(annotations.get(DOMAIN, "{}"))
-    return Spot(raw["spec"]["nodeName"], numa_nodes, tuple(sorted(domain.items())))
+    return PodPlace(raw["spec"]["nodeName"], numa_nodes, tuple(sorted(domain.items())))
 
 
-def _sorted(groups: Sequence[tuple[Spot, ...]], *, by_rank: bool) -> tuple[tuple[Spot, ...], ...]:
+def _sorted(groups: Sequence[tuple[PodPlace, ...]], *, by_rank: bool) -> tuple[tuple[PodPlace, ...], ...]:
     return tuple(sorted((group if by_rank else tuple(sorted(group, key=repr)) for group in groups), key=repr))
 
 
@@ -136,7 +136,7 @@ def reviewed(
 def foretold(entries: Sequence[Draft]) -> Foretold:
     """The answer in these entries of one workload."""
     if denied := next((entry["message"] for entry in entries if entry["verdict"] == "deny"), ""):
-        return Foretold(Answer(denied=denied))
+        return Foretold(PlacementAnswer(denied=denied))
     sets = [one for entry in entries for one in entry["podSets"]]
     managed = [one for one in sets if one["managed"]]
     gangs: list[Draft] = []
@@ -144,7 +144,7 @@ def foretold(entries: Sequence[Draft]) -> Foretold:
         found = entry.get("group")
         gangs += [gang for gang in (found or {}).get("gangs") or [found] if gang and gang not in gangs]
     by_rank = all(len({each["set"] for each in gang["pods"]}) == 1 for gang in gangs)
-    answer = Answer(
+    answer = PlacementAnswer(
         "",
         tuple(warning for entry in entries for warning in entry["warnings"]),
         sum(one["pods"] for one in managed),
@@ -159,5 +159,5 @@ def _alone(best: Sequence[Draft]) -> Alone:
     return Alone(frozenset(each["node"] for each in best), best[0]["node"])
 
 
-def _foretold_spot(entry: Draft) -> Spot:
-    return Spot(entry["node"], tuple(entry["numaNodes"]), tuple(sorted(map(tuple, entry["domain"]))))
+def _foretold_spot(entry: Draft) -> PodPlace:
+    return PodPlace(entry["node"], tuple(entry["numaNodes"]), tuple(sorted(map(tuple, entry["domain"]))))

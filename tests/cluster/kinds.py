@@ -30,7 +30,7 @@ WHOLE = {"topology-webhook.dev/min-member": "4"}
 
 
 @dataclass(frozen=True)
-class Kind:
+class APIKind:
     """A workload kind in one version."""
 
     api_version: str
@@ -104,9 +104,9 @@ def _ray_cluster(template: Template) -> dict[str, Any]:
     return {"headGroupSpec": {"template": template}, "workerGroupSpecs": groups}
 
 
-def _trained(kind: str, field_name: str, **replicas: int) -> Kind:
+def _trained(kind: str, field_name: str, **replicas: int) -> APIKind:
     """A kind of the training operator."""
-    return Kind(
+    return APIKind(
         "kubeflow.org/v1",
         kind,
         lambda template: _training(field_name, template, **replicas),
@@ -117,11 +117,11 @@ def _trained(kind: str, field_name: str, **replicas: int) -> Kind:
     )
 
 
-def _ray(kind: str, below: str, play: Callable[[controllers.Controllers, dict[str, Any]], dict[str, Any]]) -> Kind:
+def _ray(kind: str, below: str, play: Callable[[controllers.Controllers, dict[str, Any]], dict[str, Any]]) -> APIKind:
     """A kind of Ray. below: the field with the cluster's spec; empty if that is the whole spec."""
     where = f"spec.{below}" if below else "spec"
     cluster = NAME if kind == "RayCluster" else f"{NAME}-*"
-    return Kind(
+    return APIKind(
         "ray.io/v1",
         kind,
         lambda template: {below: _ray_cluster(template)} if below else _ray_cluster(template),
@@ -137,8 +137,10 @@ _MPI_PARTS = {"launcher": 1, "worker": 3}
 _WORKERS = tuple(f"{NAME}-worker-{index}" for index in range(3))
 
 KINDS = (
-    Kind("batch/v1", "Job", job, ("spec.template",), controllers.real, {"": tuple(f"{NAME}-{i}-*" for i in range(4))}),
-    Kind(
+    APIKind(
+        "batch/v1", "Job", job, ("spec.template",), controllers.real, {"": tuple(f"{NAME}-{i}-*" for i in range(4))}
+    ),
+    APIKind(
         "batch/v1",
         "CronJob",
         lambda template: {"schedule": "0 0 31 12 *", "suspend": True, "jobTemplate": {"spec": job(template)}},
@@ -147,7 +149,7 @@ KINDS = (
         {"": tuple(f"{NAME}-29*-{index}-*" for index in range(4))},
         between=("spec.jobTemplate",),
     ),
-    Kind(
+    APIKind(
         "jobset.x-k8s.io/v1alpha2",
         "JobSet",
         _job_set,
@@ -157,7 +159,7 @@ KINDS = (
         {"lead": 1, "work": 4},
         between=tuple(f"spec.replicatedJobs[{index}].template" for index in range(2)),
     ),
-    Kind(
+    APIKind(
         "batch.volcano.sh/v1alpha1",
         "Job",
         _volcano,
@@ -167,10 +169,10 @@ KINDS = (
         {"lead": 1, "work": 3},
     ),
     *(
-        Kind("apps/v1", kind, _replicas, ("spec.template",), controllers.real, {"": (f"{NAME}-*",) * 4}, {}, WHOLE)
+        APIKind("apps/v1", kind, _replicas, ("spec.template",), controllers.real, {"": (f"{NAME}-*",) * 4}, {}, WHOLE)
         for kind in ("Deployment", "ReplicaSet")
     ),
-    Kind(
+    APIKind(
         "apps/v1",
         "StatefulSet",
         lambda template: {"serviceName": NAME, "podManagementPolicy": "Parallel", **_replicas(template)},
@@ -186,7 +188,7 @@ KINDS = (
     _trained("TFJob", "tfReplicaSpecs", Chief=1, PS=1, Worker=2),
     _trained("XGBoostJob", "xgbReplicaSpecs", Master=1, Worker=3),
     *(
-        Kind(
+        APIKind(
             f"kubeflow.org/{version}",
             "MPIJob",
             lambda template: _training("mpiReplicaSpecs", template, Launcher=1, Worker=3),
@@ -200,7 +202,7 @@ KINDS = (
             ("v2beta1", controllers.mpi_job_v2, f"{NAME}-launcher-*"),
         )
     ),
-    Kind(
+    APIKind(
         "leaderworkerset.x-k8s.io/v1",
         "LeaderWorkerSet",
         _leader_worker_set,
@@ -223,7 +225,7 @@ def at(raw: Any, path: str) -> Any:
 
 
 @contextlib.contextmanager
-def served(plane: ControlPlane, kinds: Iterable[Kind] = KINDS) -> Iterator[None]:
+def served(plane: ControlPlane, kinds: Iterable[APIKind] = KINDS) -> Iterator[None]:
     """Serve the kinds within this context. It ends when their CRDs are gone: until then their names are taken."""
     versions: dict[tuple[str, str], list[str]] = {}
     for kind in kinds:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Agreement:
+class ReplayResult:
     """The result of a replay."""
 
     sequences: int = 0
@@ -29,12 +29,12 @@ class Agreement:
     """Each names what differs: `ka-00007 p3 admit: recorded true, replayed false`."""
 
 
-def replay(program: Path, recordings: Path) -> Agreement:
+def replay(program: Path, recordings: Path) -> ReplayResult:
     """Replay the sequences of a .jsonl or .jsonl.gz file. `program` is the `kubelets` of the control plane."""
     text = recordings.read_bytes()
     if recordings.suffix == ".gz":
         text = gzip.decompress(text)
-    found = Agreement()
+    found = ReplayResult()
     for recorded, answer in zip(text.splitlines(), answers(program, text), strict=True):
         sequence = json.loads(recorded)
         found.sequences += 1

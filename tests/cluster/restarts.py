@@ -52,7 +52,7 @@ SILENT_SECONDS = 7.0
 PARTS = ("kube-scheduler", "kube-apiserver", "etcd", "replica killed", "replica asked to end", "replica stopped")
 
 
-class Outcome(NamedTuple):
+class RestartRound(NamedTuple):
     """The result of one round."""
 
     seed: int
@@ -80,7 +80,7 @@ class Outcome(NamedTuple):
         )
 
 
-def play(assets: Mapping[str, Path], seed: int, restarts: int) -> Outcome:
+def play(assets: Mapping[str, Path], seed: int, restarts: int) -> RestartRound:
     """Run one round on a control plane of its own."""
     began = time.monotonic()
     chance = random.Random(seed)  # noqa: S311 - to be repeated by its seed
@@ -100,7 +100,7 @@ def play(assets: Mapping[str, Path], seed: int, restarts: int) -> Outcome:
             became = load.became(uncertain_nodes(logs))
             over = stubbornly(lambda: overcommitted(plane, load.pods.all().values()))
             led = terms(logs)
-        return Outcome(
+        return RestartRound(
             seed,
             parts.restarts,
             became,

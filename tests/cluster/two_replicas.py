@@ -24,7 +24,7 @@ NUMA = "topology-webhook.dev/numa"
 SPEC = "scheduling.koordinator.sh/numa-topology-spec"
 
 
-class Cluster:
+class TwoReplicas:
     """A control plane whose webhook has two replicas."""
 
     def __init__(self, plane: ControlPlane, webhook: LocalWebhook, namespace: str) -> None:
@@ -82,8 +82,10 @@ def says_it_leads(replica: Replica) -> bool:
 
 
 @contextmanager
-def two_replicas(plane: ControlPlane, namespace: str, settings: Mapping[str, Any], **webhook: Any) -> Iterator[Cluster]:
+def two_replicas(
+    plane: ControlPlane, namespace: str, settings: Mapping[str, Any], **webhook: Any
+) -> Iterator[TwoReplicas]:
     """Run two replicas, which the API server calls. settings, webhook: values of the chart."""
     with local_webhook(plane, replicas=2, values={"settings": settings, "webhook": webhook}) as running:
         assert running.wait_until_called()
-        yield Cluster(plane, running, namespace)
+        yield TwoReplicas(plane, running, namespace)

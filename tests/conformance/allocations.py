@@ -26,7 +26,7 @@ from tests.cluster.once import made_once, user_cache
 from tests.cluster.toolchain import parse_version
 from tests.conformance.floors import ALL, FLOORS
 from tests.conformance.random_claims import OUTSIDE
-from tests.conformance.tally import Tally
+from tests.conformance.tally import ReportLine
 from webhook.engine.dra.device_allocation import DeviceAllocator, Fit, Verdict
 from webhook.engine.dra.device_pools import DeviceInventory
 from webhook.engine.dra.device_selector import Unevaluable, compiled
@@ -82,7 +82,7 @@ def _ask(cases: Sequence[Case], programs: Mapping[str, Path]) -> Iterator[dict[s
             yield {**case, "expect": expect}
 
 
-def check(cases: Sequence[Case]) -> list[Tally]:
+def check(cases: Sequence[Case]) -> list[ReportLine]:
     """All nodes of all cases, in every version that was asked."""
     report = _Report()
     for case in cases:
@@ -136,12 +136,12 @@ def _our_answers(case: Case) -> dict[str, Fit]:
 
 class _Report:
     def __init__(self) -> None:
-        self.excluded = Tally("  nodes that can allocate are not excluded", ALL)
-        self.chosen = Tally("  nodes that cannot are not chosen", ALL)
-        self.devices = Tally("  the same devices", ALL)
-        self.inside = Tally("  not left open", FLOORS["allocations not left open"])
-        self.lax = Tally(f"  the same where {_LAX} is lax", Fraction(0))
-        self.outside = {name: Tally(f"  not left open: {name}", Fraction(0)) for name in OUTSIDE}
+        self.excluded = ReportLine("  nodes that can allocate are not excluded", ALL)
+        self.chosen = ReportLine("  nodes that cannot are not chosen", ALL)
+        self.devices = ReportLine("  the same devices", ALL)
+        self.inside = ReportLine("  not left open", FLOORS["allocations not left open"])
+        self.lax = ReportLine(f"  the same where {_LAX} is lax", Fraction(0))
+        self.outside = {name: ReportLine(f"  not left open: {name}", Fraction(0)) for name in OUTSIDE}
 
     def add(self, place: str, outside: Sequence[str], answer: Case, ours: Fit) -> None:
         can, verdict = "claims" in answer, ours.verdict
@@ -166,8 +166,8 @@ class _Report:
         else:
             self.lax.count(_expected(answer), _devices(ours), place)
 
-    def tallies(self) -> list[Tally]:
-        whole = Tally("", ALL)
+    def tallies(self) -> list[ReportLine]:
+        whole = ReportLine("", ALL)
         for part in (self.excluded, self.chosen):
             whole.agree += part.agree
             whole.total += part.total
@@ -197,11 +197,11 @@ def _amounts(raw: Mapping[str, str]) -> dict[str, int]:
     return {name: Quantity.parse(amount).nano for name, amount in raw.items()}
 
 
-def check_selectors(cases: Sequence[Case]) -> list[Tally]:
+def check_selectors(cases: Sequence[Case]) -> list[ReportLine]:
     """All devices of all selectors, in every version that was asked."""
-    whole = Tally("", ALL)
-    plain = Tally("  not left open: plain", FLOORS["selectors not left open"])
-    others = Tally("  not left open: others", Fraction(0))
+    whole = ReportLine("", ALL)
+    plain = ReportLine("  not left open: plain", FLOORS["selectors not left open"])
+    others = ReportLine("  not left open: others", Fraction(0))
     for case in cases:
         selector = compiled(case["expression"])
         ours = [_say(selector.selects(_device(one))) for one in case["devices"]]

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.conformance import allocations, kubelet, plugin, recordings, small, unit_tables
-from tests.conformance.tally import Tally
+from tests.conformance.tally import ReportLine
 
 Case = Mapping[str, Any]
-Check = Callable[[Sequence[Case]], list[Tally]]
+Check = Callable[[Sequence[Case]], list[ReportLine]]
 
 
-def _admissions(cases: Sequence[Case]) -> list[Tally]:
+def _admissions(cases: Sequence[Case]) -> list[ReportLine]:
     """A real kubelet tells no NodeResourceTopology; what its managers' code alone answered has one before each pod."""
     if all("nrtBefore" in pod for case in cases for pod in case["expect"]["pods"]):
         return kubelet.check(cases)
@@ -51,7 +51,7 @@ def files(directory: Path) -> list[Path]:
     return found
 
 
-def tallies(path: Path) -> list[Tally]:
+def tallies(path: Path) -> list[ReportLine]:
     """The counts of the check of one file."""
     check, cases = _read(path)
     try:

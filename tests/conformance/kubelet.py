@@ -19,7 +19,7 @@ from tests.conformance.floors import FLOORS
 from tests.conformance.plugin import NO_INTENT, add_node
 from tests.conformance.reference import AFFINITY, ALLOCATION, RefusedError, admit
 from tests.conformance.reference_machine import Held, Machine, Published
-from tests.conformance.tally import Tally
+from tests.conformance.tally import ReportLine
 from tests.unit.engine.whole_way import whole_way
 from webhook.engine import kubelet
 from webhook.engine.numa_fit import NUMAFit
@@ -64,7 +64,7 @@ class Step:
         return f"{self.case['id']} {self.expected['pod']}"
 
 
-def check(cases: Sequence[Case]) -> list[Tally]:
+def check(cases: Sequence[Case]) -> list[ReportLine]:
     """All pods of all machines."""
     steps = [step for case in cases for step in _steps(case)]
     node_arrays = _node_arrays(steps)
@@ -132,21 +132,26 @@ def _window(node_arrays: NodeArrays, node: int, residents: Sequence[ResidentPod]
 class _Report:
     def __init__(self) -> None:
         few = FLOORS["kubelet not admitted wrongly"]
-        self.all = Tally("", few)
+        self.all = ReportLine("", few)
         self.policies = {
-            policy: Tally(f"  {policy.kubelet}", FLOORS[f"kubelet {policy.kubelet}"]) for policy in reversed(NUMAPolicy)
+            policy: ReportLine(f"  {policy.kubelet}", FLOORS[f"kubelet {policy.kubelet}"])
+            for policy in reversed(NUMAPolicy)
         }
         self.hidden: Counter[NUMAPolicy] = Counter()
-        self.admitted = Tally("  admitted pods not refused", FLOORS["kubelet admitted pods not refused"])
-        self.wrongly = {policy: Tally(f"  not admitted wrongly: {policy.kubelet}", few) for policy in self.policies}
-        self.reason = Tally("  reason of refusals", FLOORS["kubelet reason of refusals"])
-        self.nodes = Tally("  NUMA nodes with single-numa-node", FLOORS["kubelet NUMA nodes with single-numa-node"])
+        self.admitted = ReportLine("  admitted pods not refused", FLOORS["kubelet admitted pods not refused"])
+        self.wrongly = {
+            policy: ReportLine(f"  not admitted wrongly: {policy.kubelet}", few) for policy in self.policies
+        }
+        self.reason = ReportLine("  reason of refusals", FLOORS["kubelet reason of refusals"])
+        self.nodes = ReportLine(
+            "  NUMA nodes with single-numa-node", FLOORS["kubelet NUMA nodes with single-numa-node"]
+        )
         floor = FLOORS["kubelet replay"]
-        self.replay = Tally("  replay: verdict", floor)
-        self.containers = Tally("  replay: containers (affinity, CPUs, memory, devices)", floor)
-        self.published = Tally("  replay: published NRTs", floor)
+        self.replay = ReportLine("  replay: verdict", floor)
+        self.containers = ReportLine("  replay: containers (affinity, CPUs, memory, devices)", floor)
+        self.published = ReportLine("  replay: published NRTs", floor)
 
-    def tallies(self) -> list[Tally]:
+    def tallies(self) -> list[ReportLine]:
         for policy, tally in self.policies.items():
             if self.hidden[policy]:
                 tally.note = f"({self.hidden[policy]} more admitted wrongly: hidden from NRT and pods)"

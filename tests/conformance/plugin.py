@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tests.conformance.floors import FLOORS
-from tests.conformance.tally import Tally
+from tests.conformance.tally import ReportLine
 from webhook.engine import plugin
 from webhook.engine.plugin import Strategy
 from webhook.engine.plugin.filter import parts
@@ -28,10 +28,10 @@ _CANNOT_ALIGN: Final = {
 }
 
 
-def check(cases: Sequence[Mapping[str, Any]]) -> list[Tally]:
+def check(cases: Sequence[Mapping[str, Any]]) -> list[ReportLine]:
     """One comparison for each pod and node, of everything that the plugin returned."""
-    tally = Tally("", FLOORS["plugin"])
-    requests = Tally("  effective requests", FLOORS["plugin"])
+    tally = ReportLine("", FLOORS["plugin"])
+    requests = ReportLine("  effective requests", FLOORS["plugin"])
     for case in map(_trusted, cases):
         state = ClusterState()
         for node in case["nodes"]:
@@ -65,7 +65,7 @@ def _trusted(case: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**case, "nodes": nodes, "expect": {**case["expect"], "results": kept}}
 
 
-def _shorten(tally: Tally, place: str, expected: Mapping[str, Any] | None, got: Mapping[str, Any]) -> None:
+def _shorten(tally: ReportLine, place: str, expected: Mapping[str, Any] | None, got: Mapping[str, Any]) -> None:
     """Keep only what differs."""
     if expected is None:
         tally.count(None, got, place)

@@ -28,7 +28,7 @@ from tests.conformance.floors import FLOORS
 from tests.conformance.kubelet import comparable
 from tests.conformance.plugin import NO_INTENT
 from tests.conformance.reference import AFFINITY, ALLOCATION, MEMORY_MANAGER, SMT
-from tests.conformance.tally import Tally
+from tests.conformance.tally import ReportLine
 from tests.unit.engine.whole_way import whole_way
 from webhook.engine.decide import Decision, decide
 from webhook.engine.reason import REASONS, Reason
@@ -64,7 +64,7 @@ _ANYWHERE: Final = -1
 """Instead of a NUMA id."""
 
 
-def check(cases: Sequence[Case]) -> list[Tally]:
+def check(cases: Sequence[Case]) -> list[ReportLine]:
     """All pods of all machines. Builds the simulated kubelet if it is not there."""
     text = "".join(json.dumps(case) + "\n" for case in cases)
     played = answers(find_assets(_tell)["kubelets"], text.encode())
@@ -81,22 +81,24 @@ def _tell(line: str) -> None:
 class _Report:
     def __init__(self) -> None:
         floor = FLOORS["recordings"]
-        self.verdicts = Tally("  simulated kubelet: verdict, reason and message", floor)
-        self.containers = Tally("  simulated kubelet: CPUs, memory and devices of containers", floor)
-        self.kept = Tally("  simulated kubelet: which pods run on when a kubelet starts again", floor)
-        self.fits = Tally("  engine: verdict", floor)
-        self.reasons = Tally("  engine: reason", floor)
-        self.amounts = Tally("  engine: amounts on each NUMA node", floor)
+        self.verdicts = ReportLine("  simulated kubelet: verdict, reason and message", floor)
+        self.containers = ReportLine("  simulated kubelet: CPUs, memory and devices of containers", floor)
+        self.kept = ReportLine("  simulated kubelet: which pods run on when a kubelet starts again", floor)
+        self.fits = ReportLine("  engine: verdict", floor)
+        self.reasons = ReportLine("  engine: reason", floor)
+        self.amounts = ReportLine("  engine: amounts on each NUMA node", floor)
         self.hidden = self.joined = 0
         self.pods = 0
 
-    def tallies(self) -> list[Tally]:
+    def tallies(self) -> list[ReportLine]:
         if self.hidden:
             self.fits.note = f"({self.hidden} more admitted wrongly: hidden from NRT and pods)"
         if self.joined:
             self.amounts.note = f"({self.joined} more with best-effort, where NUMA nodes hold memory together)"
         parts = [self.verdicts, self.containers, self.kept, self.fits, self.reasons, self.amounts]
-        whole = Tally("", FLOORS["recordings"], sum(part.agree for part in parts), sum(part.total for part in parts))
+        whole = ReportLine(
+            "", FLOORS["recordings"], sum(part.agree for part in parts), sum(part.total for part in parts)
+        )
         whole.note = f"of {self.pods} pods"
         return [whole, *parts]
 
@@ -316,7 +318,7 @@ _GIVEN: Final = ("cpusPerNuma", "memory", "devices")
 
 
 def _compare_amounts(
-    tally: Tally, place: str, machine: _Machine, raw: Case, recorded: Case, decision: Decision
+    tally: ReportLine, place: str, machine: _Machine, raw: Case, recorded: Case, decision: Decision
 ) -> None:
     taken = machine.amounts(recorded)
     got = {numa: dict(amounts) for numa, amounts in decision.allocation(0)}

@@ -42,7 +42,7 @@ def _failed(manager_says: str) -> RefusedError:
 
 def admit(machine: Machine, pod: Pod) -> list[Held]:
     """Admit the pod and return what its containers hold. Raises RefusedError and then allocates nothing."""
-    admission = _Admission(machine, pod)
+    admission = _ReferenceAdmission(machine, pod)
     machine.pods[pod.key] = admission.held
     try:
         admission.run()
@@ -52,7 +52,7 @@ def admit(machine: Machine, pod: Pod) -> list[Held]:
     return admission.held
 
 
-class _Admission:
+class _ReferenceAdmission:
     """One pod on one machine."""
 
     def __init__(self, machine: Machine, pod: Pod) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class CPUTopology:
+class CPUMap:
     """Where every CPU is: cpu -> core, NUMA node, socket."""
 
     core: Mapping[int, int]
@@ -28,7 +28,7 @@ class CPUTopology:
         object.__setattr__(self, "by_numa", {numa: frozenset(cpus) for numa, cpus in by_numa.items()})
 
 
-def take_cpus(topology: CPUTopology, available: frozenset[int], needed: int) -> frozenset[int] | None:
+def take_cpus(topology: CPUMap, available: frozenset[int], needed: int) -> frozenset[int] | None:
     """`needed` of the available CPUs; None if there are fewer."""
     if needed > len(available):
         return None
@@ -43,7 +43,7 @@ def take_cpus(topology: CPUTopology, available: frozenset[int], needed: int) -> 
 
 @dataclass
 class _Taking:
-    topology: CPUTopology
+    topology: CPUMap
     left: set[int]
     needed: int
     taken: set[int] = field(default_factory=set)

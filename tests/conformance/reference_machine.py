@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tests.conformance.hints import Hint
-from tests.conformance.reference_cpus import CPUTopology
+from tests.conformance.reference_cpus import CPUMap
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import CPU, MEMORY, amount, is_hugepages
 
@@ -125,7 +125,7 @@ class Machine:
         return published
 
 
-def _cpu_topology(numa: Sequence[Mapping[str, Any]]) -> CPUTopology:
+def _cpu_topology(numa: Sequence[Mapping[str, Any]]) -> CPUMap:
     core: dict[int, int] = {}
     at: dict[int, int] = {}
     socket: dict[int, int] = {}
@@ -138,7 +138,7 @@ def _cpu_topology(numa: Sequence[Mapping[str, Any]]) -> CPUTopology:
             at[cpu] = node
             socket[cpu] = described.get("socket", node)
         cores += -(-described["cpus"] // threads)
-    return CPUTopology(core, at, socket)
+    return CPUMap(core, at, socket)
 
 
 def _cpu_list(text: str) -> frozenset[int]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.conformance.floors import FLOORS
 from tests.conformance.hints import Hint, merge_hints
-from tests.conformance.tally import Tally
+from tests.conformance.tally import ReportLine
 from tests.fingerprints import pod_fingerprint
 from webhook.model.policy import NUMAPolicy
 from webhook.model.quantity import INT64_MAX, Quantity, QuantityError
@@ -13,9 +13,9 @@ from webhook.model.quantity import INT64_MAX, Quantity, QuantityError
 Case = Mapping[str, Any]
 
 
-def check_merges(cases: Sequence[Case]) -> list[Tally]:
+def check_merges(cases: Sequence[Case]) -> list[ReportLine]:
     """Hints of several providers, merged by one policy."""
-    tally = Tally("", FLOORS["merge"])
+    tally = ReportLine("", FLOORS["merge"])
     for case in cases:
         tally.count(case["expect"], _merged(case), case["id"])
     return [tally]
@@ -44,18 +44,18 @@ def _allocation(hint: Mapping[str, Any]) -> Hint:
     return Hint(None if hint["mask"] is None else tuple(hint["mask"]), hint["preferred"])
 
 
-def check_fingerprints(cases: Sequence[Case]) -> list[Tally]:
+def check_fingerprints(cases: Sequence[Case]) -> list[ReportLine]:
     """Lists of pods and their fingerprint."""
-    tally = Tally("", FLOORS["fingerprint"])
+    tally = ReportLine("", FLOORS["fingerprint"])
     for case in cases:
         got = pod_fingerprint((pod["namespace"], pod["name"]) for pod in case["pods"])
         tally.count(case["expect"], {"fingerprint": got}, case["id"])
     return [tally]
 
 
-def check_quantities(cases: Sequence[Case]) -> list[Tally]:
+def check_quantities(cases: Sequence[Case]) -> list[ReportLine]:
     """One quantity string each."""
-    tally = Tally("", FLOORS["quantities"])
+    tally = ReportLine("", FLOORS["quantities"])
     for case in cases:
         tally.count(case["expect"], _quantity(case["in"]), f"{case['id']} {case['in']!r}")
     return [tally]

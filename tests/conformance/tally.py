@@ -5,7 +5,7 @@ from fractions import Fraction
 
 
 @dataclass
-class Tally:
+class ReportLine:
     """One line of the report."""
 
     name: str

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.preemption.cases import golden
-from tests.property.preemptors import Cluster, Placed, preemptor
+from tests.property.preemptors import FullCluster, Holder, preemptor
 from webhook.engine.preemption.candidates import NoVictims
 from webhook.engine.preemption.single_pod import victims_for_pod
 from webhook.formats.koordinator.intent import NO_INTENT
@@ -16,12 +16,12 @@ from webhook.placing.node_holdings import Holdings
 from webhook.placing.preemption.preemption_candidates import candidates_below
 
 
-def cluster_of(case: Mapping[str, Any]) -> Cluster:
+def cluster_of(case: Mapping[str, Any]) -> FullCluster:
     pods = tuple(
-        Placed(pod["name"], pod["node"], pod["cpu"], pod["priority"], app=pod["app"], start=pod["start"])
+        Holder(pod["name"], pod["node"], pod["cpu"], pod["priority"], app=pod["app"], start=pod["start"])
         for pod in case["pods"]
     )
-    return Cluster(tuple(node["name"] for node in case["nodes"]), pods, case["budgets"], has_numa=False)
+    return FullCluster(tuple(node["name"] for node in case["nodes"]), pods, case["budgets"], has_numa=False)
 
 
 def compare(case: Mapping[str, Any]) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.conformance.floors import FLOORS
 from tests.conformance.plugin import NO_INTENT, add_node, failure
-from tests.conformance.tally import Tally
+from tests.conformance.tally import ReportLine
 from webhook.engine import plugin
 from webhook.engine.plugin import Strategy
 from webhook.engine.request import PodRequest
@@ -14,9 +14,9 @@ from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.formats.kubernetes.pod import Pod
 
 
-def check(cases: Sequence[Mapping[str, Any]]) -> list[Tally]:
+def check(cases: Sequence[Mapping[str, Any]]) -> list[ReportLine]:
     """One comparison for each recorded call."""
-    tally = Tally("", FLOORS["plugin"])
+    tally = ReportLine("", FLOORS["plugin"])
     for number, case in enumerate(cases):
         if not case["fresh"]:  # the plugin's own cache distrusts the NRT, and fails the node unseen
             continue

@@ -11,7 +11,7 @@ import structlog
 
 import tests.conftest  # noqa: F401 - the properties' profile, before any is imported
 from tests.fuzz.outcome import Broken
-from tests.fuzz.run import NAMES, PROPERTIES, Tally, fuzz
+from tests.fuzz.run import NAMES, PROPERTIES, FuzzProgress, fuzz
 from tests.seeds import fresh_seed
 
 _TELL_SECONDS = 5.0
@@ -61,10 +61,10 @@ class Progress:
     """Print a line now and then."""
 
     def __init__(self) -> None:
-        self.last = Tally()
+        self.last = FuzzProgress()
         self._at = monotonic()
 
-    def tell(self, tally: Tally) -> None:
+    def tell(self, tally: FuzzProgress) -> None:
         """The progress so far."""
         self.last = tally
         if monotonic() - self._at >= _TELL_SECONDS:
@@ -79,7 +79,7 @@ def _parts(text: str) -> tuple[str, ...]:
     return names
 
 
-def _counted(tally: Tally) -> str:
+def _counted(tally: FuzzProgress) -> str:
     return ", ".join(f"{count} {name}" for name, count in tally.inputs.items())
 
 

@@ -25,7 +25,7 @@ class BrokenError(Exception):
     """An invariant does not hold."""
 
 
-class Part(Protocol):
+class InputKind(Protocol):
     """One kind of input."""
 
     name: str
@@ -53,7 +53,7 @@ class Broken:
     why: str
 
 
-async def broken_by(part: Part, drawn: Any) -> str:
+async def broken_by(part: InputKind, drawn: Any) -> str:
     """What the input breaks; empty if nothing. Slow runs are repeated, because any first run may be slow."""
     for _ in range(_TIMES):
         why = await _broken_by(part, drawn)
@@ -62,7 +62,7 @@ async def broken_by(part: Part, drawn: Any) -> str:
     return why
 
 
-async def _broken_by(part: Part, drawn: Any) -> str:
+async def _broken_by(part: InputKind, drawn: Any) -> str:
     why = ""
     with capture_logs() as lines:
         try:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.fuzz.cli import CLI
 from tests.fuzz.feeds import Feeds
-from tests.fuzz.outcome import Broken, Part, broken_by
+from tests.fuzz.outcome import Broken, InputKind, broken_by
 from tests.fuzz.properties import Property, properties
 from tests.fuzz.reviews import Reviews
 
@@ -22,7 +22,7 @@ _SHRINK_SECONDS = 10.0
 
 
 @dataclass
-class Tally:
+class FuzzProgress:
     """The progress so far."""
 
     inputs: dict[str, int] = field(default_factory=dict)
@@ -36,13 +36,13 @@ async def fuzz(
     *,
     count: int | None = None,
     named: str = "",
-    tell: Callable[[Tally], None] = lambda _: None,
-) -> Tally:
+    tell: Callable[[FuzzProgress], None] = lambda _: None,
+) -> FuzzProgress:
     """Inputs with the seeds from `seed` on, until `ends` (monotonic) or a number of inputs; to the first failure.
 
     named: of the properties those whose name has this in it.
     """
-    tally = Tally(dict.fromkeys(names, 0))
+    tally = FuzzProgress(dict.fromkeys(names, 0))
     parts = [PARTS[name]() for name in names if name in PARTS]
     tried = [found for name, found in properties().items() if named in name] if PROPERTIES in names else []
     try:
@@ -74,7 +74,7 @@ def _turn(tried: Sequence[Property], number: int, every: int) -> Iterator[Proper
         yield tried[number // every % len(tried)]
 
 
-async def _one(part: Part, seed: int, tally: Tally) -> bool:
+async def _one(part: InputKind, seed: int, tally: FuzzProgress) -> bool:
     drawn = part.draw(Random(seed))  # noqa: S311 - to be repeated by its seed
     why = await broken_by(part, drawn)
     tally.inputs[part.name] += 1
@@ -84,7 +84,7 @@ async def _one(part: Part, seed: int, tally: Tally) -> bool:
     return bool(why)
 
 
-async def _shrunk(part: Part, drawn: Any, why: str) -> tuple[Any, str]:
+async def _shrunk(part: InputKind, drawn: Any, why: str) -> tuple[Any, str]:
     """A smaller input that fails with the same last line."""
     ends, again = monotonic() + _SHRINK_SECONDS, True
     while again and monotonic() < ends:
@@ -103,7 +103,7 @@ def _kind(why: str) -> str:
     return why.strip().rpartition("\n")[2][:40]
 
 
-def _run(found: Property, seed: int, tally: Tally) -> None:
+def _run(found: Property, seed: int, tally: FuzzProgress) -> None:
     before = found.ran
     try:
         found.run(seed)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.fuzz import run as search_of
 from tests.fuzz.outcome import BrokenError, broken_by, within_bounds
 from tests.fuzz.properties import TESTS, Property, properties
-from tests.fuzz.run import NAMES, PARTS, Tally, fuzz
+from tests.fuzz.run import NAMES, PARTS, FuzzProgress, fuzz
 from webhook.admission.node import NodeValidator
 from webhook.admission.pod.validate import PodValidator
 from webhook.admission.response import Allowed
@@ -26,7 +26,7 @@ from webhook.admission.response import Allowed
 INPUTS = {"reviews": 120, "feeds": 120, "cli": 40}
 
 
-def search(name: str, count: int, seed: int = 1) -> Tally:
+def search(name: str, count: int, seed: int = 1) -> FuzzProgress:
     return asyncio.run(fuzz([name], seed, monotonic() + 3600, count=count))
 
 

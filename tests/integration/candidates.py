@@ -23,7 +23,7 @@ QUICK = Timing(lease_duration=3, renew_deadline=2, retry_period=0.3)
 
 
 @dataclass
-class Candidate:
+class LeaseCandidate:
     """A candidate, and what it was notified of."""
 
     network: Network
@@ -42,13 +42,13 @@ class Candidate:
         await asyncio.wait({self.task})
 
 
-class Cluster:
+class LeaseCandidates:
     """Candidates for one Lease of a namespace. No two of them may ever lead at the same time."""
 
     def __init__(self, plane: ControlPlane, namespace: str, folder: Path) -> None:
         self.api = plane.api
         self.path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/leader"
-        self.candidates: list[Candidate] = []
+        self.candidates: list[LeaseCandidate] = []
         self._plane = plane
         self._namespace = namespace
         self._folder = folder
@@ -57,17 +57,17 @@ class Cluster:
     def lease(self) -> Any:
         return self.api.get(self.path)
 
-    def leaders(self) -> list[Candidate]:
+    def leaders(self) -> list[LeaseCandidate]:
         return [candidate for candidate in self.candidates if candidate.leads()]
 
     @asynccontextmanager
-    async def candidate(self, timing: Timing) -> AsyncIterator[Candidate]:
+    async def candidate(self, timing: Timing) -> AsyncIterator[LeaseCandidate]:
         name = f"c{len(self.candidates)}"
         async with Network.to(self._plane.url) as network:
             kubeconfig = self._folder / f"{name}.kubeconfig"
             kubeconfig.write_text(self._plane.kubeconfig.read_text().replace(self._plane.url, network.url))
             async with await Client.connect(kubeconfig) as client:
-                one = Candidate(network, client)
+                one = LeaseCandidate(network, client)
                 lease = self._namespace, "leader"
                 one.election = LeaderElection(
                     client, lease, name, timing, one.events.append, lambda: one.events.append(None)

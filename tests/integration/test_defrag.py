@@ -13,7 +13,7 @@ from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL
 from tests.cluster.racked import RACKS, topology_of_racks
 from tests.cluster.webhook_process import QUICK_LEASE, LocalWebhook, local_webhook
 from tests.integration.preempting import SLOW
-from tests.unit.cli.conftest import Outcome, run_command
+from tests.unit.cli.conftest import Printed, run_command
 from webhook.model.names import MIN_MEMBER, POD_GROUP_NAME
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def pods(control_plane: ControlPlane, namespace: str) -> Iterator[Pods]:
     control_plane.delete_namespace(namespace)
 
 
-def defrag(pods: Pods, *arguments: str) -> Outcome:
+def defrag(pods: Pods, *arguments: str) -> Printed:
     return run_command("defrag", *arguments, "-o", "json", "--kubeconfig", pods.plane.kubeconfig)
 
 

@@ -11,7 +11,7 @@ from tests.cluster.gated import SPEC, Pods, pod
 from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL, Machine
 from tests.cluster.racked import RACKS, topology_of_racks
 from tests.cluster.webhook_process import LocalWebhook, local_webhook
-from tests.unit.cli.conftest import Outcome, run_command
+from tests.unit.cli.conftest import Printed, run_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
 
 
 @pytest.fixture
-def explain(pods: Pods, tmp_path: Path) -> Callable[..., Outcome]:
+def explain(pods: Pods, tmp_path: Path) -> Callable[..., Printed]:
     """`explain` with a kubeconfig whose context names the namespace."""
     config = json.loads(pods.plane.kubeconfig.read_text())
     config["contexts"][0]["context"]["namespace"] = pods.namespace
@@ -55,7 +55,7 @@ def job(cpu: int, count: int) -> dict[str, Any]:
 
 
 def test_a_pod_that_waits_and_a_bound_job(
-    pods: Pods, known: Callable[..., None], control_plane: ControlPlane, explain: Callable[..., Outcome]
+    pods: Pods, known: Callable[..., None], control_plane: ControlPlane, explain: Callable[..., Printed]
 ) -> None:
     known(*MACHINES)
     path = f"/apis/batch/v1/namespaces/{pods.namespace}/jobs"
@@ -86,7 +86,7 @@ def test_a_pod_that_waits_and_a_bound_job(
 
 
 def test_a_pod_of_higher_priority_names_the_pods_that_would_end_for_it(
-    pods: Pods, known: Callable[..., None], control_plane: ControlPlane, explain: Callable[..., Outcome]
+    pods: Pods, known: Callable[..., None], control_plane: ControlPlane, explain: Callable[..., Printed]
 ) -> None:
     known(*MACHINES)
     classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
@@ -109,7 +109,7 @@ def test_a_pod_of_higher_priority_names_the_pods_that_would_end_for_it(
 
 
 def test_what_does_not_exist_is_named_with_what_does(
-    pods: Pods, control_plane: ControlPlane, explain: Callable[..., Outcome]
+    pods: Pods, control_plane: ControlPlane, explain: Callable[..., Printed]
 ) -> None:
     path = f"/apis/batch/v1/namespaces/{pods.namespace}/jobs"
     suspended = {**job(cpu=1, count=1), "suspend": True}

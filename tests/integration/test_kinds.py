@@ -17,7 +17,7 @@ import pytest
 from tests.cluster.api import ApiError
 from tests.cluster.controllers import Controllers, collection
 from tests.cluster.gated import SINGLE, Pods, pod
-from tests.cluster.kinds import KINDS, NAME, Kind, at, served
+from tests.cluster.kinds import KINDS, NAME, APIKind, at, served
 from tests.cluster.lws_webhook import pod_webhook_of_lws
 from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL, Machine
 from tests.cluster.racked import RACKS, rack_of, topology_of_racks
@@ -88,7 +88,7 @@ def has_its_pod_group(
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_what_a_workload_asks_for_itself_places_the_pods_that_its_controller_makes(
-    kind: Kind,
+    kind: APIKind,
     control_plane: ControlPlane,
     pods: Pods,
     known: Callable[..., None],
@@ -137,7 +137,7 @@ PARTED = [kind for kind in KINDS if kind.parts and kind.kind != "LeaderWorkerSet
 
 @pytest.mark.parametrize("kind", PARTED, ids=str)
 def test_of_a_workload_where_one_template_asks_for_a_rack_its_pods_wait_for_no_others(
-    kind: Kind, control_plane: ControlPlane, pods: Pods, known: Callable[..., None]
+    kind: APIKind, control_plane: ControlPlane, pods: Pods, known: Callable[..., None]
 ) -> None:
     fleet = [machine(rack, number) for rack in range(2) for number in range(4)]
     known(*fleet)
@@ -178,7 +178,7 @@ def test_a_leader_is_in_the_group_of_its_workers_whose_template_alone_asks(
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_a_fault_is_told_with_its_place_on_each_kind_and_in_each_of_its_templates(
-    kind: Kind, control_plane: ControlPlane, pods: Pods
+    kind: APIKind, control_plane: ControlPlane, pods: Pods
 ) -> None:
     path = f"{collection(pods.namespace, kind.api_version, kind.kind)}?dryRun=All"
     key = "kai.scheduler/topology-required-placement"

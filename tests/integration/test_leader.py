@@ -13,7 +13,7 @@ import pytest
 
 from tests.cluster.api import ApiError
 from tests.cluster.nodes import Machine
-from tests.cluster.two_replicas import QUICK, SLOW, Cluster, says_it_leads, two_replicas
+from tests.cluster.two_replicas import QUICK, SLOW, TwoReplicas, says_it_leads, two_replicas
 from tests.cluster.webhook_process import NAMESPACE, RELEASE
 from webhook.kube.leader_label import LEADER
 from webhook.model.names import ROLE_LABEL
@@ -21,7 +21,7 @@ from webhook.model.names import ROLE_LABEL
 if TYPE_CHECKING:
     from tests.cluster.control_plane import ControlPlane
 
-Start = Callable[[Mapping[str, Any]], AbstractContextManager[Cluster]]
+Start = Callable[[Mapping[str, Any]], AbstractContextManager[TwoReplicas]]
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_a_leader_that_is_killed_is_replaced_and_its_pod_unmarked(start: Start) 
         cluster.plane.wait_for("the horizon to pass", lambda: bound(cluster, "a", "leader has just changed"))
 
 
-def bound(cluster: Cluster, name: str, refusal: str) -> bool:
+def bound(cluster: TwoReplicas, name: str, refusal: str) -> bool:
     """Whether the guarded pod is bound now. False if its binding was refused for this reason."""
     try:
         assert cluster.bind(name)

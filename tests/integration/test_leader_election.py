@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster.api import ApiError
-from tests.integration.candidates import QUICK, Cluster
+from tests.integration.candidates import QUICK, LeaseCandidates
 from webhook.kube.client import Client
 from webhook.kube.election import RELEASED_ANNOTATION, Release, Timing
 from webhook.kube.leader_label import LEADER, RoleLabel
@@ -26,11 +26,11 @@ SLOW = Timing(lease_duration=900, renew_deadline=600, retry_period=300)
 
 
 @pytest.fixture
-def cluster(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> Cluster:
-    return Cluster(control_plane, namespace, tmp_path)
+def cluster(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> LeaseCandidates:
+    return LeaseCandidates(control_plane, namespace, tmp_path)
 
 
-async def test_of_many_that_start_at_once_one_leads(cluster: Cluster) -> None:
+async def test_of_many_that_start_at_once_one_leads(cluster: LeaseCandidates) -> None:
     async with (
         cluster.candidate(SLOW) as a,
         cluster.candidate(SLOW) as b,
@@ -45,7 +45,7 @@ async def test_of_many_that_start_at_once_one_leads(cluster: Cluster) -> None:
         assert [each.events for each in everybody if each is not leader] == [[], [], []]
 
 
-async def test_a_lease_that_is_given_back_is_taken_at_once(cluster: Cluster) -> None:
+async def test_a_lease_that_is_given_back_is_taken_at_once(cluster: LeaseCandidates) -> None:
     async with cluster.candidate(SLOW) as first:
         await cluster.until(first.leads)
         async with cluster.candidate(SLOW) as second:
@@ -59,7 +59,7 @@ async def test_a_lease_that_is_given_back_is_taken_at_once(cluster: Cluster) -> 
             assert RELEASED_ANNOTATION not in cluster.lease["metadata"].get("annotations", {})
 
 
-async def test_one_that_leaves_in_a_hurry_says_so(cluster: Cluster) -> None:
+async def test_one_that_leaves_in_a_hurry_says_so(cluster: LeaseCandidates) -> None:
     async with cluster.candidate(SLOW) as first:
         await cluster.until(first.leads)
         assert await first.election.release(Release.UNSETTLED, within=10)
@@ -70,7 +70,7 @@ async def test_one_that_leaves_in_a_hurry_says_so(cluster: Cluster) -> None:
             assert second.election.term.alone_since > 0
 
 
-async def test_a_dead_leader_is_replaced_when_its_lease_has_run_out(cluster: Cluster) -> None:
+async def test_a_dead_leader_is_replaced_when_its_lease_has_run_out(cluster: LeaseCandidates) -> None:
     async with cluster.candidate(QUICK) as first, cluster.candidate(QUICK) as second:
         await cluster.until(cluster.leaders)
         leader, other = (first, second) if first.leads() else (second, first)
@@ -80,7 +80,7 @@ async def test_a_dead_leader_is_replaced_when_its_lease_has_run_out(cluster: Clu
 
 
 async def test_a_leader_whose_calls_hang_stops_by_its_deadline_and_follows_when_they_go_through(
-    cluster: Cluster,
+    cluster: LeaseCandidates,
 ) -> None:
     async with cluster.candidate(QUICK) as first, cluster.candidate(QUICK) as second:
         await cluster.until(cluster.leaders)
@@ -96,7 +96,7 @@ async def test_a_leader_whose_calls_hang_stops_by_its_deadline_and_follows_when_
         assert cluster.leaders() == [other]
 
 
-async def test_a_leader_that_is_alone_leads_again_after_an_outage_with_a_new_epoch(cluster: Cluster) -> None:
+async def test_a_leader_that_is_alone_leads_again_after_an_outage_with_a_new_epoch(cluster: LeaseCandidates) -> None:
     async with cluster.candidate(QUICK) as only:
         await cluster.until(only.leads)
         only.network.open.clear()
@@ -111,7 +111,7 @@ async def test_a_leader_that_is_alone_leads_again_after_an_outage_with_a_new_epo
         assert second.epoch == first.epoch + 1
 
 
-async def test_a_leader_whose_lease_is_deleted_goes_on_leading(cluster: Cluster) -> None:
+async def test_a_leader_whose_lease_is_deleted_goes_on_leading(cluster: LeaseCandidates) -> None:
     async with cluster.candidate(STEADY) as leader:
         await cluster.until(leader.leads)
         term = leader.election.term
@@ -132,7 +132,7 @@ async def test_a_leader_whose_lease_is_deleted_goes_on_leading(cluster: Cluster)
             assert leader.election.term == term
 
 
-async def test_what_others_write_into_the_lease_is_kept(cluster: Cluster) -> None:
+async def test_what_others_write_into_the_lease_is_kept(cluster: LeaseCandidates) -> None:
     async with cluster.candidate(STEADY) as leader:
         await cluster.until(leader.leads)
         labelled = cluster.api.patch(cluster.path, {"metadata": {"labels": {"team": "a"}}})
@@ -142,7 +142,9 @@ async def test_what_others_write_into_the_lease_is_kept(cluster: Cluster) -> Non
         assert len(leader.events) == 1
 
 
-async def test_an_absurd_lease_of_a_holder_that_does_not_live_is_replaced(cluster: Cluster, namespace: str) -> None:
+async def test_an_absurd_lease_of_a_holder_that_does_not_live_is_replaced(
+    cluster: LeaseCandidates, namespace: str
+) -> None:
     spec = {
         "holderIdentity": "somebody",
         "leaseDurationSeconds": 2**31 - 1,
@@ -163,7 +165,7 @@ async def test_an_absurd_lease_of_a_holder_that_does_not_live_is_replaced(cluste
 
 
 async def test_only_the_leaders_pod_carries_the_label(
-    control_plane: ControlPlane, namespace: str, cluster: Cluster
+    control_plane: ControlPlane, namespace: str, cluster: LeaseCandidates
 ) -> None:
     pods = f"/api/v1/namespaces/{namespace}/pods"
     for name, labels in {"ours": {"app": "a"}, "dead": {"app": "a", ROLE_LABEL: LEADER}}.items():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integration.candidates import QUICK, Cluster
+from tests.integration.candidates import QUICK, LeaseCandidates
 from webhook.app.leader_elector import LeaderElector, leadership_of
 from webhook.app.settings import Settings
 from webhook.kube.client import Client
@@ -86,11 +86,11 @@ async def replica(control_plane: ControlPlane, namespace: str) -> AsyncIterator[
 
 
 @pytest.fixture
-def cluster(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> Cluster:
-    return Cluster(control_plane, namespace, tmp_path)
+def cluster(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> LeaseCandidates:
+    return LeaseCandidates(control_plane, namespace, tmp_path)
 
 
-async def test_a_replica_that_is_not_ready_does_not_take_part(replica: Replica, cluster: Cluster) -> None:
+async def test_a_replica_that_is_not_ready_does_not_take_part(replica: Replica, cluster: LeaseCandidates) -> None:
     replica.ready = False
     async with replica.running(), cluster.candidate(QUICK) as other:
         await cluster.until(other.leads)
@@ -101,7 +101,7 @@ async def test_a_replica_that_is_not_ready_does_not_take_part(replica: Replica, 
         await cluster.until(replica.leadership.is_leader)
 
 
-async def test_the_first_leader_of_all_has_nothing_to_wait_for(replica: Replica, cluster: Cluster) -> None:
+async def test_the_first_leader_of_all_has_nothing_to_wait_for(replica: Replica, cluster: LeaseCandidates) -> None:
     async with replica.running():
         await cluster.until(replica.is_marked)
         assert replica.leadership.seconds_until_settled() == 0
@@ -110,7 +110,7 @@ async def test_the_first_leader_of_all_has_nothing_to_wait_for(replica: Replica,
 
 
 async def test_who_leads_after_an_outage_is_not_settled_before_it_sees_pods_again_and_then_is_for_its_term(
-    replica: Replica, cluster: Cluster
+    replica: Replica, cluster: LeaseCandidates
 ) -> None:
     replica.follows = False
     async with replica.running():
@@ -123,7 +123,7 @@ async def test_who_leads_after_an_outage_is_not_settled_before_it_sees_pods_agai
 
 
 async def test_who_follows_a_dead_leader_waits_until_what_that_one_assumed_must_be_visible(
-    replica: Replica, cluster: Cluster
+    replica: Replica, cluster: LeaseCandidates
 ) -> None:
     async with cluster.candidate(QUICK) as dead:
         await cluster.until(dead.leads)
@@ -135,7 +135,7 @@ async def test_who_follows_a_dead_leader_waits_until_what_that_one_assumed_must_
 
 
 async def test_on_the_way_out_runnables_stop_the_label_goes_and_assumed_pods_are_waited_for(
-    replica: Replica, cluster: Cluster
+    replica: Replica, cluster: LeaseCandidates
 ) -> None:
     async with replica.running():
         await cluster.until(replica.is_marked)
@@ -152,7 +152,9 @@ async def test_on_the_way_out_runnables_stop_the_label_goes_and_assumed_pods_are
         assert cluster.lease["metadata"]["annotations"] == {RELEASED_ANNOTATION: "settled"}
 
 
-async def test_assumed_pods_that_stay_invisible_are_told_to_the_next_leader(replica: Replica, cluster: Cluster) -> None:
+async def test_assumed_pods_that_stay_invisible_are_told_to_the_next_leader(
+    replica: Replica, cluster: LeaseCandidates
+) -> None:
     async with replica.running():
         await cluster.until(replica.is_marked)
         await replica.elector.hand_over(within=0.1)

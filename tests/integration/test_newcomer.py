@@ -43,7 +43,7 @@ DOES_NOTHING = "#!/bin/sh\n"
 OF_THE_MACHINE = re.compile(r"PIP_|UV_|SSL_CERT|REQUESTS_CA|.*_proxy$", re.IGNORECASE)
 
 
-class Shell:
+class Bash:
     """A bash that keeps its state from one command to the next, in `folder/checkout`."""
 
     def __init__(self, folder: Path, plane: ControlPlane, helm: str) -> None:
@@ -96,15 +96,15 @@ def helm_of(plane: ControlPlane, *ours: str) -> str:
 
 
 @contextlib.contextmanager
-def shell(folder: Path, plane: ControlPlane, helm: str) -> Iterator[Shell]:
-    opened = Shell(folder, plane, helm)
+def shell(folder: Path, plane: ControlPlane, helm: str) -> Iterator[Bash]:
+    opened = Bash(folder, plane, helm)
     try:
         yield opened
     finally:
         opened.close()
 
 
-def type_all(shell: Shell, page: str, after: Callable[[str, int, str], None], fails: str = "") -> int:
+def type_all(shell: Bash, page: str, after: Callable[[str, int, str], None], fails: str = "") -> int:
     """Type the commands of a page in order, calling `after` for each; returns how many. fails: one that has to."""
     lines = console_lines((ROOT / page).read_text())
     for line in lines:

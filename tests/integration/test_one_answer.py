@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tests.cluster.answers import GROUP, Alone, Answer, Foretold, asked, foretold, reviewed, spot
+from tests.cluster.answers import GROUP, Alone, Foretold, PlacementAnswer, asked, foretold, reviewed, spot
 from tests.cluster.controllers import Controllers
 from tests.cluster.gated import PLACEMENT, SINGLE, SPEC, Pods, pod
-from tests.cluster.kinds import KINDS, Kind
+from tests.cluster.kinds import KINDS, APIKind
 from tests.cluster.racked import RACKS
 from tests.integration.example_cluster import FLEET, cluster
 from tests.unit.cli.conftest import EXAMPLES
@@ -78,7 +78,7 @@ def _with(annotations: Any, asked_for: dict[str, str]) -> dict[str, str]:
     return {key: text for key, text in annotations.items() if key not in INHERITED} | asked_for
 
 
-def compare(pods: Pods, documents: Sequence[Draft], node_arrays: Path, folder: Path) -> Answer:
+def compare(pods: Pods, documents: Sequence[Draft], node_arrays: Path, folder: Path) -> PlacementAnswer:
     """Get both answers, and check that they agree."""
     expected = foretold(reviewed(documents, folder, node_arrays=node_arrays))
     controllers = Controllers(pods.plane, pods.namespace)
@@ -105,7 +105,7 @@ def goes_as_foretold(raws: Sequence[Draft], alone: Sequence[Alone]) -> None:
 @pytest.mark.parametrize("to_templates", [False, True], ids=["on itself", "on its templates"])
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_of_a_workload_whose_pods_are_a_group(
-    kind: Kind, to_templates: bool, pods: Pods, empty: Path, tmp_path: Path
+    kind: APIKind, to_templates: bool, pods: Pods, empty: Path, tmp_path: Path
 ) -> None:
     raw = moved(kind.workload({**RACKS, **SINGLE}, TEMPLATE), to_templates=to_templates)
     seen = compare(pods, [raw], empty, tmp_path)
@@ -168,5 +168,5 @@ def test_a_daemon_set_is_left_alone_by_both(to_templates: bool, pods: Pods, empt
     raw = moved(daemon_set(SINGLE), to_templates=to_templates)
     (entry,) = reviewed([raw], tmp_path, node_arrays=empty)
     assert entry["message"] == "unmanaged: a DaemonSet chooses its pods' nodes itself"
-    seen, ours = asked(pods, [raw], Foretold(Answer(), len(FLEET)), lambda _: None)
+    seen, ours = asked(pods, [raw], Foretold(PlacementAnswer(), len(FLEET)), lambda _: None)
     assert (list(seen.warnings), ours) == (entry["warnings"], [])

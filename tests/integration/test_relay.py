@@ -21,11 +21,11 @@ class Replica(ThreadingHTTPServer):
     """An HTTP server that answers with its name."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(("127.0.0.1", 0), Answer)
+        super().__init__(("127.0.0.1", 0), ReplicaAnswer)
         self.name = name
 
 
-class Answer(BaseHTTPRequestHandler):
+class ReplicaAnswer(BaseHTTPRequestHandler):
     server: Replica
 
     def do_GET(self) -> None:

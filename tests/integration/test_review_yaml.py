@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from tests.cluster.gated import SINGLE, Pods, pod
-from tests.cluster.kinds import KINDS, Kind
+from tests.cluster.kinds import KINDS, APIKind
 from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL, Machine
 from tests.cluster.racked import RACKS, rack_of, topology_of_racks
 from tests.unit.cli.conftest import run_review
@@ -58,7 +58,7 @@ def bound_as_printed(raws: Sequence[Draft], pods: Pods, folder: Path) -> set[str
 @pytest.mark.parametrize("level", [RACKS, PREFERS], ids=["required", "preferred"])
 @pytest.mark.parametrize("kind", BUILT_IN, ids=str)
 def test_the_pods_of_a_workload_get_nodes_of_its_domain(
-    kind: Kind, level: dict[str, str], pods: Pods, tmp_path: Path
+    kind: APIKind, level: dict[str, str], pods: Pods, tmp_path: Path
 ) -> None:
     assert bound_as_printed([kind.workload({**level, **SINGLE}, TEMPLATE)], pods, tmp_path) == {"rack-1"}
 

@@ -15,7 +15,7 @@ from tests.cluster.gated import Pods, pod, scheduler_paused
 from tests.cluster.nodes import TOPOLOGIES, Machine, machines
 from tests.cluster.stubborn import until
 from tests.cluster.terms import overlapping, terms
-from tests.cluster.two_replicas import QUICK, Cluster, two_replicas
+from tests.cluster.two_replicas import QUICK, TwoReplicas, two_replicas
 from tests.cluster.webhook_process import NAMESPACE, QUICK_LEASE, local_webhook
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ NOT_TODAY = "not today"
 
 
 @pytest.fixture
-def cluster(control_plane: ControlPlane, namespace: str, create_machines: Callable[..., None]) -> Iterator[Cluster]:
+def cluster(control_plane: ControlPlane, namespace: str, create_machines: Callable[..., None]) -> Iterator[TwoReplicas]:
     """No binding passes without an allocation."""
     create_machines(Machine("n0", free=(8, 8)))
     with two_replicas(control_plane, namespace, QUICK, timeoutSeconds=2, bindFailurePolicy="Fail") as cluster:
@@ -39,7 +39,7 @@ def cluster(control_plane: ControlPlane, namespace: str, create_machines: Callab
         yield cluster
 
 
-def try_to_bind(cluster: Cluster) -> None:
+def try_to_bind(cluster: TwoReplicas) -> None:
     """Bind every pod that has no node, all at the same time. Refused pods stay."""
     left = set(PODS) - Pods(cluster.plane, cluster.namespace).bound().keys()
     with ThreadPoolExecutor(len(PODS)) as clients:
@@ -48,14 +48,14 @@ def try_to_bind(cluster: Cluster) -> None:
                 attempt.result()
 
 
-def serves_topologies(cluster: Cluster) -> bool:
+def serves_topologies(cluster: TwoReplicas) -> bool:
     with suppress(ApiError):
         cluster.plane.api.get(TOPOLOGIES)
         return True
     return False
 
 
-def check_that_two_are_bound(cluster: Cluster) -> None:
+def check_that_two_are_bound(cluster: TwoReplicas) -> None:
     """Bind until both NUMA nodes are taken, and check that nothing was assigned twice."""
     pods = Pods(cluster.plane, cluster.namespace)
 
@@ -72,7 +72,7 @@ def check_that_two_are_bound(cluster: Cluster) -> None:
     assert overlapping(led) == []
 
 
-def test_two_takeovers_in_quick_succession_give_nothing_out_twice(cluster: Cluster) -> None:
+def test_two_takeovers_in_quick_succession_give_nothing_out_twice(cluster: TwoReplicas) -> None:
     (first,) = cluster.leading()
     second = cluster.other(first)
     cluster.bind("a")
@@ -89,7 +89,7 @@ def test_two_takeovers_in_quick_succession_give_nothing_out_twice(cluster: Clust
     assert len(terms(replica.process.log for replica in cluster.webhook.replicas)) == 3
 
 
-def test_an_api_server_that_is_killed_under_a_leader_makes_no_second_one(cluster: Cluster) -> None:
+def test_an_api_server_that_is_killed_under_a_leader_makes_no_second_one(cluster: TwoReplicas) -> None:
     cluster.bind("a")
     for _ in range(2):
         cluster.plane.restart("kube-apiserver", down=1.0)
@@ -99,7 +99,7 @@ def test_an_api_server_that_is_killed_under_a_leader_makes_no_second_one(cluster
     check_that_two_are_bound(cluster)
 
 
-def test_a_binding_that_never_lands_is_given_back(cluster: Cluster) -> None:
+def test_a_binding_that_never_lands_is_given_back(cluster: TwoReplicas) -> None:
     assert cluster.bind("d")
     with refused_by_somebody_else(cluster):
         # The other NUMA node is promised to whoever comes first, though nobody has it; as soon as the promise is
@@ -134,7 +134,7 @@ def test_placed_pods_keep_their_room_when_the_key_of_the_allocations_is_lost_wit
         assert overcommitted(control_plane, pods.all().values()) == {}
 
 
-def refusal_in_the_end(cluster: Cluster, name: str) -> str:
+def refusal_in_the_end(cluster: TwoReplicas, name: str) -> str:
     """The final reason for a refused binding: a binding in progress blocks its node for some seconds."""
 
     def refusal() -> str:
@@ -146,7 +146,7 @@ def refusal_in_the_end(cluster: Cluster, name: str) -> str:
 
 
 @contextmanager
-def refused_by_somebody_else(cluster: Cluster) -> Iterator[None]:
+def refused_by_somebody_else(cluster: TwoReplicas) -> Iterator[None]:
     """A policy denies bindings after the guard has answered."""
     api, name = cluster.plane.api, cluster.namespace
     bindings = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/binding"], "operations": ["CREATE"]}

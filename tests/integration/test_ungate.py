@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cluster.gated import GATE, PLACEMENT, Pods, is_gated, pod
-from tests.unit.cli.conftest import Outcome, run_command
+from tests.unit.cli.conftest import Printed, run_command
 from webhook.cli.ungater import TEXT, Ungater
 from webhook.kube.client import Client
 from webhook.kube.credentials import from_kubeconfig
@@ -32,7 +32,7 @@ def waiting(name: str, *more: dict[str, str], annotations: dict[str, str] | None
 
 
 @pytest.fixture
-def ungate(control_plane: ControlPlane) -> Callable[..., Outcome]:
+def ungate(control_plane: ControlPlane) -> Callable[..., Printed]:
     """Run the command as the control plane's administrator."""
     return partial(run_command, "ungate", "--kubeconfig", control_plane.kubeconfig)
 
@@ -42,7 +42,7 @@ def placement(raw: Mapping[str, Any]) -> str:
 
 
 def test_all_waiting_pods_of_a_namespace_are_ungated_page_by_page_and_other_gates_stay(
-    control_plane: ControlPlane, pods: Pods, ungate: Callable[..., Outcome]
+    control_plane: ControlPlane, pods: Pods, ungate: Callable[..., Printed]
 ) -> None:
     names = [f"p{number:02}" for number in range(20)]
     control_plane.api.in_parallel(partial(pods.create, waiting(name)) for name in names)
@@ -62,7 +62,7 @@ def test_all_waiting_pods_of_a_namespace_are_ungated_page_by_page_and_other_gate
 
 
 def test_a_namespace_leaves_the_others_alone(
-    control_plane: ControlPlane, pods: Pods, ungate: Callable[..., Outcome]
+    control_plane: ControlPlane, pods: Pods, ungate: Callable[..., Printed]
 ) -> None:
     pods.create(waiting("here"))
     done = ungate("--all", "--namespace", "default")
@@ -93,7 +93,7 @@ def policy(plane: ControlPlane, name: str, expression: str, namespace: str) -> I
 
 
 def test_a_pod_that_cannot_be_written_is_named_and_the_others_are_ungated(
-    control_plane: ControlPlane, pods: Pods, ungate: Callable[..., Outcome]
+    control_plane: ControlPlane, pods: Pods, ungate: Callable[..., Printed]
 ) -> None:
     for name in ("a", "stubborn", "z"):
         pods.create(waiting(name))
@@ -109,7 +109,7 @@ def test_a_pod_that_cannot_be_written_is_named_and_the_others_are_ungated(
 
 
 def test_a_pod_whose_annotations_are_full_is_ungated_without_the_text(
-    pods: Pods, ungate: Callable[..., Outcome]
+    pods: Pods, ungate: Callable[..., Printed]
 ) -> None:
     raw = waiting("full")
     held = sum(len(key) + len(value) for key, value in raw["metadata"]["annotations"].items())
@@ -173,7 +173,7 @@ async def test_new_pods_are_left_to_a_service_that_still_runs_and_ungated_when_i
 
 
 def test_a_user_without_the_right_gets_an_error_and_nothing_changes(
-    control_plane: ControlPlane, pods: Pods, ungate: Callable[..., Outcome]
+    control_plane: ControlPlane, pods: Pods, ungate: Callable[..., Printed]
 ) -> None:
     pods.create(waiting("a"))
     kubeconfig = control_plane.service_account_kubeconfig(pods.namespace, "default")

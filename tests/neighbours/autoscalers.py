@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.cluster.control_plane import ControlPlane
     from tests.cluster.process import Process
     from tests.neighbours.build import NeighbourFiles
-    from tests.neighbours.node_groups import NodeGroup
+    from tests.neighbours.node_groups import GroupOfMachines
 
 
 class Autoscaler(NamedTuple):
@@ -24,7 +24,7 @@ class Autoscaler(NamedTuple):
     neighbour: Neighbour
     setting: str
     """The value of our setting `autoscaler`."""
-    run: Callable[[ControlPlane, NeighbourFiles, Sequence[NodeGroup]], AbstractContextManager[Process]]
+    run: Callable[[ControlPlane, NeighbourFiles, Sequence[GroupOfMachines]], AbstractContextManager[Process]]
 
 
 AUTOSCALERS: Final = (

@@ -17,7 +17,7 @@ from tests.cluster.nodes import NODES
 from tests.cluster.ports import free_port
 from tests.cluster.process import Process
 from tests.neighbours.manifests import Manifests
-from tests.neighbours.node_groups import GROUP_LABEL, NodeGroup
+from tests.neighbours.node_groups import GROUP_LABEL, GroupOfMachines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,13 +57,13 @@ _PROVISIONING_RULES: Final = (
 _PROVISIONING_FLAGS: Final = ("--enable-provisioning-requests=true", "--kube-api-content-type=application/json")
 
 
-def provider_node(group: NodeGroup, name: str) -> dict[str, Any]:
+def provider_node(group: GroupOfMachines, name: str) -> dict[str, Any]:
     """A Node of a group as the provider creates it."""
     annotations = {**_DELETABLE, f"{_GROUP}/name": group.name}
     return group.node(name, annotations, f"kwok:{name}")
 
 
-def create_nodes(plane: ControlPlane, group: NodeGroup, count: int) -> list[str]:
+def create_nodes(plane: ControlPlane, group: GroupOfMachines, count: int) -> list[str]:
     """Create the first Nodes of a group. Returns their names."""
     names = [f"{group.name}-{number}" for number in range(count)]
     for name in names:
@@ -75,7 +75,7 @@ def create_nodes(plane: ControlPlane, group: NodeGroup, count: int) -> list[str]
 def cluster_autoscaler(
     plane: ControlPlane,
     files: NeighbourFiles,
-    groups: Sequence[NodeGroup],
+    groups: Sequence[GroupOfMachines],
     flags: Sequence[str] = (),
     *,
     provisioning: bool = False,
@@ -137,7 +137,7 @@ def _granted(name: str, rules: Sequence[dict[str, Any]]) -> list[dict[str, Any]]
     ]
 
 
-def _config_maps(groups: Sequence[NodeGroup]) -> list[dict[str, Any]]:
+def _config_maps(groups: Sequence[GroupOfMachines]) -> list[dict[str, Any]]:
     config = {
         "apiVersion": "v1alpha1",
         "readNodesFrom": "configmap",
@@ -152,7 +152,7 @@ def _config_maps(groups: Sequence[NodeGroup]) -> list[dict[str, Any]]:
     ]
 
 
-def _template(group: NodeGroup) -> dict[str, Any]:
+def _template(group: GroupOfMachines) -> dict[str, Any]:
     node = provider_node(group, f"template-{group.name}")
     annotations = node["metadata"]["annotations"]
     sizes = {"min": group.minimum, "desired": group.minimum, "max": group.maximum}

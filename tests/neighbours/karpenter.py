@@ -16,7 +16,7 @@ from tests.cluster.nodes import NODES
 from tests.cluster.ports import free_port
 from tests.cluster.process import Process
 from tests.neighbours.manifests import Manifests
-from tests.neighbours.node_groups import NOT_READY, NodeGroup, nodes_of
+from tests.neighbours.node_groups import NOT_READY, GroupOfMachines, nodes_of
 from tests.neighbours.operators import is_ready
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ FLAGS: Final = ("--disable-leader-election=true", "--batch-idle-duration=1s", "-
 
 @contextlib.contextmanager
 def karpenter(
-    plane: ControlPlane, files: NeighbourFiles, groups: Sequence[NodeGroup], consolidate_after: str = "5s"
+    plane: ControlPlane, files: NeighbourFiles, groups: Sequence[GroupOfMachines], consolidate_after: str = "5s"
 ) -> Iterator[Process]:
     """Run it with a NodePool for each group. consolidate_after: how long a Node must be empty before it is removed."""
     chart, crds = files.manifests / "kwok" / "charts", files.manifests / "kwok" / "apis" / "crds"
@@ -75,7 +75,7 @@ def karpenter(
         manifests.remove(plane)
 
 
-def _instance_type(group: NodeGroup) -> dict[str, Any]:
+def _instance_type(group: GroupOfMachines) -> dict[str, Any]:
     """An instance type whose Nodes have what pods can allocate on a machine of the group."""
     sample = group.sample
     memory = sample.memory_gib * sample.numa_nodes * 1024 + _RESERVED_MEBIBYTES
@@ -97,7 +97,7 @@ def _instance_type(group: NodeGroup) -> dict[str, Any]:
     }
 
 
-def _create_pools(plane: ControlPlane, groups: Sequence[NodeGroup], consolidate_after: str) -> None:
+def _create_pools(plane: ControlPlane, groups: Sequence[GroupOfMachines], consolidate_after: str) -> None:
     create = plane.api.create
     create(CLASSES, {"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", **_named("default")})
     for group in groups:
@@ -118,7 +118,7 @@ def _create_pools(plane: ControlPlane, groups: Sequence[NodeGroup], consolidate_
         create(POOLS, {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", **_named(group.name), "spec": spec})
 
 
-def _release(plane: ControlPlane, groups: Sequence[NodeGroup]) -> None:
+def _release(plane: ControlPlane, groups: Sequence[GroupOfMachines]) -> None:
     """Remove the finalizers of what it made."""
     unfinalized = {"metadata": {"finalizers": None}}
     claims = [f"{CLAIMS}/{claim['metadata']['name']}" for claim in plane.api.get(CLAIMS)["items"]]

@@ -54,7 +54,7 @@ def kubelet_server(plane: ControlPlane, machine: SimulatedMachine, folder: Path)
 
 
 def _handler(answers: Mapping[str, Callable[[], Any]]) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+    class KubeletHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             answer = answers.get(self.path)
             body = json.dumps(answer()).encode() if answer else b""
@@ -67,4 +67,4 @@ def _handler(answers: Mapping[str, Callable[[], Any]]) -> type[BaseHTTPRequestHa
         def log_message(self, *_: object) -> None:
             """Nothing: its client logs what fails."""
 
-    return Handler
+    return KubeletHandler

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tests.cluster.api import ApiError
 from tests.cluster.kubelets import Kubelets, SimulatedMachine, kubelets
 from tests.cluster.nodes import NODES, delete_nodes
-from tests.neighbours.node_groups import GROUP_LABEL, NOT_READY, NodeGroup, nodes_of
+from tests.neighbours.node_groups import GROUP_LABEL, NOT_READY, GroupOfMachines, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.2
 
 
-class NewNodes:
+class BootedNodes:
     """The Nodes of some groups. Use `booting()`."""
 
     def __init__(
         self,
         plane: ControlPlane,
-        groups: Sequence[NodeGroup],
+        groups: Sequence[GroupOfMachines],
         *,
         boot: float,
         exporter: float,
@@ -163,19 +163,19 @@ def _taints(node: dict[str, Any]) -> list[dict[str, Any]]:
 @contextlib.contextmanager
 def booting(
     plane: ControlPlane,
-    groups: Sequence[NodeGroup],
+    groups: Sequence[GroupOfMachines],
     *,
     boot: float = 1.0,
     exporter: float = 1.0,
     lag: float = 1.0,
     seed: int = 0,
     publisher: str = "rte",
-) -> Iterator[NewNodes]:
+) -> Iterator[BootedNodes]:
     """Boot the machines of these groups' Nodes within this context. On exit they are deleted.
 
     boot, exporter: seconds of the steps above. lag, seed, publisher: of the exporters, as for `kubelets`.
     """
-    nodes = NewNodes(plane, groups, boot=boot, exporter=exporter, lag=lag, seed=seed, publisher=publisher)
+    nodes = BootedNodes(plane, groups, boot=boot, exporter=exporter, lag=lag, seed=seed, publisher=publisher)
     thread = threading.Thread(target=nodes.follow, name="new nodes", daemon=True)
     thread.start()
     try:

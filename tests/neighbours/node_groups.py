@@ -20,7 +20,7 @@ MAXIMUM: Final = 20
 
 
 @dataclass(frozen=True)
-class NodeGroup:
+class GroupOfMachines:
     """Machines that are like `sample` but for their names."""
 
     name: str
@@ -67,7 +67,7 @@ class NodeGroup:
         }
 
 
-def nodes_of(plane: ControlPlane, groups: Sequence[NodeGroup]) -> dict[str, dict[str, Any]]:
+def nodes_of(plane: ControlPlane, groups: Sequence[GroupOfMachines]) -> dict[str, dict[str, Any]]:
     """The Nodes of these groups by name."""
     names = ",".join(group.name for group in groups)
     listed = plane.api.get(f"{NODES}?labelSelector={GROUP_LABEL}%20in%20({names})")["items"]

@@ -24,8 +24,8 @@ from tests.cluster.provisioning_requests import provisioning_requests, requests_
 from tests.cluster.webhook_process import local_webhook
 from tests.neighbours.autoscalers import AUTOSCALERS, Autoscaler
 from tests.neighbours.cluster_autoscaler import cluster_autoscaler
-from tests.neighbours.new_nodes import NewNodes, booting
-from tests.neighbours.node_groups import NodeGroup, nodes_of
+from tests.neighbours.new_nodes import BootedNodes, booting
+from tests.neighbours.node_groups import GroupOfMachines, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tests.neighbours.build import NeighbourFiles
     from tests.neighbours.catalogue import Neighbour
 
-POOL = NodeGroup("pool", even_machine("sample"))
+POOL = GroupOfMachines("pool", even_machine("sample"))
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 CHECK = "check-capacity.autoscaling.x-k8s.io"
 OBSERVED_SECONDS = 15.0
@@ -53,7 +53,7 @@ class Scaled(NamedTuple):
     """A cluster that an autoscaler adds nodes to."""
 
     pods: Pods
-    new: NewNodes
+    new: BootedNodes
 
     def nodes(self) -> set[str]:
         """The Nodes that exist."""
@@ -87,7 +87,7 @@ def scaled(
     plane: ControlPlane,
     pods: Pods,
     built: Callable[[Neighbour], NeighbourFiles],
-    group: NodeGroup = POOL,
+    group: GroupOfMachines = POOL,
     **settings: object,
 ) -> Iterator[Scaled]:
     """Run an autoscaler, the webhook that is told of it, and the machines of the group. settings: more of ours."""

@@ -55,7 +55,7 @@ MIXED = (
 )
 
 
-class Cluster:
+class MixedCluster:
     """The running machines, and the pods of a namespace."""
 
     def __init__(self, pods: Pods, fleet: RealKubelets, webhook: LocalWebhook) -> None:
@@ -85,7 +85,7 @@ def cluster(
     pods: Pods,
     built: Callable[[Neighbour], NeighbourFiles],
     request: pytest.FixtureRequest,
-) -> Iterator[Cluster]:
+) -> Iterator[MixedCluster]:
     """The machines and the `manage` of the test's parameter."""
     machines: Sequence[SimulatedMachine]
     machines, manage = request.param
@@ -100,7 +100,7 @@ def cluster(
             nfd_topology_updater(control_plane, built(NFD), machines, fleet.state),
         ):
             wait_until_known(pods, len(machines))
-            yield Cluster(pods, fleet, webhook)
+            yield MixedCluster(pods, fleet, webhook)
             control_plane.delete_namespace(pods.namespace)  # pods go before their machines
 
 
@@ -127,7 +127,7 @@ SETS = "/apis/apps/v1/namespaces/{}/replicasets"
 @pytest.mark.neighbour("nfd")
 @pytest.mark.parametrize("cluster", [(LEARNING, "Annotated")], indirect=True, ids=["learning"])
 def test_a_kubelet_that_gives_whole_cores_is_learned_from_few_rejections_until_it_restarts(
-    cluster: Cluster,
+    cluster: MixedCluster,
 ) -> None:
     pods, plane = cluster.pods, cluster.plane
     # Six pods of 3 CPUs: the kubelet of `cores` takes none of them, and `plain` takes four.
@@ -175,21 +175,21 @@ def test_a_kubelet_that_gives_whole_cores_is_learned_from_few_rejections_until_i
     assert pods.bound()[again] == "cores"
 
 
-def gated(cluster: Cluster) -> list[str]:
+def gated(cluster: MixedCluster) -> list[str]:
     return [name for name, raw in cluster.pods.all().items() if is_gated(raw)]
 
 
-def running(cluster: Cluster, of: str) -> list[str]:
+def running(cluster: MixedCluster, of: str) -> list[str]:
     return [name for name in cluster.with_status("Running") if name.startswith(f"{of}-")]
 
 
-def options(cluster: Cluster, node: str) -> list[dict[str, Any]]:
+def options(cluster: MixedCluster, node: str) -> list[dict[str, Any]]:
     done = run_command("nodes", node, "--output=json", f"--kubeconfig={cluster.plane.kubeconfig}")
     found: list[dict[str, Any]] = done.json["node"]["kubeletOptions"]
     return found
 
 
-def restart_without_options(cluster: Cluster, node: str) -> None:
+def restart_without_options(cluster: MixedCluster, node: str) -> None:
     """An operator drains the node, changes its kubelet's configuration and starts it again."""
     plane, kubelet = cluster.plane, cluster.fleet.process(node)
     kubelet.kill()
@@ -246,7 +246,7 @@ def workload() -> Iterator[dict[str, Any]]:
 
 @pytest.mark.neighbour("nfd")
 @pytest.mark.parametrize("cluster", [(MIXED, "All")], indirect=True, ids=["mixed"])
-def test_on_default_static_and_strict_kubelets_every_pod_runs_and_none_is_rejected(cluster: Cluster) -> None:
+def test_on_default_static_and_strict_kubelets_every_pod_runs_and_none_is_rejected(cluster: MixedCluster) -> None:
     pods, plane = cluster.pods, cluster.plane
     daemon = {
         "metadata": {"name": "agent"},

@@ -20,8 +20,8 @@ from tests.cluster.up import tell
 from tests.integration.hosts import marked, running
 from tests.proof.real import REAL_SCENARIOS, reason_against
 from tests.proof.run import run
-from tests.proof.scenario import RealExporter, Scenario
-from tests.proof.workload import Workload
+from tests.proof.scenario import ProofScenario, RealExporter
+from tests.proof.workload import Burst
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,10 +30,10 @@ BUILT = "/neighbours/"
 """In the path of each exporter's program (tests/neighbours/build.py)."""
 
 
-def small(exporter: str) -> Scenario:
+def small(exporter: str) -> ProofScenario:
     machines = [SimulatedMachine(f"n{number}", reserved_cpus="0") for number in range(2)]
-    pods = Workload("large", 5, [{"cpu": "10", "memory": "10Gi"}])
-    return Scenario("small", machines, [pods], 30.0, 20.0, exporter=RealExporter(exporter, 5))
+    pods = Burst("large", 5, [{"cpu": "10", "memory": "10Gi"}])
+    return ProofScenario("small", machines, [pods], 30.0, 20.0, exporter=RealExporter(exporter, 5))
 
 
 @pytest.fixture(autouse=True)

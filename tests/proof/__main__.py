@@ -43,8 +43,8 @@ from webhook.simulation.trace import TraceError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tests.proof.measure import Row
-    from tests.proof.scenario import Scenario
+    from tests.proof.measure import ProofRow
+    from tests.proof.scenario import ProofScenario
 
 LETTERS = dict(zip("abcdefg", [*SCENARIOS, "trace"], strict=True))
 WITHOUT_LETTER = {
@@ -95,7 +95,7 @@ def main() -> int:
     return 0
 
 
-def wanted(options: argparse.Namespace) -> Sequence[Scenario]:
+def wanted(options: argparse.Namespace) -> Sequence[ProofScenario]:
     """The scenarios to run. Raises `UsageError`, and `ImpossibleError` if only real kubelets may run and cannot."""
     found = [*_real(options), *_simulated(options)]
     if not found:
@@ -109,7 +109,7 @@ def wanted(options: argparse.Namespace) -> Sequence[Scenario]:
     return found
 
 
-def _real(options: argparse.Namespace) -> Sequence[Scenario]:
+def _real(options: argparse.Namespace) -> Sequence[ProofScenario]:
     """Those on real kubelets; none where they cannot run, which is said."""
     if options.kubelets == SIMULATED:
         return []
@@ -123,7 +123,7 @@ def _real(options: argparse.Namespace) -> Sequence[Scenario]:
     return found
 
 
-def _simulated(options: argparse.Namespace) -> Sequence[Scenario]:
+def _simulated(options: argparse.Namespace) -> Sequence[ProofScenario]:
     if options.kubelets == REAL:
         return []
     names = dict.fromkeys(LETTERS.get(name, name) for name in options.scenario or LETTERS)
@@ -135,7 +135,7 @@ def _simulated(options: argparse.Namespace) -> Sequence[Scenario]:
     ]
 
 
-def _runs(options: argparse.Namespace, scenarios: Sequence[Scenario]) -> Iterator[Row]:
+def _runs(options: argparse.Namespace, scenarios: Sequence[ProofScenario]) -> Iterator[ProofRow]:
     programs = find_assets(tell)
     for scenario in scenarios:
         for webhook in (False, True) if options.webhook is None else (options.webhook,):

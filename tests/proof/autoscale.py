@@ -18,10 +18,10 @@ from tests.cluster.kubelets import even_machine
 from tests.neighbours.build import find_neighbour
 from tests.neighbours.catalogue import CLUSTER_AUTOSCALER
 from tests.neighbours.cluster_autoscaler import cluster_autoscaler, create_nodes
-from tests.neighbours.new_nodes import NewNodes, booting
-from tests.neighbours.node_groups import NodeGroup, nodes_of
-from tests.proof.scenario import Scenario
-from tests.proof.workload import Workload
+from tests.neighbours.new_nodes import BootedNodes, booting
+from tests.neighbours.node_groups import GroupOfMachines, nodes_of
+from tests.proof.scenario import ProofScenario
+from tests.proof.workload import Burst
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,34 +35,34 @@ _PODS: Final = 20
 _BOOT_SECONDS, _EXPORTER_SECONDS = 2.0, 2.0
 
 
-def autoscale(seed: int) -> Scenario:
+def autoscale(seed: int) -> ProofScenario:
     """Four machines, and pods for ten."""
     del seed  # nothing is random here but the exporters' lags
-    return Scenario(
+    return ProofScenario(
         "autoscale",
         [],
         [
-            Workload("large", _PODS, [_amounts(_LARGE)]),
-            Workload("small", _PODS, [_amounts(_SMALL)], at=4.0),
+            Burst("large", _PODS, [_amounts(_LARGE)]),
+            Burst("small", _PODS, [_amounts(_SMALL)], at=4.0),
         ],
         seconds=75.0,
         steady_from=60.0,
         lag=1.0,
         settings={"autoscaler": "ClusterAutoscaler"},
-        group=NodeGroup("pool", even_machine("sample"), minimum=_INITIAL),
+        group=GroupOfMachines("pool", even_machine("sample"), minimum=_INITIAL),
     )
 
 
 @contextlib.contextmanager
 def autoscaled_machines(
     plane: ControlPlane,
-    group: NodeGroup,
+    group: GroupOfMachines,
     tell: Callable[[str], None],
     *,
     lag: float,
     seed: int,
     publisher: str,
-) -> Iterator[NewNodes]:
+) -> Iterator[BootedNodes]:
     """The machines that the group begins with, ready, and the autoscaler that may add more.
 
     lag, seed, publisher: of their exporters, as for `kubelets`.
@@ -77,7 +77,7 @@ def autoscaled_machines(
             yield machines
 
 
-def tell_nodes(plane: ControlPlane, group: NodeGroup, tell: Callable[[str], None]) -> None:
+def tell_nodes(plane: ControlPlane, group: GroupOfMachines, tell: Callable[[str], None]) -> None:
     """Report how many machines there are in the end."""
     count = len(nodes_of(plane, [group]))
     tell(f"cluster-autoscaler: {group.minimum} machines at first, {count} in the end")

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from tests.cluster.kubelets import even_machine
 from tests.neighbours.beside import BESIDE
 from tests.neighbours.untouched import touched_by, touched_by_us
-from tests.proof.scenario import Scenario
-from tests.proof.workload import Kind, Workload
+from tests.proof.scenario import ProofScenario
+from tests.proof.workload import Burst, ControllerKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from tests.proof.observe import Observer
+    from tests.proof.observe import PodObserver
 
 PREFIX = "beside-"
 _OWN, _THEIR = "own", "their"
@@ -29,34 +29,34 @@ _TURN_SECONDS = 5.0
 _CPUS = {"kai": 16}
 
 
-def _scenario(component: str, seed: int) -> Scenario:
+def _scenario(component: str, seed: int) -> ProofScenario:
     del seed  # the order of the turns is the point
     beside = BESIDE[component]
     workloads = []
     for turn in range(2):
         at = 2 * turn * _TURN_SECONDS
-        workloads.append(Workload(f"{_OWN}-{turn}", 4, [_amounts(10)], at=at))
+        workloads.append(Burst(f"{_OWN}-{turn}", 4, [_amounts(10)], at=at))
         workloads.append(
-            Workload(
+            Burst(
                 f"{_THEIR}-{turn}",
                 4,
                 [_amounts(_CPUS.get(component, 10))],
-                kind=Kind.JOB,
+                kind=ControllerKind.JOB,
                 at=at + _TURN_SECONDS,
                 labels=beside.labels,
                 scheduler=beside.scheduler,
             )
         )
     machines = [even_machine(f"node-{number:03}") for number in range(8)]
-    return Scenario(f"{PREFIX}{component}", machines, workloads, 35.0, 25.0, lag=0.5, beside=component)
+    return ProofScenario(f"{PREFIX}{component}", machines, workloads, 35.0, 25.0, lag=0.5, beside=component)
 
 
-BESIDE_SCENARIOS: Mapping[str, Callable[[int], Scenario]] = {
+BESIDE_SCENARIOS: Mapping[str, Callable[[int], ProofScenario]] = {
     f"{PREFIX}{component}": partial(_scenario, component) for component in BESIDE
 }
 
 
-def tell_touched(scenario: Scenario, observer: Observer, tell: Callable[[str], None]) -> None:
+def tell_touched(scenario: ProofScenario, observer: PodObserver, tell: Callable[[str], None]) -> None:
     """Report for each pod what the component to which it does not belong wrote on it, and how many have nothing."""
     beside = BESIDE[scenario.beside]
     names = [history.name for history in observer.histories()]

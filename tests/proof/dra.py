@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 from tests.builders.devices import DRIVER, NUMA, claim_template, device_class, match, request
 from tests.cluster.follow import ERROR, LISTED, followed
 from tests.cluster.kubelets import even_machine
-from tests.proof.scenario import Scenario, drawing
-from tests.proof.workload import Kind, Workload, claim_template_of
+from tests.proof.scenario import ProofScenario, drawing
+from tests.proof.workload import Burst, ControllerKind, claim_template_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 API: Final = "/apis/resource.k8s.io/v1"
 
 
-def dra(seed: int, machines: int = 12) -> Scenario:
+def dra(seed: int, machines: int = 12) -> ProofScenario:
     """Jobs for 8 to 14 seconds, so many that they request 80 % of all CPUs, and so 69 % of all GPUs."""
     like = even_machine("", slices={DRIVER: (4, 4)})
     fleet = [replace(like, name=f"gpu-{number:03}") for number in range(machines)]
@@ -39,18 +39,18 @@ def dra(seed: int, machines: int = 12) -> Scenario:
     sizes, mean_run = {6: 0, 3: 1, 5: 2}, 11.0
     # By Little's law: CPUs in use = arrivals per second x mean size x mean run time.
     rate = 0.8 * sum(machine.millicores for machine in fleet) / 1000 / (sum(sizes) / len(sizes) * mean_run)
-    workloads: list[Workload] = []
+    workloads: list[Burst] = []
     at = 0.0
     while at < seconds:
         name, cpu = f"job-{len(workloads):04}", random.choice(list(sizes))
         amounts = {"cpu": str(cpu), "memory": f"{cpu}Gi"}
         run = random.uniform(mean_run - 3, mean_run + 3)
-        workloads.append(Workload(name, 1, [amounts], kind=Kind.JOB, at=at, run_seconds=run, gpus=sizes[cpu]))
+        workloads.append(Burst(name, 1, [amounts], kind=ControllerKind.JOB, at=at, run_seconds=run, gpus=sizes[cpu]))
         at += random.expovariate(rate)
-    return Scenario("dra", fleet, workloads, seconds, 15.0, lag=3.0)
+    return ProofScenario("dra", fleet, workloads, seconds, 15.0, lag=3.0)
 
 
-def create_claim_templates(plane: ControlPlane, scenario: Scenario, namespace: str) -> None:
+def create_claim_templates(plane: ControlPlane, scenario: ProofScenario, namespace: str) -> None:
     """What the claims of the workloads are made from; nothing for a scenario without claims."""
     if counts := {workload.gpus for workload in scenario.workloads if workload.gpus}:
         plane.api.create(f"{API}/deviceclasses", device_class())
@@ -66,7 +66,9 @@ Device = tuple[str, str, str]
 
 
 @contextlib.contextmanager
-def observed_devices(plane: ControlPlane, scenario: Scenario, namespace: str) -> Iterator[Mapping[str, set[Device]]]:
+def observed_devices(
+    plane: ControlPlane, scenario: ProofScenario, namespace: str
+) -> Iterator[Mapping[str, set[Device]]]:
     """The devices of each pod that ever had some, by its uid; they grow within the context."""
     found: defaultdict[str, set[Device]] = defaultdict(set)
     ended = threading.Event()

@@ -26,7 +26,7 @@ NUMAIds = frozenset[int]
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChosenNUMANodes:
     """The NUMA ids of one pod that asks for a placement and holds something of NUMA nodes."""
 
     pod: str
@@ -46,12 +46,12 @@ class Choice:
 
 def choices(
     admissions: Iterable[Mapping[str, Any]], histories: Mapping[str, History], publisher: str = "rte"
-) -> list[Choice]:
+) -> list[ChosenNUMANodes]:
     """Those of the admitted pods (events of the kubelets' journal); histories: by uid.
 
     publisher: whose form the machines' NodeResourceTopologies have.
     """
-    found: list[Choice] = []
+    found: list[ChosenNUMANodes] = []
     if publisher == "koordlet":
         return found
     for admission in admissions:
@@ -59,7 +59,7 @@ def choices(
         history = histories.get(admission["uid"])
         if given and history is not None and history.asks:
             last, first = (_hinted(history.hints[at][1]) for at in (-1, 0))
-            found.append(Choice(history.name, admission["node"], given, last, first))
+            found.append(ChosenNUMANodes(history.name, admission["node"], given, last, first))
     return found
 
 

@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tests.proof.dra import Alignment
-    from tests.proof.hints import Choice
+    from tests.proof.hints import ChosenNUMANodes
     from tests.proof.observe import History
-    from tests.proof.scenario import Scenario
+    from tests.proof.scenario import ProofScenario
 
 
 REAL, SIMULATED = "real", "simulated"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(RunMetrics):
+class ProofRow(RunMetrics):
     """The result of one run."""
 
     scenario: str
@@ -57,18 +57,18 @@ class Row(RunMetrics):
 
 
 def measure(
-    scenario: Scenario,
+    scenario: ProofScenario,
     pods: Sequence[History],
-    hints: Sequence[Choice] = (),
+    hints: Sequence[ChosenNUMANodes] = (),
     aligned: Sequence[Alignment] = (),
     *,
     webhook: bool,
     refused_binds: int,
-) -> Row:
+) -> ProofRow:
     """The row of a run with these histories, hints and devices of pods."""
     has_claims = any(workload.gpus for workload in scenario.workloads)
     waits = waiting_times(scenario, pods)
-    return Row(
+    return ProofRow(
         scenario=scenario.name,
         kubelets=SIMULATED if scenario.exporter is None else REAL,
         webhook=webhook,
@@ -87,7 +87,7 @@ def measure(
     )
 
 
-def waiting_times(scenario: Scenario, pods: Sequence[History]) -> list[float]:
+def waiting_times(scenario: ProofScenario, pods: Sequence[History]) -> list[float]:
     """Seconds from the request of each pod that ran until it ran.
 
     A workload wants all its pods from its creation on, so its first pod to run was waited for as long as that one took
@@ -97,14 +97,14 @@ def waiting_times(scenario: Scenario, pods: Sequence[History]) -> list[float]:
     return [pod.running - wanted[pod.workload] for pod in pods if pod.running is not None]
 
 
-def in_domain(scenario: Scenario, pods: Sequence[History]) -> int | None:
+def in_domain(scenario: ProofScenario, pods: Sequence[History]) -> int | None:
     """Pods that ran in the rack with most of their gang; None in a scenario without such gangs."""
     groups = {workload.name for workload in scenario.workloads if workload.one_rack}
     ran = (pod for pod in pods if pod.running is not None and pod.workload in groups)
     return in_fullest_domain((pod.workload, scenario.racks[pod.node]) for pod in ran) if groups else None
 
 
-def utilisation(scenario: Scenario, pods: Sequence[History]) -> float:
+def utilisation(scenario: ProofScenario, pods: Sequence[History]) -> float:
     """The share of all CPUs that running pods requested, averaged from `steady_from` to the end."""
     millicores: Mapping[str, int] = {workload.name: workload.millicores for workload in scenario.workloads}
     spans = [(millicores[pod.workload], pod.running, pod.ended) for pod in pods if pod.running is not None]

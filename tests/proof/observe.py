@@ -63,7 +63,7 @@ class History:
             self.rejected = status.get("reason", "")
 
 
-class Observer:
+class PodObserver:
     """The pods of one namespace. Use `observing()`."""
 
     def __init__(self, api: Api, namespace: str) -> None:
@@ -78,7 +78,7 @@ class Observer:
 
     @classmethod
     @contextlib.contextmanager
-    def observing(cls, api: Api, namespace: str) -> Iterator[Observer]:
+    def observing(cls, api: Api, namespace: str) -> Iterator[PodObserver]:
         """Follow the pods. None may exist yet."""
         observer = cls(api, namespace)
         threading.Thread(target=observer._follow, name="observer", daemon=True).start()

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Final
 
 from tests.cluster.kubelets import even_machine
 from tests.cluster.nodes import RACK_LABEL
-from tests.proof.scenario import Scenario
-from tests.proof.workload import Kind, Workload
+from tests.proof.scenario import ProofScenario
+from tests.proof.workload import Burst, ControllerKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tests.cluster.control_plane import ControlPlane
-    from tests.proof.observe import Observer
+    from tests.proof.observe import PodObserver
 
 PRIORITIES: Final[Mapping[str, int]] = {"low": 0, "high": 1000}
 """PriorityClass -> value."""
 
 
-def preempt(seed: int) -> Scenario:
+def preempt(seed: int) -> ProofScenario:
     """12 machines, 24 pods of low priority, then 12 of high priority."""
     del seed  # nothing is random here but the exporters' lags
     machines = [
@@ -34,13 +34,13 @@ def preempt(seed: int) -> Scenario:
         for rack in range(4)
         for number in range(3)
     ]
-    return Scenario(
+    return ProofScenario(
         "preempt",
         machines,
         [
-            Workload("low", 24, [_amounts(10)], priority="low"),
-            Workload("single", 6, [_amounts(8)], priority="high", at=6.0),
-            Workload("gang", 6, [_amounts(12)], kind=Kind.JOB, priority="high", at=6.0, one_rack=True),
+            Burst("low", 24, [_amounts(10)], priority="low"),
+            Burst("single", 6, [_amounts(8)], priority="high", at=6.0),
+            Burst("gang", 6, [_amounts(12)], kind=ControllerKind.JOB, priority="high", at=6.0, one_rack=True),
         ],
         seconds=45.0,
         steady_from=30.0,
@@ -48,14 +48,14 @@ def preempt(seed: int) -> Scenario:
     )
 
 
-def create_priorities(plane: ControlPlane, scenario: Scenario) -> None:
+def create_priorities(plane: ControlPlane, scenario: ProofScenario) -> None:
     """Create the PriorityClasses that the scenario's workloads name."""
     for name in {workload.priority for workload in scenario.workloads} - {""}:
         body = {"metadata": {"name": name}, "value": PRIORITIES[name]}
         plane.api.create("/apis/scheduling.k8s.io/v1/priorityclasses", body)
 
 
-def tell_preempted(scenario: Scenario, observer: Observer, tell: Callable[[str], None]) -> None:
+def tell_preempted(scenario: ProofScenario, observer: PodObserver, tell: Callable[[str], None]) -> None:
     """Report how many pods of each priority started, and how many of these ended again."""
     for workload in scenario.workloads:
         if workload.priority:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.cluster.real_kubelets import ImpossibleError, require_possible
 from tests.proof.dra import dra
-from tests.proof.scenario import RealExporter, Scenario
+from tests.proof.scenario import ProofScenario, RealExporter
 from tests.proof.scenarios import churn, defaults, devices, gangs, mixed, replicaset
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _DEFAULT: Final = 60
 _RESERVED: Final = "0"
 
 
-def _real(like: Callable[[int], Scenario], exporter: str, seconds: int, seed: int) -> Scenario:
+def _real(like: Callable[[int], ProofScenario], exporter: str, seconds: int, seed: int) -> ProofScenario:
     scenario = like(seed)
     machines = [
         # of the CPUs for pods one is the system's, as measured; simulated machines have one more in each NUMA node
@@ -38,7 +38,7 @@ def _real(like: Callable[[int], Scenario], exporter: str, seconds: int, seed: in
     return replace(scenario, machines=machines, exporter=RealExporter(exporter, seconds))
 
 
-REAL_SCENARIOS: Final[Mapping[str, Callable[[int], Scenario]]] = {
+REAL_SCENARIOS: Final[Mapping[str, Callable[[int], ProofScenario]]] = {
     "replicaset": partial(_real, partial(replicaset, machines=8), "rte", _SOON),
     "mixed": partial(_real, partial(mixed, of_each=2), "nfd", _SOON),
     "devices": partial(_real, partial(devices, machines=6), "rte", _SOON),
@@ -50,7 +50,7 @@ REAL_SCENARIOS: Final[Mapping[str, Callable[[int], Scenario]]] = {
 """Each a function of the seed."""
 
 
-def reason_against(scenarios: Sequence[Scenario]) -> str:
+def reason_against(scenarios: Sequence[ProofScenario]) -> str:
     """Why these cannot run on real kubelets here; empty: they can."""
     try:
         require_possible(max(len(scenario.machines) for scenario in scenarios))

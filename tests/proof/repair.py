@@ -10,14 +10,14 @@ A small pod runs on each of the first machines, so that these are the fuller one
 from __future__ import annotations
 
 from tests.cluster.kubelets import even_machine
-from tests.proof.scenario import PlantedPod, Scenario
-from tests.proof.workload import Workload
+from tests.proof.scenario import PlantedPod, ProofScenario
+from tests.proof.workload import Burst
 
 _MACHINES = 20
 _PLANTED = 8
 
 
-def repair(seed: int) -> Scenario:
+def repair(seed: int) -> ProofScenario:
     """Eight of 20 machines have static pods that nothing in the API server shows at first."""
     del seed  # nothing is random here but the exporters' lags
     machines = [even_machine(f"node-{number:03}") for number in range(_MACHINES)]
@@ -25,15 +25,15 @@ def repair(seed: int) -> Scenario:
         PlantedPod(machine.name, f"static-{numa}", 10, at=3.0) for machine in machines[:_PLANTED] for numa in range(2)
     ]
     small, large = {"cpu": "1", "memory": "1Gi"}, {"cpu": "10", "memory": "10Gi"}
-    return Scenario(
+    return ProofScenario(
         "repair",
         machines,
         [
             *(
-                Workload(f"small-{number}", 1, [small], node_selector={"kubernetes.io/hostname": machine.name})
+                Burst(f"small-{number}", 1, [small], node_selector={"kubernetes.io/hostname": machine.name})
                 for number, machine in enumerate(machines[:_PLANTED])
             ),
-            Workload("large", 2 * (_MACHINES - _PLANTED), [large], at=6.0),
+            Burst("large", 2 * (_MACHINES - _PLANTED), [large], at=6.0),
         ],
         seconds=40.0,
         steady_from=30.0,

@@ -29,9 +29,9 @@ from tests.proof.beside import tell_touched
 from tests.proof.dra import alignments, create_claim_templates, observed_devices
 from tests.proof.hints import choices
 from tests.proof.measure import measure
-from tests.proof.observe import Observer
+from tests.proof.observe import PodObserver
 from tests.proof.preempt import create_priorities, tell_preempted
-from tests.proof.workload import TOPOLOGY, Workload
+from tests.proof.workload import TOPOLOGY, Burst
 from webhook.model.names import PLACEMENT
 
 if TYPE_CHECKING:
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
     from tests.cluster.kubelets import Kubelets
     from tests.cluster.real_kubelets import RealKubelets
-    from tests.neighbours.new_nodes import NewNodes
+    from tests.neighbours.new_nodes import BootedNodes
     from tests.proof.dra import Alignment
-    from tests.proof.hints import Choice
-    from tests.proof.measure import Row
+    from tests.proof.hints import ChosenNUMANodes
+    from tests.proof.measure import ProofRow
     from tests.proof.observe import History
-    from tests.proof.scenario import PlantedPod, Scenario
+    from tests.proof.scenario import PlantedPod, ProofScenario
 
 NAMESPACE = "proof"
 CORRECTED_SECONDS = 2.0
@@ -58,7 +58,7 @@ _REFUSED = re.compile(
 
 
 def run(
-    scenario: Scenario,
+    scenario: ProofScenario,
     programs: Mapping[str, Path],
     tell: Callable[[str], None],
     *,
@@ -67,7 +67,7 @@ def run(
     values: Path | None = None,
     publisher: str = "rte",
     exporter: str = "",
-) -> Row:
+) -> ProofRow:
     """Run a scenario once.
 
     values: more values of the chart, instead of the scenario's own settings. publisher: the form of the topologies that
@@ -84,7 +84,7 @@ def run(
         state = Path(stack.enter_context(TemporaryDirectory())) if exporter and not scenario.exporter else None
         form = "none" if exporter else publisher
         manifests = Path(stack.enter_context(TemporaryDirectory())) if scenario.planted else None
-        fleet: Kubelets | NewNodes | RealKubelets
+        fleet: Kubelets | BootedNodes | RealKubelets
         if scenario.exporter is not None:
             fleet = stack.enter_context(real_kubelets(plane, scenario.machines))
             state = fleet.state
@@ -114,7 +114,7 @@ def run(
         create_claim_templates(plane, scenario, NAMESPACE)
         if scenario.beside:
             stack.enter_context(running_beside(plane, scenario.beside, NAMESPACE, tell))
-        observer = stack.enter_context(Observer.observing(plane.api, NAMESPACE))
+        observer = stack.enter_context(PodObserver.observing(plane.api, NAMESPACE))
         devices = stack.enter_context(observed_devices(plane, scenario, NAMESPACE))
         _submit(plane, observer, scenario, manifests)
         time.sleep(max(0.0, scenario.seconds - observer.now))
@@ -154,16 +154,16 @@ def _racks() -> dict[str, Any]:
     }
 
 
-def _submit(plane: ControlPlane, observer: Observer, scenario: Scenario, manifests: Path | None) -> None:
+def _submit(plane: ControlPlane, observer: PodObserver, scenario: ProofScenario, manifests: Path | None) -> None:
     """Create each workload and plant each static pod at its time; those of the same time in parallel."""
 
-    def create(one: Workload | PlantedPod) -> None:
-        if isinstance(one, Workload):
+    def create(one: Burst | PlantedPod) -> None:
+        if isinstance(one, Burst):
             plane.api.create(one.path(NAMESPACE), one.body())
         elif manifests is not None:
             static_pod(manifests, one.machine, one.name, one.cpu)
 
-    waiting: list[Workload | PlantedPod] = [*scenario.workloads, *scenario.planted]
+    waiting: list[Burst | PlantedPod] = [*scenario.workloads, *scenario.planted]
     waiting.sort(key=lambda one: one.at)
     while waiting:
         due = [one for one in waiting if one.at <= observer.now]
@@ -175,7 +175,7 @@ def _submit(plane: ControlPlane, observer: Observer, scenario: Scenario, manifes
 
 def _explain(
     histories: Sequence[History],
-    observer: Observer,
+    observer: PodObserver,
     rejections: Sequence[Mapping[str, Any]],
     tell: Callable[[str], None],
 ) -> None:
@@ -197,7 +197,7 @@ def _explain(
         tell(f"{history.name} on {history.node}: {history.rejected}: asked {asked}, free {free}, annotations {ours}")
 
 
-def _tell_hints(found: Sequence[Choice], tell: Callable[[str], None]) -> None:
+def _tell_hints(found: Sequence[ChosenNUMANodes], tell: Callable[[str], None]) -> None:
     """For each wrong hint, its NUMA nodes and the kubelet's choice; and how many were corrected after the binding."""
     wrong = [choice for choice in found if choice.wrong]
     for choice in wrong[:TOLD]:
@@ -216,7 +216,7 @@ def _tell_apart(found: Sequence[Alignment], tell: Callable[[str], None]) -> None
         tell(f"{each.pod} on {each.node}: CPUs {sorted(each.cpus)}, devices {sorted(each.devices)}")
 
 
-def _tell_waiting(histories: Sequence[History], observer: Observer, tell: Callable[[str], None]) -> None:
+def _tell_waiting(histories: Sequence[History], observer: PodObserver, tell: Callable[[str], None]) -> None:
     """For each workload with waiting pods: how many wait, and the last reason."""
     waiting = {pod.workload: pod for pod in histories if pod.running is None and pod.ended is None}
     counts = Counter(pod.workload for pod in histories if pod.running is None and pod.ended is None)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tests.cluster.kubelets import SimulatedMachine
-    from tests.neighbours.node_groups import NodeGroup
-    from tests.proof.workload import Workload
+    from tests.neighbours.node_groups import GroupOfMachines
+    from tests.proof.workload import Burst
 
 
 def drawing(seed: int) -> Random:
@@ -47,12 +47,12 @@ class RealExporter:
 
 
 @dataclass(frozen=True)
-class Scenario:
+class ProofScenario:
     """One line of the table, run twice: without and with the webhook."""
 
     name: str
     machines: Sequence[SimulatedMachine]
-    workloads: Sequence[Workload]
+    workloads: Sequence[Burst]
     seconds: float
     """How long the run is watched from the first workload on."""
     steady_from: float
@@ -67,7 +67,7 @@ class Scenario:
     """Settings of the chart that it is run with, unless other values are given."""
     exporter: RealExporter | None = None
     """Beside a real kubelet on each machine; None: the kubelets are simulated and write the topologies themselves."""
-    group: NodeGroup | None = None
+    group: GroupOfMachines | None = None
     """Machines that the Cluster Autoscaler adds to, instead of `machines`; None: there are none."""
 
     @property

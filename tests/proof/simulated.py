@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.cluster.kubelets import SimulatedMachine
-    from tests.proof.scenario import Scenario
-    from tests.proof.workload import Workload
+    from tests.proof.scenario import ProofScenario
+    from tests.proof.workload import Burst
 
 
-def cluster_of(scenario: Scenario) -> Iterator[dict[str, Any]]:
+def cluster_of(scenario: ProofScenario) -> Iterator[dict[str, Any]]:
     """The nodes, their NodeResourceTopologies, and the Topology."""
     yield topology(name=TOPOLOGY, labels=(RACK_LABEL, "kubernetes.io/hostname"))
     for machine in scenario.machines:
         yield from _machine(machine)
 
 
-def objects_of(scenario: Scenario) -> Iterator[dict[str, Any]]:
+def objects_of(scenario: ProofScenario) -> Iterator[dict[str, Any]]:
     """The workloads."""
     return map(_object, scenario.workloads)
 
@@ -49,7 +49,7 @@ def _machine(machine: SimulatedMachine) -> Iterator[dict[str, Any]]:
     yield nrt(node=machine.name, policy=machine.policy, scope=machine.scope, zones=zones)
 
 
-def _object(workload: Workload) -> dict[str, Any]:
+def _object(workload: Burst) -> dict[str, Any]:
     body = workload.body()
     _, _, group, version, *_ = workload.path("default").split("/")
     times = {SIMULATE_AT: str(workload.at)}

@@ -16,7 +16,7 @@ from webhook.simulation import run_metrics
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tests.proof.measure import Row
+    from tests.proof.measure import ProofRow
 
 _TITLES: Final = {REAL: "real kubelets, fake hardware", SIMULATED: "simulated kubelets"}
 COLUMNS = ("scenario", *run_metrics.COLUMNS, "hints", "wrongHints", "claims", "apart")
@@ -24,12 +24,12 @@ COLUMNS = ("scenario", *run_metrics.COLUMNS, "hints", "wrongHints", "claims", "a
 PAGE_COLUMNS = tuple(name for name in COLUMNS if name != "share rejected")
 
 
-def page_cells(row: Row) -> tuple[str, ...]:
+def page_cells(row: ProofRow) -> tuple[str, ...]:
     """One cell for each of PAGE_COLUMNS."""
     return tuple(cell for name, cell in zip(COLUMNS, cells(row), strict=True) if name in PAGE_COLUMNS)
 
 
-def cells(row: Row) -> tuple[str, ...]:
+def cells(row: ProofRow) -> tuple[str, ...]:
     """One cell for each of COLUMNS."""
     return (
         row.scenario,
@@ -41,19 +41,19 @@ def cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def markdown(rows: Sequence[Row]) -> str:
+def markdown(rows: Sequence[ProofRow]) -> str:
     """The Markdown table of a page; numbers are aligned to the right."""
     return pages.markdown(PAGE_COLUMNS, [page_cells(row) for row in rows], text_columns=2)
 
 
-def halves(rows: Sequence[Row]) -> Iterator[tuple[str, Sequence[Row]]]:
+def halves(rows: Sequence[ProofRow]) -> Iterator[tuple[str, Sequence[ProofRow]]]:
     """The rows of each half that has some, after its title."""
     for kubelets, title in _TITLES.items():
         if half := [row for row in rows if row.kubelets == kubelets]:
             yield title, half
 
 
-def with_tables(page: str, rows: Sequence[Row]) -> str:
+def with_tables(page: str, rows: Sequence[ProofRow]) -> str:
     """The page with these rows between the marks of their halves, where other runs' rows stay.
 
     Raises ValueError if it has no marks.
@@ -67,7 +67,7 @@ def with_tables(page: str, rows: Sequence[Row]) -> str:
     return page
 
 
-def table(rows: Sequence[Row], title: str = "") -> Table:
+def table(rows: Sequence[ProofRow], title: str = "") -> Table:
     """The table for a terminal."""
     made = Table(*COLUMNS, title=title)
     for column in made.columns[2:]:

@@ -11,7 +11,7 @@ from tests.cluster.kubelets import even_machine
 from tests.proof.hints import choices
 from tests.proof.measure import measure
 from tests.proof.observe import History
-from tests.proof.scenario import Scenario
+from tests.proof.scenario import ProofScenario
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ def test_a_wrong_hint_is_counted_and_a_right_one_is_not() -> None:
     admissions = [admitted("right", cpus(0)), admitted("wrong", cpus(0))]
     pods = [bound("right", hint(0)), bound("wrong", hint(1))]
     found = choices(admissions, {pod.name: pod for pod in pods})
-    row = measure(Scenario("s", [even_machine("n")], [], 1.0, 0.5), [], found, webhook=True, refused_binds=0)
+    row = measure(ProofScenario("s", [even_machine("n")], [], 1.0, 0.5), [], found, webhook=True, refused_binds=0)
     assert (row.hints, row.wrong_hints) == (2, 1)
     assert wrong(admissions, *pods) == ["wrong"]
 

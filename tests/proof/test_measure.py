@@ -8,19 +8,19 @@ from tests.cluster.kubelets import even_machine
 from tests.cluster.nodes import RACK_LABEL
 from tests.proof.measure import in_domain, measure, utilisation, waiting_times
 from tests.proof.observe import History
-from tests.proof.scenario import Scenario
-from tests.proof.workload import Kind, Workload
+from tests.proof.scenario import ProofScenario
+from tests.proof.workload import Burst, ControllerKind
 from webhook.simulation.run_metrics import percentile
 
 # rack-0 ── n0 [4 4]  n1 [4 4]
 # rack-1 ── n2 [4 4]             [cpus per NUMA node]
 MACHINES = [even_machine(f"n{number}", cpus=4, labels={RACK_LABEL: f"rack-{number // 2}"}) for number in range(3)]
-SCENARIO = Scenario(
+SCENARIO = ProofScenario(
     "some",
     MACHINES,
     [
-        Workload("pair", 2, [{"cpu": "3", "memory": "1Gi"}], at=1.0),
-        Workload("gang", 3, [{"cpu": "2", "memory": "1Gi"}], kind=Kind.JOB, at=2.0, one_rack=True),
+        Burst("pair", 2, [{"cpu": "3", "memory": "1Gi"}], at=1.0),
+        Burst("gang", 3, [{"cpu": "2", "memory": "1Gi"}], kind=ControllerKind.JOB, at=2.0, one_rack=True),
     ],
     seconds=20.0,
     steady_from=10.0,
@@ -65,7 +65,7 @@ def test_in_their_rack_are_those_in_the_rack_with_most_of_their_group() -> None:
 
 
 def test_a_scenario_without_groups_has_nobody_in_a_rack() -> None:
-    alone = Scenario("alone", MACHINES, SCENARIO.workloads[:1], 20.0, 10.0)
+    alone = ProofScenario("alone", MACHINES, SCENARIO.workloads[:1], 20.0, 10.0)
     assert in_domain(alone, [ran("pair", 3.0)]) is None
 
 

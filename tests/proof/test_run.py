@@ -11,19 +11,19 @@ from tests.cluster.real_kubelets import ImpossibleError
 from tests.cluster.up import tell
 from tests.proof.__main__ import LETTERS, UsageError, parser, wanted
 from tests.proof.run import run
-from tests.proof.scenario import Scenario
+from tests.proof.scenario import ProofScenario
 from tests.proof.scenarios import SCENARIOS
-from tests.proof.workload import Workload
+from tests.proof.workload import Burst
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
 # n0 [16 16]  n1 [16 16]: five pods of 10 CPUs fit in sum, four by NUMA node
-SMALL = Scenario(
+SMALL = ProofScenario(
     "small",
     [even_machine("n0"), even_machine("n1")],
-    [Workload("large", 5, [{"cpu": "10", "memory": "10Gi"}])],
+    [Burst("large", 5, [{"cpu": "10", "memory": "10Gi"}])],
     seconds=8.0,
     steady_from=6.0,
     lag=0.5,

@@ -9,7 +9,7 @@ import pytest
 
 from tests.proof.real import REAL_SCENARIOS
 from tests.proof.scenarios import GPU, SCENARIOS
-from tests.proof.workload import Kind, Workload
+from tests.proof.workload import Burst, ControllerKind
 from webhook.formats.kubernetes.pod import Pod
 from webhook.formats.kubernetes.pod_resources import QoS
 
@@ -54,7 +54,8 @@ def test_dra_asks_for_four_fifths_of_the_cpus_on_average_and_has_gpus_for_them(s
     scenario = EVERY["real dra"](seed)
     asked = [(workload, (workload.run_seconds or 0) / scenario.seconds) for workload in scenario.workloads]
     assert sum(workload.millicores * share for workload, share in asked) / scenario.millicores == pytest.approx(
-        0.8, abs=0.2  # three standard deviations of some 150 arrivals
+        0.8,
+        abs=0.2,  # three standard deviations of some 150 arrivals
     )
     gpus = sum(sum(pieces) for machine in scenario.machines for pieces in machine.slices.values())
     assert 0.5 < sum(workload.gpus * share for workload, share in asked) / gpus < 0.9
@@ -91,7 +92,7 @@ def test_groups_stand_in_racks_that_have_room_for_them(name: str) -> None:
 
 
 def test_a_workloads_pods_are_guaranteed_and_annotated() -> None:
-    workload = Workload("w", 2, [{"cpu": "3", "memory": "1Gi", GPU: "1"}], policy="Restricted", one_rack=True)
+    workload = Burst("w", 2, [{"cpu": "3", "memory": "1Gi", GPU: "1"}], policy="Restricted", one_rack=True)
     template = workload.body()["spec"]["template"]
     pod = Pod.from_object(template)
     assert pod.qos is QoS.GUARANTEED
@@ -103,7 +104,7 @@ def test_a_workloads_pods_are_guaranteed_and_annotated() -> None:
 
 
 def test_pods_that_are_none_of_the_webhooks_business_are_neither_guaranteed_nor_annotated() -> None:
-    workload = Workload("w", 1, [{"cpu": "500m", "memory": "1Gi", GPU: "1"}], kind=Kind.JOB, policy=None)
+    workload = Burst("w", 1, [{"cpu": "500m", "memory": "1Gi", GPU: "1"}], kind=ControllerKind.JOB, policy=None)
     pod = Pod.from_object(workload.body()["spec"]["template"])
     assert pod.qos is QoS.BURSTABLE
     assert not pod.annotations

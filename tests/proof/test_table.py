@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tests.pages import table_rows
-from tests.proof.measure import REAL, SIMULATED, Row
+from tests.proof.measure import REAL, SIMULATED, ProofRow
 from tests.proof.run import refused_binds
 from tests.proof.table import COLUMNS, PAGE_COLUMNS, cells, halves, markdown, page_cells, table, with_tables
 
@@ -16,10 +16,10 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 PAGE = (ROOT / "docs" / "how-it-works.md").read_text()
 
-WITHOUT = Row(
+WITHOUT = ProofRow(
     False, 1200, 64, 1136, 20, 1.25, 30.0, 0.5, 0, scenario="gangs", kubelets=SIMULATED, hints=0, wrong_hints=0
 )
-WITH = Row(True, 64, 64, 0, 64, 0.5, None, 0.75, 7, scenario="gangs", kubelets=SIMULATED, hints=62, wrong_hints=3)
+WITH = ProofRow(True, 64, 64, 0, 64, 0.5, None, 0.75, 7, scenario="gangs", kubelets=SIMULATED, hints=62, wrong_hints=3)
 ON_REAL = replace(WITH, kubelets=REAL, running=8)
 
 METRICS = """

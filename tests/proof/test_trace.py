@@ -9,7 +9,7 @@ import pytest
 
 from tests.proof.scenarios import GPU
 from tests.proof.trace import FILL, SYNTHETIC, replayed
-from tests.proof.workload import Kind
+from tests.proof.workload import ControllerKind
 from webhook.simulation.trace import TraceError
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ def test_pods_come_in_their_order_and_fill_the_nodes(trace: Path) -> None:
 def test_services_get_whole_cpus_and_an_annotation_and_best_effort_jobs_neither(trace: Path) -> None:
     scenario = replayed(trace, seed=1, nodes=10, seconds=10.0)
     by_name = {workload.name.split("-")[0]: workload for workload in scenario.workloads}
-    assert (by_name["early"].kind, by_name["early"].policy) == (Kind.REPLICA_SET, "Restricted")
+    assert (by_name["early"].kind, by_name["early"].policy) == (ControllerKind.REPLICA_SET, "Restricted")
     assert by_name["early"].containers[0]["cpu"] == "12"
-    assert (by_name["late"].kind, by_name["late"].policy) == (Kind.JOB, None)
+    assert (by_name["late"].kind, by_name["late"].policy) == (ControllerKind.JOB, None)
     assert by_name["late"].containers[0] == {"cpu": "3152m", "memory": "2048Mi", GPU: "1"}
 
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from tests.cluster.kubelets import SimulatedMachine, even_machine
-from tests.proof.scenario import Scenario, drawing
+from tests.proof.scenario import ProofScenario, drawing
 from tests.proof.scenarios import GPU
-from tests.proof.workload import Kind, Workload
+from tests.proof.workload import Burst, ControllerKind
 from webhook.simulation.trace import RecordedNode, RecordedPod, TraceError, read_nodes, read_pods
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def default_folder() -> Path:
     return RECORDED if RECORDED.is_dir() else SYNTHETIC
 
 
-def replayed(folder: Path, *, seed: int, nodes: int, seconds: float) -> Scenario:
+def replayed(folder: Path, *, seed: int, nodes: int, seconds: float) -> ProofScenario:
     """A scenario with this many nodes of the trace in `folder`, or all it has. Raises `TraceError`."""
     random = drawing(seed)
     with _file(folder, "node_list") as file:
@@ -54,7 +54,7 @@ def replayed(folder: Path, *, seed: int, nodes: int, seconds: float) -> Scenario
     taken = _filling(pods, drawn, random.randrange(len(pods)))
     step = ARRIVALS_END * seconds / len(taken)
     workloads = [_workload(pod, number, step * number) for number, pod in enumerate(taken)]
-    return Scenario("trace", machines, workloads, seconds, STEADY * seconds, LAG)
+    return ProofScenario("trace", machines, workloads, seconds, STEADY * seconds, LAG)
 
 
 def _file(folder: Path, kind: str) -> TextIO:
@@ -99,9 +99,9 @@ def _circle(pods: Sequence[RecordedPod], first: int) -> Iterator[RecordedPod]:
         yield from pods[:first]
 
 
-def _workload(pod: RecordedPod, number: int, at: float) -> Workload:
+def _workload(pod: RecordedPod, number: int, at: float) -> Burst:
     amounts = {"cpu": pod.cpu, "memory": f"{pod.memory_mib}Mi"}
     if pod.gpus:
         amounts[GPU] = str(pod.gpus)
-    kind, policy = (Kind.JOB, None) if pod.best_effort else (Kind.REPLICA_SET, "Restricted")
-    return Workload(f"{pod.name}-{number}", 1, [amounts], kind, at, policy)
+    kind, policy = (ControllerKind.JOB, None) if pod.best_effort else (ControllerKind.REPLICA_SET, "Restricted")
+    return Burst(f"{pod.name}-{number}", 1, [amounts], kind, at, policy)

@@ -24,15 +24,15 @@ _NEVER_GIVE_UP = 1000
 Amounts = dict[str, str]
 
 
-class Kind(StrEnum):
+class ControllerKind(StrEnum):
     """The controller that creates the pods, and recreates them if the kubelet rejects them."""
 
     REPLICA_SET = "ReplicaSet"
     JOB = "Job"
 
 
-_COLLECTIONS = {Kind.REPLICA_SET: "apis/apps/v1", Kind.JOB: "apis/batch/v1"}
-_PLURALS = {Kind.REPLICA_SET: "replicasets", Kind.JOB: "jobs"}
+_COLLECTIONS = {ControllerKind.REPLICA_SET: "apis/apps/v1", ControllerKind.JOB: "apis/batch/v1"}
+_PLURALS = {ControllerKind.REPLICA_SET: "replicasets", ControllerKind.JOB: "jobs"}
 
 
 def claim_template_of(gpus: int) -> str:
@@ -41,14 +41,14 @@ def claim_template_of(gpus: int) -> str:
 
 
 @dataclass(frozen=True)
-class Workload:
+class Burst:
     """Equal pods, created at the same time."""
 
     name: str
     pods: int
     containers: Sequence[Amounts]
     """Amounts by resource of each container; requests equal limits, so that the pods are Guaranteed."""
-    kind: Kind = Kind.REPLICA_SET
+    kind: ControllerKind = ControllerKind.REPLICA_SET
     at: float = 0.0
     """Seconds after the start of the run."""
     policy: str | None = "SingleNUMANode"
@@ -80,7 +80,7 @@ class Workload:
         """The object to create."""
         labels = {WORKLOAD_LABEL: self.name}
         pod: dict[str, Any] = {
-            "restartPolicy": "Always" if self.kind is Kind.REPLICA_SET else "Never",
+            "restartPolicy": "Always" if self.kind is ControllerKind.REPLICA_SET else "Never",
             "nodeSelector": dict(self.node_selector),
             "containers": [self._container(number, amounts) for number, amounts in enumerate(self.containers)],
         }
@@ -93,7 +93,7 @@ class Workload:
             pod["schedulerName"] = self.scheduler
         template = {"metadata": {"labels": labels, "annotations": self._pod_annotations()}, "spec": pod}
         spec: dict[str, Any]
-        if self.kind is Kind.REPLICA_SET:
+        if self.kind is ControllerKind.REPLICA_SET:
             spec = {"replicas": self.pods, "selector": {"matchLabels": labels}, "template": template}
         else:
             size = {"parallelism": self.pods, "completions": self.pods, "backoffLimit": _NEVER_GIVE_UP}

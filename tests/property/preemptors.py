@@ -20,7 +20,7 @@ CPUS = 8
 
 
 @dataclass(frozen=True)
-class Placed:
+class Holder:
     """A pod of 1Gi on a node. numa: its NUMA node; None: a Burstable pod, which holds none."""
 
     name: str
@@ -67,11 +67,11 @@ class Placed:
 
 
 @dataclass(frozen=True)
-class Cluster:
+class FullCluster:
     """Nodes that are full of pods. has_numa: whether they have two NUMA nodes; else only sums count."""
 
     nodes: tuple[str, ...]
-    pods: tuple[Placed, ...]
+    pods: tuple[Holder, ...]
     allowed: Mapping[str, int] = field(default_factory=dict)
     """app -> the disruptions that its PodDisruptionBudget allows."""
     has_numa: bool = True
@@ -95,7 +95,7 @@ class Cluster:
             cache.disruption_budgets.feed.upsert(f"default/{app}", budget(app, allowed))
         return cache
 
-    def nrt(self, name: str, left: Sequence[Placed]) -> dict[str, Any]:
+    def nrt(self, name: str, left: Sequence[Holder]) -> dict[str, Any]:
         """The NodeResourceTopology of a node, with these pods."""
         zones = []
         for numa in (0, 1):
@@ -115,11 +115,11 @@ def budget(app: str, allowed: int) -> dict[str, Any]:
     }
 
 
-def random_cluster(random: Random, *, nodes: int, has_numa: bool = True, with_gangs: bool = True) -> Cluster:
+def random_cluster(random: Random, *, nodes: int, has_numa: bool = True, with_gangs: bool = True) -> FullCluster:
     """Nodes full of small pods."""
     names = tuple(f"n{number}" for number in range(nodes))
     gangs = {f"g{number}": random.randint(1, 3) for number in range(2)} if with_gangs else {}
-    pods: list[Placed] = []
+    pods: list[Holder] = []
     for name in names:
         free = [CPUS, CPUS]
         for _ in range(random.randint(5, 9)):
@@ -129,7 +129,7 @@ def random_cluster(random: Random, *, nodes: int, has_numa: bool = True, with_ga
             free[numa] -= cpus
             gang = random.choice(["", "", *gangs]) if gangs else ""
             pods.append(
-                Placed(
+                Holder(
                     name=f"{name}-{len(pods)}",
                     node=name,
                     cpus=cpus,
@@ -142,7 +142,7 @@ def random_cluster(random: Random, *, nodes: int, has_numa: bool = True, with_ga
                 )
             )
     allowed = {app: random.randint(0, 2) for app in ("a", "b") if random.random() < 0.6}
-    return Cluster(names, tuple(pods), allowed, has_numa)
+    return FullCluster(names, tuple(pods), allowed, has_numa)
 
 
 def preemptor(*, cpus: int, priority: int, numa: str | None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ CPUS = 8  # of each NUMA node
 
 
 @dataclass
-class Placed:
+class ExclusivePod:
     """An assigned pod."""
 
     single: bool
@@ -25,7 +25,7 @@ class Placed:
     """NUMA id -> CPUs."""
 
 
-def fits_somewhere(assigned: list[Placed], name: str, zones: int, single: bool, cpus: int) -> bool:
+def fits_somewhere(assigned: list[ExclusivePod], name: str, zones: int, single: bool, cpus: int) -> bool:
     """Search all sets of NUMA nodes with room and without pods of the other kind."""
     for width in range(1, 2 if single else zones + 1):
         for chosen in combinations(range(zones), width):
@@ -36,23 +36,23 @@ def fits_somewhere(assigned: list[Placed], name: str, zones: int, single: bool, 
     return False
 
 
-def used(assigned: list[Placed], name: str, zone: int) -> int:
+def used(assigned: list[ExclusivePod], name: str, zone: int) -> int:
     return sum(one.numa.get(zone, 0) for one in assigned if one.node == name)
 
 
-def held_by(assigned: list[Placed], name: str, zone: int, single: bool) -> bool:
+def held_by(assigned: list[ExclusivePod], name: str, zone: int, single: bool) -> bool:
     """Whether a SingleNUMANode pod, or a pod that spans several NUMA nodes, is there."""
     here = [one for one in assigned if one.node == name and zone in one.numa]
     return any(one.single if single else not one.single and len(one.numa) > 1 for one in here)
 
 
-def placement(decided: Decision, single: bool) -> Placed:
+def placement(decided: Decision, single: bool) -> ExclusivePod:
     """The best candidate, and what it takes."""
     best = decided.best(1)[0]
     n = decided.snapshot.node_arrays.index[best.node]
     numa = {numa_id: amounts["cpu"] // 1000 for numa_id, amounts in decided.allocation(n)}
     assert set(numa) <= set(best.numa_nodes)
-    return Placed(single, best.node, numa)
+    return ExclusivePod(single, best.node, numa)
 
 
 @settings(deadline=None, max_examples=150)
@@ -75,7 +75,7 @@ def test_no_numa_node_holds_both_kinds_and_none_is_over_committed(
     ]
     cluster = state(*nodes, *nrts)
     ledger = Ledger()
-    assigned: list[Placed] = []
+    assigned: list[ExclusivePod] = []
     for number, (single, cpus) in enumerate(asked):
         wanted = pod({"cpu": str(cpus)}, policy="SingleNUMANode" if single else "Restricted")
         decided = decision(cluster, wanted, ledger=ledger)

@@ -49,7 +49,7 @@ STEPS = 60
 SEEDS = range(40)
 
 
-class Cluster:
+class RawCluster:
     """Nodes and pods as raw objects, and the cache that receives them."""
 
     def __init__(self, seed: int) -> None:
@@ -181,7 +181,7 @@ async def never() -> None:
     """No other task waits for a turn."""
 
 
-async def run(cluster: Cluster) -> None:
+async def run(cluster: RawCluster) -> None:
     for _ in range(STEPS):
         cluster.change()
         await cluster.turn()
@@ -190,14 +190,14 @@ async def run(cluster: Cluster) -> None:
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_a_gang_never_goes_on_in_another_domain_than_its_members_run_in(seed: int) -> None:
-    asyncio.run(run(Cluster(seed)))
+    asyncio.run(run(RawCluster(seed)))
 
 
 async def test_the_changes_meet_gangs_that_lose_nodes_and_gangs_that_wait_for_them() -> None:
     """Without these cases the audit would prove nothing."""
     audits, told = 0, Counter[str]()
     for seed in SEEDS:
-        cluster = Cluster(seed)
+        cluster = RawCluster(seed)
         await run(cluster)
         audits += cluster.audits
         told += cluster.told

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.builders.gangs import LEVELS, RACK, TOPOLOGY, podset
 from tests.builders.pods import SINGLE
 from tests.builders.topologies import topology
-from tests.property.preemptors import Cluster, preemptor, random_cluster
+from tests.property.preemptors import FullCluster, preemptor, random_cluster
 from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.gang_spec import Constraint, Gang
 from webhook.engine.preemption.candidates import Candidates, Cost, NoVictims, Victims
@@ -33,7 +33,7 @@ from webhook.placing.preemption.preemption_candidates import candidates_below
 RACKS = {"n0": "rack-1", "n1": "rack-1", "n2": "rack-2", "n3": "rack-2"}
 
 
-def racked(random: Random) -> Cluster:
+def racked(random: Random) -> FullCluster:
     labels = {name: dict(zip(LEVELS, ("zone-a", rack), strict=True)) for name, rack in RACKS.items()}
     cluster = random_cluster(random, nodes=4)
     return replace(cluster, labels=labels, topology=topology(labels=LEVELS))
@@ -46,12 +46,12 @@ def gang_of(cpus: int, count: int) -> Gang:
     return Gang("gang", Constraint(required=RACK), (pods,))
 
 
-def fits(cluster: Cluster, gang: Gang, ended: Iterable[str]) -> bool:
+def fits(cluster: FullCluster, gang: Gang, ended: Iterable[str]) -> bool:
     snapshot = cluster.cache(tuple(ended)).snapshot().nodes
     return assign_gang(snapshot, TopologyTrees().tree(TOPOLOGY, snapshot.node_arrays), gang).assigned
 
 
-def found_in(cluster: Cluster, gang: Gang) -> tuple[Victims | NoVictims, Candidates]:
+def found_in(cluster: FullCluster, gang: Gang) -> tuple[Victims | NoVictims, Candidates]:
     cache = cluster.cache()
     snapshot = cache.snapshot().nodes
     tree = TopologyTrees().tree(TOPOLOGY, snapshot.node_arrays)
@@ -100,7 +100,7 @@ def test_a_gang_of_two_has_about_as_few_victims_as_possible(seed: int) -> None:
     assert not any(fits(cluster, gang, chosen) for chosen in combinations(candidates.pods, max(fewer, 0)))
 
 
-def cheapest(cluster: Cluster, gang: Gang, candidates: Candidates) -> Cost | None:
+def cheapest(cluster: FullCluster, gang: Gang, candidates: Candidates) -> Cost | None:
     """The cost of the cheapest set of pods without which the gang fits, of all sets; None if there is none."""
     snapshot = cluster.cache().snapshot().nodes
     tree = TopologyTrees().tree(TOPOLOGY, snapshot.node_arrays)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.builders.pods import SINGLE
-from tests.property.preemptors import Cluster, preemptor, random_cluster
+from tests.property.preemptors import FullCluster, preemptor, random_cluster
 from webhook.engine.decide import decide
 from webhook.engine.freeing import LARGEST_EXACT
 from webhook.engine.preemption import single_pod as module
@@ -23,7 +23,7 @@ from webhook.placing.node_holdings import Holdings
 from webhook.placing.preemption.preemption_candidates import candidates_below
 
 
-def fits(cluster: Cluster, raw: Mapping[str, Any], ended: tuple[str, ...] | frozenset[str], on: str = "") -> bool:
+def fits(cluster: FullCluster, raw: Mapping[str, Any], ended: tuple[str, ...] | frozenset[str], on: str = "") -> bool:
     """Whether the pod fits without these; on: on this node."""
     pod = Pod.from_object(raw)
     snapshot = cluster.cache(tuple(ended)).snapshot().nodes
@@ -31,7 +31,7 @@ def fits(cluster: Cluster, raw: Mapping[str, Any], ended: tuple[str, ...] | froz
     return bool(found.fits[snapshot.node_arrays.index[on]]) if on else found.fit_count > 0
 
 
-def found_in(cluster: Cluster, raw: Mapping[str, Any]) -> tuple[Victims | NoVictims, Candidates]:
+def found_in(cluster: FullCluster, raw: Mapping[str, Any]) -> tuple[Victims | NoVictims, Candidates]:
     pod = Pod.from_object(raw)
     cache = cluster.cache()
     candidates = candidates_below(cache, pod.priority)
@@ -40,7 +40,7 @@ def found_in(cluster: Cluster, raw: Mapping[str, Any]) -> tuple[Victims | NoVict
     return victims_for_pod(cache.snapshot().nodes, pod, intent, Options(), candidates, holdings.on), candidates
 
 
-def every_cost(cluster: Cluster, raw: Mapping[str, Any], candidates: Candidates) -> Iterator[Cost]:
+def every_cost(cluster: FullCluster, raw: Mapping[str, Any], candidates: Candidates) -> Iterator[Cost]:
     """The costs of all sets on one node whose end, with that of the gangs that they break, lets the pod run there."""
     for name in cluster.nodes:
         keys = [pod.key for pod in candidates.by_node.get(name, ())]

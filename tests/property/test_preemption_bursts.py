@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.builders.clusters import put
-from tests.property.preemptors import CPUS, Cluster, Placed, random_cluster
+from tests.property.preemptors import CPUS, FullCluster, Holder, random_cluster
 from tests.unit.controllers.preemption.leader import SETTLE, PreemptingLeader, high
 from webhook.model.names import MIN_MEMBER, NUMA_ALLOCATION
 
@@ -27,9 +27,9 @@ class Burst:
     """A cluster and what comes to it."""
 
     random: Random
-    cluster: Cluster
+    cluster: FullCluster
     leader: PreemptingLeader
-    placed: dict[str, Placed] = field(default_factory=dict)
+    placed: dict[str, Holder] = field(default_factory=dict)
     replaced: set[str] = field(default_factory=set)
     """The victims whose room others have used since."""
 
@@ -76,14 +76,14 @@ class Burst:
         for name in self.cluster.nodes:
             put(leader.cache, self.cluster.nrt(name, self.running()))
 
-    def running(self) -> list[Placed]:
+    def running(self) -> list[Holder]:
         return [pod for pod in (*self.cluster.pods, *self.placed.values()) if pod.key not in self.leader.ended]
 
     def in_vain(self) -> set[str]:
         """The victims whose room was never used: they would have had room where they ran."""
         return self._victims().keys() - self.replaced
 
-    def _victims(self) -> dict[str, Placed]:
+    def _victims(self) -> dict[str, Holder]:
         return {pod.key: pod for pod in self.cluster.pods if pod.key in self.leader.ended and not pod.gang}
 
     def _without_room(self) -> list[str]:
@@ -109,7 +109,7 @@ class Burst:
         (given,) = read["numaNodeResources"]
         cpus, spec = int(given["resources"]["cpu"]), raw["spec"]
         name = key.partition("/")[2]
-        self.placed[key] = Placed(name, read["node"], cpus, spec["priority"], numa=given["node"])
+        self.placed[key] = Holder(name, read["node"], cpus, spec["priority"], numa=given["node"])
         bound = {**spec, "nodeName": read["node"], "schedulingGates": []}
         self.leader.api.has({**raw, "spec": bound, "status": {"phase": "Running"}})
 

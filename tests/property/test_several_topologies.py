@@ -33,7 +33,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Part:
+class GangPart:
     """Equal pods of one part."""
 
     pods: int
@@ -47,10 +47,10 @@ machines = st.lists(
     min_size=2,
     max_size=4,
 ).map(lambda drawn: [Machine(f"n{index}", *each) for index, each in enumerate(drawn)])
-parts = st.builds(Part, st.integers(1, 3), st.integers(1, 3), st.booleans())
+parts = st.builds(GangPart, st.integers(1, 3), st.integers(1, 3), st.booleans())
 
 
-def answer(of: Sequence[Machine], racked: Part, rowed: Part, *, zoned: bool) -> GangAssignment:
+def answer(of: Sequence[Machine], racked: GangPart, rowed: GangPart, *, zoned: bool) -> GangAssignment:
     """The engine's answer. zoned: whether one zone must hold both parts."""
     nodes, reports = [], []
     for machine in of:
@@ -81,7 +81,7 @@ def answer(of: Sequence[Machine], racked: Part, rowed: Part, *, zoned: bool) -> 
     return assign_gang(snapshot, trees.tree(RACKS, snapshot.node_arrays), gang)
 
 
-def exists(of: Sequence[Machine], racked: Part, rowed: Part, *, zoned: bool) -> bool:
+def exists(of: Sequence[Machine], racked: GangPart, rowed: GangPart, *, zoned: bool) -> bool:
     """Whether any placement holds both parts."""
     return any(
         _holds([list(machine.free) for machine in of], _pods(of, racked, rowed, zone, rack, row))
@@ -92,7 +92,12 @@ def exists(of: Sequence[Machine], racked: Part, rowed: Part, *, zoned: bool) -> 
 
 
 def _pods(
-    of: Sequence[Machine], racked: Part, rowed: Part, zone: str | None, rack: tuple[str, str] | None, row: str | None
+    of: Sequence[Machine],
+    racked: GangPart,
+    rowed: GangPart,
+    zone: str | None,
+    rack: tuple[str, str] | None,
+    row: str | None,
 ) -> list[tuple[int, list[int]]]:
     """(CPUs, nodes) of each pod: the nodes on which it may be."""
     inside = [n for n, machine in enumerate(of) if zone in {None, machine.zone}]
@@ -116,7 +121,7 @@ def _holds(free: list[list[int]], pods: Sequence[tuple[int, list[int]]]) -> bool
     return False
 
 
-def _taken(found: GangAssignment, racked: Part, rowed: Part) -> Iterator[tuple[str, int, int]]:
+def _taken(found: GangAssignment, racked: GangPart, rowed: GangPart) -> Iterator[tuple[str, int, int]]:
     for each in found.pods():
         yield each.node, each.numa_nodes[0], (racked if each.set == "racked" else rowed).cpus
 
@@ -124,7 +129,7 @@ def _taken(found: GangAssignment, racked: Part, rowed: Part) -> Iterator[tuple[s
 @settings(max_examples=300, deadline=None)
 @given(machines, parts, parts, st.booleans())
 def test_parts_in_two_topologies_are_placed_together_or_not_at_all(
-    of: list[Machine], racked: Part, rowed: Part, zoned: bool
+    of: list[Machine], racked: GangPart, rowed: GangPart, zoned: bool
 ) -> None:
     found = answer(of, racked, rowed, zoned=zoned)
     if not found.assigned:

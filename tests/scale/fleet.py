@@ -47,7 +47,7 @@ def namespace_of(number: int) -> str:
     return f"tenant-{number % NAMESPACES}"
 
 
-class Fleet:
+class EqualMachines:
     """`nodes` equal machines."""
 
     def __init__(self, nodes: int, zones: int, pods: int) -> None:

@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.fingerprints import pod_fingerprint
-from tests.scale.fleet import POD_CPUS, POD_MEMORY_GIB, ZONE_CPUS, ZONE_MEMORY_GIB, FixedPod, Fleet, node_name
-from tests.scale.templates import Template
+from tests.scale.fleet import POD_CPUS, POD_MEMORY_GIB, ZONE_CPUS, ZONE_MEMORY_GIB, EqualMachines, FixedPod, node_name
+from tests.scale.templates import ObjectTemplate
 from webhook.model.names import NUMA_ALLOCATION, NUMA_TOPOLOGY_SPEC, PLACED, PLACEMENT, RESOURCE_STATUS
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _condition(kind: str, status: str, reason: str) -> dict[str, str]:
     }
 
 
-def node_template(fleet: Fleet) -> Template:
+def node_template(fleet: EqualMachines) -> ObjectTemplate:
     """A node. @NAME@, @UID@, @VERSION@, @RACK@, @BLOCK@, @TIME@ of the heartbeat."""
     amounts = {
         "cpu": str(ZONE_CPUS * fleet.zones),
@@ -70,7 +70,7 @@ def node_template(fleet: Fleet) -> Template:
         {"names": [f"registry.example.com/team/image-{number}@sha256:{number:064x}"], "sizeBytes": 10**9 - number}
         for number in range(50)
     ]
-    return Template(
+    return ObjectTemplate(
         {
             "kind": "Node",
             "apiVersion": "v1",
@@ -123,10 +123,10 @@ def _resource(name: str, capacity: str, available: str) -> dict[str, str]:
 class TopologyTexts:
     """NodeResourceTopologies, as an exporter publishes them that subtracts exclusive allocations."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: EqualMachines) -> None:
         self._zones = fleet.zones
         zone_fields = {"f:attributes": {}, "f:metadata": {"f:annotations": _fields(".", "update")}, "f:zones": {}}
-        self._template = Template(
+        self._template = ObjectTemplate(
             {
                 "apiVersion": "topology.node.k8s.io/v1alpha2",
                 "attributes": [
@@ -324,7 +324,7 @@ class FixedPodTexts:
         plain = _pod("@NAME@", "@NAMESPACE@", "@UID@", "web-@OWNER@", {})
         plain["spec"]["nodeName"] = "@NODE@"
         plain["status"] = running()
-        self._plain = Template(plain)
+        self._plain = ObjectTemplate(plain)
         exclusive = new_pod("@NAME@", "@NAMESPACE@", "@UID@", "web-@OWNER@")
         allocation = json.dumps({"node": "@NODE@", "numaNodeResources": _numa("@NUMA@")})
         exclusive["metadata"]["annotations"] |= {
@@ -336,7 +336,7 @@ class FixedPodTexts:
         exclusive["status"] = running() | {"qosClass": "Guaranteed"}
         placed = {"type": PLACED, "status": "True", "reason": "Assigned", "message": "assigned to @NODE@"}
         exclusive["status"]["conditions"].append(placed)
-        self._exclusive = Template(exclusive)
+        self._exclusive = ObjectTemplate(exclusive)
 
     def text(self, pod: FixedPod) -> str:
         """The object of the pod."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from certs import Authority, ServerNames
 from tests.leaf_files import write_leaf
 from tests.scale.api_server import serving
-from tests.scale.fleet import Fleet
+from tests.scale.fleet import EqualMachines
 from tests.scale.load import Load, at_once
 from tests.scale.measured import Measured, measured
 from tests.scale.reviews import Reviews, session
@@ -56,7 +56,7 @@ class Size:
 
 async def measure(size: Size, tell: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
     """All figures, as documented in docs/scale.md."""
-    fleet = Fleet(size.nodes, size.zones, size.pods_per_node)
+    fleet = EqualMachines(size.nodes, size.zones, size.pods_per_node)
     storage = Storage(fleet)
     with TemporaryDirectory() as folder:
         _write_certificate(Path(folder))

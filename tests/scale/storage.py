@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from tests.scale.fleet import NAMESPACES, Fleet, namespace_of, node_name, node_number
+from tests.scale.fleet import NAMESPACES, EqualMachines, namespace_of, node_name, node_number
 from tests.scale.objects import NICS, TOPOLOGY, FixedPodTexts, TopologyTexts, listing, node_template
 from webhook.codec import dumps
 from webhook.model.names import NUMA_ALLOCATION
@@ -47,7 +47,7 @@ class Watch:
 class Storage:
     """The cluster as the API server has it."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: EqualMachines) -> None:
         self.fleet = fleet
         self.created: dict[str, Draft] = {}
         """The pods that came after the start, by namespace/name."""

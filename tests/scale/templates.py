@@ -9,7 +9,7 @@ from typing import Any
 _PLACEHOLDER = re.compile(r"@([A-Z]+)@")
 
 
-class Template:
+class ObjectTemplate:
     """An object whose strings contain placeholders such as @NAME@."""
 
     def __init__(self, raw: Any, *, sort_keys: bool = False) -> None:

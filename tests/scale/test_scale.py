@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.scale.__main__ import main
-from tests.scale.fleet import Fleet
+from tests.scale.fleet import EqualMachines
 from tests.scale.storage import PODS, TOPOLOGIES, Storage
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.formats.nrt import NodeTopology
@@ -56,7 +56,7 @@ def _paths(figures: Mapping[str, Any], above: str = "") -> Iterator[str]:
 
 
 def test_the_objects_of_the_synthetic_cluster_are_read_without_a_fault() -> None:
-    storage = Storage(Fleet(3, 8, 10))
+    storage = Storage(EqualMachines(3, 8, 10))
     topologies = json.loads(storage.pages(TOPOLOGIES, 0, 500))["items"]
     read = [NodeTopology.from_object(raw) for raw in topologies]
     assert [(one.problems, len(one.zones)) for one in read] == [((), 8)] * 3
@@ -69,7 +69,7 @@ def test_the_objects_of_the_synthetic_cluster_are_read_without_a_fault() -> None
 
 
 def test_pages_continue_where_the_last_one_ended() -> None:
-    storage = Storage(Fleet(3, 2, 4))
+    storage = Storage(EqualMachines(3, 2, 4))
     first = json.loads(storage.pages(PODS, 0, 5))
     last = json.loads(storage.pages(PODS, int(first["metadata"]["continue"]), 500))
     assert "continue" not in last["metadata"]

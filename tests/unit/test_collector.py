@@ -25,7 +25,7 @@ def test_what_was_built_during_a_pause_is_not_scanned_afterwards() -> None:
 
 
 def test_a_pause_in_which_little_was_built_hides_no_garbage() -> None:
-    class Node:
+    class Garbage:
         """Refers to itself."""
 
         def __init__(self) -> None:
@@ -33,7 +33,7 @@ def test_a_pause_in_which_little_was_built_hides_no_garbage() -> None:
 
     gc.collect()
     with collector_paused():
-        gone = ref(Node())
+        gone = ref(Garbage())
     assert gone() is not None
     gc.collect()
     assert gone() is None

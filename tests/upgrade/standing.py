@@ -26,7 +26,7 @@ MEMBERS = 4
 CPU = 4
 
 
-class Standing:
+class StandingPods:
     """The pods of one namespace, with the label of a run so that the journal counts what they hold."""
 
     def __init__(self, pods: Pods, run: str) -> None:

@@ -10,12 +10,12 @@ import pytest
 
 from tests.chaos.bed import Bed
 from tests.chaos.run import play
-from tests.chaos.scenarios import Scenario
+from tests.chaos.scenarios import FaultScenario
 from tests.cluster.documented import commands, type_in
 from tests.cluster.gated import Pods, scheduler_paused
 from tests.cluster.nodes import present
 from tests.upgrade import previous
-from tests.upgrade.standing import FULL, Standing
+from tests.upgrade.standing import FULL, StandingPods
 from webhook.version import VERSION
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def test_the_kept_release_is_whole_and_older_than_this_source() -> None:
 def test_no_pod_is_refused_ungated_lost_or_moved_by_an_upgrade_or_a_rollback(
     bed: Bed, record_property: Callable[[str, object], None]
 ) -> None:
-    scenario = Scenario("upgrade-between-releases", upgrade_and_rollback)
+    scenario = FaultScenario("upgrade-between-releases", upgrade_and_rollback)
     outcome = play(bed, scenario, seconds=SECONDS, seed=0)
     record_property("upgrade", outcome.row.to_json())
     assert outcome.row.created
@@ -60,7 +60,7 @@ def upgrade_and_rollback(stage: Stage) -> None:
     upgrade = partial(type_in, plane, *commands(OPERATIONS, "## Upgrade"))
     rollback = partial(type_in, plane, *commands(OPERATIONS, "## Roll back"))
     with present(plane.api, [FULL]):
-        standing = Standing(pods, stage.run)
+        standing = StandingPods(pods, stage.run)
         standing.create()
         assert versions(stage.bed) == [previous.VERSION] * 2
         change(stage.bed, standing, upgrade, to=VERSION)
@@ -70,7 +70,7 @@ def upgrade_and_rollback(stage: Stage) -> None:
         plane.delete_namespace(stage.hostile)  # before the node, so that no pod is bound to a node that is gone
 
 
-def change(bed: Bed, standing: Standing, command: Callable[[], None], *, to: str) -> None:
+def change(bed: Bed, standing: StandingPods, command: Callable[[], None], *, to: str) -> None:
     """Run the command, then replace the leader and the other replica, as the Deployment would.
 
     The replica that is replaced last hands its Lease to one of the other release. At that moment a gang has its nodes

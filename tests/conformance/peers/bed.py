@@ -36,7 +36,7 @@ def amounts_of(amounts: Amounts) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ReviewAnswer:
     """The answer of `review` for one workload."""
 
     entry: Draft
@@ -122,18 +122,18 @@ class Bed:
         self._others.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
         return self
 
-    def with_answer(self, answer: Answer, takes: Amounts = 1) -> Self:
+    def with_answer(self, answer: ReviewAnswer, takes: Amounts = 1) -> Self:
         """The same cluster, where the pods of an answer run."""
         for pod, node in answer.nodes.items():
             self.with_pod(pod, node, takes)
         return self
 
-    def review(self, workload: Draft) -> Answer:
+    def review(self, workload: Draft) -> ReviewAnswer:
         """The answer for one object."""
         (answer,) = self.review_all([workload])
         return answer
 
-    def review_all(self, workloads: Iterable[Draft]) -> list[Answer]:
+    def review_all(self, workloads: Iterable[Draft]) -> list[ReviewAnswer]:
         """The answers for objects that belong together, such as bare pods of one group."""
         with TemporaryDirectory() as folder:
             cluster, objects = Path(folder, "cluster.json"), Path(folder, "objects.json")
@@ -141,7 +141,7 @@ class Bed:
             objects.write_text("\n".join(map(json.dumps, workloads)))
             outcome = run_review("-f", objects, "-o", "json", cluster=cluster)
         assert outcome.code in {0, 1}, outcome.stderr
-        return [Answer(entry, self.paths, self.levels) for entry in outcome.json]
+        return [ReviewAnswer(entry, self.paths, self.levels) for entry in outcome.json]
 
     def _cluster(self) -> list[Draft]:
         topology = {

@@ -12,8 +12,8 @@ import pytest
 from tests.conformance.peers.bed import (
     NOTHING,
     TOPOLOGY,
-    Answer,
     Bed,
+    ReviewAnswer,
     job,
     job_set,
     leader_worker_set,
@@ -173,7 +173,7 @@ def test_an_excluded_leader_is_in_no_segment(leader: bool) -> None:
     assert len(racks_of(answer, ["w-0-1", "w-0-2"])) == len(racks_of(answer, ["w-0-3", "w-0-4"])) == 1
 
 
-def racks_of(answer: Answer, pods: list[str]) -> set[str]:
+def racks_of(answer: ReviewAnswer, pods: list[str]) -> set[str]:
     return {answer.domain("rack", pod) for pod in pods}
 
 

@@ -17,7 +17,7 @@ MISTAKES = EXAMPLES / "mistakes"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Printed:
     """What a run printed, and its exit code."""
 
     code: int
@@ -29,15 +29,15 @@ class Outcome:
         return json.loads(self.stdout)
 
 
-Review = Callable[..., Outcome]
+Review = Callable[..., Printed]
 
 
-def run_review(*arguments: object, stdin: str | bytes | None = None, cluster: object = CLUSTER) -> Outcome:
+def run_review(*arguments: object, stdin: str | bytes | None = None, cluster: object = CLUSTER) -> Printed:
     """Run it with the example cluster, unless the arguments name another."""
     return run_command("review", *arguments, stdin=stdin, cluster=cluster)
 
 
-def run_command(command: str, *arguments: object, stdin: str | bytes | None = None, cluster: object = None) -> Outcome:
+def run_command(command: str, *arguments: object, stdin: str | bytes | None = None, cluster: object = None) -> Printed:
     """Run a command. cluster: its snapshot, unless the arguments name a cluster."""
     snapshot = () if cluster is None else ("--cluster", cluster)
     result = CliRunner().invoke(
@@ -46,7 +46,7 @@ def run_command(command: str, *arguments: object, stdin: str | bytes | None = No
     # A traceback is never an answer.
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
-    return Outcome(result.exit_code, result.stdout, result.stderr)
+    return Printed(result.exit_code, result.stdout, result.stderr)
 
 
 @pytest.fixture

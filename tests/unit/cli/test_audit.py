@@ -11,13 +11,13 @@ import yaml
 from tests.builders.nodes import node
 from tests.builders.pods import plain
 from tests.unit.cli.cluster_files import fields_of
-from tests.unit.cli.conftest import Outcome, run_command
+from tests.unit.cli.conftest import Printed, run_command
 from tests.unit.views.audit.faults import cluster, event, rejected
 
 DOCS = Path(__file__).parents[3] / "docs" / "audit.md"
 
 
-def audit(folder: Path, *arguments: object, objects: list[dict[str, Any]] | None = None) -> Outcome:
+def audit(folder: Path, *arguments: object, objects: list[dict[str, Any]] | None = None) -> Printed:
     file = folder / "cluster.json"
     file.write_text("\n".join(map(json.dumps, cluster() if objects is None else objects)))
     return run_command("audit", *arguments, cluster=file)

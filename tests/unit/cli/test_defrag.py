@@ -9,7 +9,7 @@ import yaml
 from tests.builders.pods import bound, gated
 from tests.builders.topologies import topology
 from tests.unit.cli.cluster_files import fields_of, written
-from tests.unit.cli.conftest import Outcome, run_command
+from tests.unit.cli.conftest import Printed, run_command
 from tests.unit.views.one_node import allocated_on
 from tests.unit.views.racks import RACK, machine
 
@@ -46,11 +46,11 @@ def fragmented(**of_b: Any) -> list[dict[str, Any]]:
     ]
 
 
-def defrag(folder: Path, *objects: dict[str, Any], arguments: tuple[object, ...] = ("-o", "json")) -> Outcome:
+def defrag(folder: Path, *objects: dict[str, Any], arguments: tuple[object, ...] = ("-o", "json")) -> Printed:
     return run_command("defrag", *arguments, cluster=written(folder, *objects))
 
 
-def moves(outcome: Outcome) -> list[list[tuple[str, str, list[int], str, list[int]]]]:
+def moves(outcome: Printed) -> list[list[tuple[str, str, list[int], str, list[int]]]]:
     return [
         [(each["name"], each["node"], each["numaNodes"], each["toNode"], each["toNumaNodes"]) for each in view["moves"]]
         for view in outcome.json["plan"]

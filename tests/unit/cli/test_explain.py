@@ -15,7 +15,7 @@ from tests.builders.devices import claim, claim_template, device_class, gpus, re
 from tests.builders.pods import bound, created, gated
 from tests.builders.workloads import workload
 from tests.unit.cli.cluster_files import fields_of, written
-from tests.unit.cli.conftest import Outcome, run_command
+from tests.unit.cli.conftest import Printed, run_command
 from tests.unit.views.one_node import allocated, allocated_on
 from tests.unit.views.racks import RACK, TOPOLOGY, ZONE, cluster, machine
 from webhook.model.names import MIN_MEMBER, PLACEMENT
@@ -75,11 +75,11 @@ def snapshot(tmp_path: Path) -> Path:
     )
 
 
-def explain(snapshot: Path, *arguments: object) -> Outcome:
+def explain(snapshot: Path, *arguments: object) -> Printed:
     return run_command("explain", *arguments, cluster=snapshot)
 
 
-def lines(outcome: Outcome) -> list[str]:
+def lines(outcome: Printed) -> list[str]:
     return [" ".join(line.split()) for line in outcome.stdout.splitlines()]
 
 

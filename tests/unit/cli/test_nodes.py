@@ -11,7 +11,7 @@ from tests.builders.devices import claim, device_class, gpus, resource_slice
 from tests.builders.nodes import node
 from tests.builders.pods import bound
 from tests.unit.cli.cluster_files import fields_of, written
-from tests.unit.cli.conftest import Outcome, run_command
+from tests.unit.cli.conftest import Printed, run_command
 from tests.unit.views.one_node import allocated, bound_at, details
 from tests.unit.views.racks import GPU, cluster, machine
 from webhook.cli.render.node_tables import print_picture
@@ -27,7 +27,7 @@ def snapshot(tmp_path: Path) -> Path:
     return written(tmp_path, *cluster(), LATER)
 
 
-def nodes(snapshot: Path, *arguments: object) -> Outcome:
+def nodes(snapshot: Path, *arguments: object) -> Printed:
     return run_command("nodes", *arguments, cluster=snapshot)
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.builders.nodes import node, nrt, resource, zone
 from tests.builders.pods import bound, guaranteed, pod
 from tests.unit.cli.cluster_files import written
-from tests.unit.cli.conftest import Outcome, run_command
+from tests.unit.cli.conftest import Printed, run_command
 from webhook.model.names import KUBELET_OPTIONS, NUMA_ALLOCATION
 
 GPU = "example.com/gpu"
@@ -28,7 +28,7 @@ def machine(zones: Sequence[Sequence[Mapping[str, Any]]], policy: str, gpus: int
     ]
 
 
-def answered(command: str, folder: Path, cluster: Sequence[dict[str, Any]], workload: dict[str, Any]) -> Outcome:
+def answered(command: str, folder: Path, cluster: Sequence[dict[str, Any]], workload: dict[str, Any]) -> Printed:
     file = folder / "given"
     file.mkdir()
     return run_command(

@@ -7,13 +7,13 @@ from tests.builders.devices import claim, claim_template, device_class, gpus, re
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import pod
 from tests.unit.cli.cluster_files import written
-from tests.unit.cli.conftest import Outcome, run_review
+from tests.unit.cli.conftest import Printed, run_review
 
 GPU = "nvidia.com/gpu"
 
 
 # plugin: a GPU near each NUMA node by a device plugin    dra: 2 GPUs near NUMA node 0 in its ResourceSlice
-def review(folder: Path, *files: dict[str, Any], flags: tuple[str, ...] = (), more: tuple[Any, ...] = ()) -> Outcome:
+def review(folder: Path, *files: dict[str, Any], flags: tuple[str, ...] = (), more: tuple[Any, ...] = ()) -> Printed:
     (folder / "cluster").mkdir()
     (folder / "files").mkdir()
     cluster = written(
@@ -29,7 +29,7 @@ def review(folder: Path, *files: dict[str, Any], flags: tuple[str, ...] = (), mo
     return run_review("-f", written(folder / "files", *files), "-o", "json", *flags, cluster=cluster)
 
 
-def answer(outcome: Outcome) -> tuple[str, str]:
+def answer(outcome: Printed) -> tuple[str, str]:
     found: dict[str, Any] = outcome.json[-1]
     return found["verdict"], found["message"]
 

@@ -13,7 +13,7 @@ from tests.builders.nodes import node, nrt
 from tests.builders.pods import plain
 from tests.builders.topologies import topology
 from tests.builders.workloads import template, workload
-from tests.unit.cli.conftest import Outcome, Review
+from tests.unit.cli.conftest import Printed, Review
 from webhook.cli.app import app
 from webhook.formats.patches.affinity_patch import required_terms
 from webhook.model.names import PLACEMENT
@@ -35,7 +35,7 @@ NODES = {
 }
 TOPOLOGY = topology(labels=("example.com/zone", "example.com/rack"))
 
-Judge = Callable[..., Outcome]
+Judge = Callable[..., Printed]
 
 
 def _node(name: str, zone: str, rack: str, free: tuple[int, ...]) -> list[dict[str, Any]]:
@@ -75,7 +75,7 @@ def judge(review: Review, tmp_path: Path) -> Judge:
         beside: tuple[dict[str, Any], ...] = (),
         output: str = "json",
         flags: tuple[str, ...] = (),
-    ) -> Outcome:
+    ) -> Printed:
         cluster = [TOPOLOGY, *(each for name, place in NODES.items() for each in _node(name, *place)), *beside]
         (tmp_path / "cluster.json").write_text("\n".join(map(json.dumps, cluster)))
         (tmp_path / "objects.json").write_text("\n".join(map(json.dumps, objects)))

@@ -15,7 +15,7 @@ from tests.builders.nodes import node
 from tests.builders.pods import plain
 from tests.builders.topologies import topology
 from tests.builders.workloads import template, workload
-from tests.unit.cli.conftest import Outcome, Review
+from tests.unit.cli.conftest import Printed, Review
 from webhook.formats.topology import TopologySource
 from webhook.model.names import PLACEMENT
 
@@ -34,12 +34,12 @@ CLUSTER = [
     *(node(name=name, cpus=cpus, labels={BLOCK: block, RACK: rack}) for name, (block, rack, cpus) in NODES.items()),
 ]
 
-Judge = Callable[..., Outcome]
+Judge = Callable[..., Printed]
 
 
 @pytest.fixture
 def judge(review: Review, tmp_path: Path) -> Judge:
-    def run(*objects: dict[str, Any], flags: tuple[str, ...] = (ON, "true"), output: str = "json") -> Outcome:
+    def run(*objects: dict[str, Any], flags: tuple[str, ...] = (ON, "true"), output: str = "json") -> Printed:
         (tmp_path / "cluster.json").write_text("\n".join(map(json.dumps, CLUSTER)))
         (tmp_path / "objects.json").write_text("\n".join(map(json.dumps, objects)))
         return review("-f", tmp_path / "objects.json", "-o", output, *flags, cluster=tmp_path / "cluster.json")

@@ -12,7 +12,7 @@ from tests.builders.nodes import node
 from tests.builders.pods import SINGLE
 from tests.builders.topologies import topology
 from tests.builders.workloads import workload
-from tests.unit.cli.conftest import Outcome, Review, run_command
+from tests.unit.cli.conftest import Printed, Review, run_command
 from webhook.model.names import NUMA_TOPOLOGY_SPEC
 
 RACK = "example.com/rack"
@@ -21,12 +21,12 @@ RACK = "example.com/rack"
 NODES = {"n1": "rack-1", "n2": "rack-2", "n3": "rack-2"}
 CLUSTER = [topology(labels=(RACK,)), *(node(name=name, cpus=2, labels={RACK: rack}) for name, rack in NODES.items())]
 
-Judge = Callable[..., Outcome]
+Judge = Callable[..., Printed]
 
 
 @pytest.fixture
 def judge(review: Review, tmp_path: Path) -> Judge:
-    def run(*objects: dict[str, Any], beside: tuple[dict[str, Any], ...] = (), flags: tuple[str, ...] = ()) -> Outcome:
+    def run(*objects: dict[str, Any], beside: tuple[dict[str, Any], ...] = (), flags: tuple[str, ...] = ()) -> Printed:
         (tmp_path / "cluster.json").write_text("\n".join(map(json.dumps, [*CLUSTER, *beside])))
         (tmp_path / "objects.json").write_text("\n".join(map(json.dumps, objects)))
         cluster = tmp_path / "cluster.json"
@@ -39,7 +39,7 @@ def pods(count: int, **how: Any) -> list[dict[str, Any]]:
     return [in_group(name=f"p-{n}", **{"cpu": 1, **how}) for n in range(count)]
 
 
-def of_kind(outcome: Outcome, kind: str) -> list[dict[str, Any]]:
+def of_kind(outcome: Printed, kind: str) -> list[dict[str, Any]]:
     return [entry for entry in outcome.json if entry["object"]["kind"] == kind]
 
 

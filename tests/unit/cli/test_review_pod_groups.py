@@ -11,7 +11,7 @@ from tests.builders.nodes import node
 from tests.builders.pod_groups import constraint, pod_group
 from tests.builders.pods import plain
 from tests.builders.topologies import topology
-from tests.unit.cli.conftest import Outcome, Review
+from tests.unit.cli.conftest import Printed, Review
 
 ZONE, SPINE, RACK = LABELS = ("topology/zone", "topology/spine", "topology/rack")
 
@@ -24,12 +24,12 @@ CLUSTER = [
     *(node(name=name, cpus=cpus, labels=dict(zip(LABELS, at, strict=True))) for name, (*at, cpus) in NODES.items()),
 ]
 
-Judge = Callable[..., Outcome]
+Judge = Callable[..., Printed]
 
 
 @pytest.fixture
 def judge(review: Review, tmp_path: Path) -> Judge:
-    def run(*objects: dict[str, Any], beside: tuple[dict[str, Any], ...] = ()) -> Outcome:
+    def run(*objects: dict[str, Any], beside: tuple[dict[str, Any], ...] = ()) -> Printed:
         (tmp_path / "cluster.json").write_text("\n".join(map(json.dumps, [*CLUSTER, *beside])))
         (tmp_path / "objects.json").write_text("\n".join(map(json.dumps, objects)))
         return review("-f", tmp_path / "objects.json", "-o", "json", cluster=tmp_path / "cluster.json")

@@ -11,8 +11,8 @@ import yaml
 from tests.builders.pods import GATES, guaranteed, plain
 from tests.builders.topologies import topology
 from tests.builders.workloads import template, workload
-from tests.cluster.kinds import KINDS, Kind, at
-from tests.unit.cli.conftest import CLUSTER, EXAMPLES, Outcome, run_review
+from tests.cluster.kinds import KINDS, APIKind, at
+from tests.unit.cli.conftest import CLUSTER, EXAMPLES, Printed, run_review
 from webhook.formats.patches.affinity_patch import required_terms
 from webhook.model.names import PLACEMENT
 
@@ -38,7 +38,7 @@ def training(annotations: Mapping[str, str], master: dict[str, Any], worker: dic
     return workload(kind="PyTorchJob", annotations=annotations, spec={"pytorchReplicaSpecs": replicas})
 
 
-def review(folder: Path, *objects: Mapping[str, Any], flags: tuple[str, ...] = (), cluster: Path = RACKS) -> Outcome:
+def review(folder: Path, *objects: Mapping[str, Any], flags: tuple[str, ...] = (), cluster: Path = RACKS) -> Printed:
     (folder / "objects.json").write_text("\n".join(map(json.dumps, objects)))
     return run_review("-f", folder / "objects.json", "-o", "json", *flags, cluster=cluster)
 
@@ -53,7 +53,7 @@ def shown(entry: Any) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_what_stands_on_a_workload_holds_for_the_pods_of_all_its_templates(kind: Kind, tmp_path: Path) -> None:
+def test_what_stands_on_a_workload_holds_for_the_pods_of_all_its_templates(kind: APIKind, tmp_path: Path) -> None:
     entry = one(tmp_path, kind.workload(SINGLE, labelled(cpu=4)))
     assert (entry["verdict"], entry["warnings"]) == ("allow", [])
     assert all(each["managed"] and each["policy"] == "SingleNUMANode" for each in entry["podSets"])
@@ -66,7 +66,7 @@ def test_what_stands_on_a_workload_holds_for_the_pods_of_all_its_templates(kind:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_and_so_does_a_rack_which_the_yaml_keeps(kind: Kind, tmp_path: Path) -> None:
+def test_and_so_does_a_rack_which_the_yaml_keeps(kind: APIKind, tmp_path: Path) -> None:
     entry = one(tmp_path, kind.workload({**SINGLE, **RACK}, labelled(cpu=4)))
     group = entry["group"]
     assert (entry["verdict"], group["placed"], group["required"]) == ("allow", True, "example.com/rack")
@@ -84,7 +84,7 @@ def test_and_so_does_a_rack_which_the_yaml_keeps(kind: Kind, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_what_an_operator_of_another_kind_creates_is_answered_as_a_users_own(kind: Kind, tmp_path: Path) -> None:
+def test_what_an_operator_of_another_kind_creates_is_answered_as_a_users_own(kind: APIKind, tmp_path: Path) -> None:
     for annotations in ({**SINGLE, **RACK}, {**RACK, "kai.scheduler/topology-required-placement": "rakc"}):
         raw = kind.workload(annotations, labelled(cpu=4))
         owner = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Trial", "name": "t", "uid": "t", "controller": True}
@@ -96,7 +96,7 @@ def test_what_an_operator_of_another_kind_creates_is_answered_as_a_users_own(kin
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("level", ["rack", "rakc"])
-def test_a_workload_within_an_object_of_another_kind_is_answered_for(kind: Kind, level: str, tmp_path: Path) -> None:
+def test_a_workload_within_an_object_of_another_kind_is_answered_for(kind: APIKind, level: str, tmp_path: Path) -> None:
     raw = kind.workload({**SINGLE, **RACK, "kai.scheduler/topology-required-placement": level}, labelled(cpu=4))
     components = [{"template": {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}}, {"template": raw}]
     wrapper = {"apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper", "metadata": {"name": "aw"}}

@@ -18,7 +18,7 @@ from tests.builders.workloads import template, workload
 from tests.cluster.nodes import RACK_LABEL
 from tests.proof.trace import SYNTHETIC
 from tests.unit.cli.cluster_files import fields_of, written
-from tests.unit.cli.conftest import EXAMPLES, Outcome, run_command
+from tests.unit.cli.conftest import EXAMPLES, Printed, run_command
 from webhook.cli.commands.simulate import progress_bar
 from webhook.cli.input.recorded_cluster import workloads_of
 from webhook.model.names import (
@@ -34,7 +34,7 @@ DOCS = Path(__file__).parents[3] / "docs" / "simulate.md"
 TRACE = f"{SYNTHETIC / 'node_list.csv'},{SYNTHETIC / 'pod_list.csv'}"
 
 
-def simulate(*arguments: object, cluster: object = None, stdin: str | None = None) -> Outcome:
+def simulate(*arguments: object, cluster: object = None, stdin: str | None = None) -> Printed:
     return run_command("simulate", *arguments, cluster=cluster, stdin=stdin)
 
 

@@ -11,7 +11,7 @@ from tests.builders.pod_groups import constraint, pod_group
 from tests.builders.pods import plain
 from tests.builders.topologies import topology
 from tests.unit.cli.cluster_files import written
-from tests.unit.cli.conftest import Outcome, run_command
+from tests.unit.cli.conftest import Printed, run_command
 from webhook.model.raw import Draft
 
 RACK = "example.com/rack"
@@ -26,7 +26,7 @@ def cluster(tmp_path: Path) -> Path:
     return written(tmp_path, topology(labels=(RACK,)), *nodes)
 
 
-def simulated(cluster: Path, *objects: Draft) -> Outcome:
+def simulated(cluster: Path, *objects: Draft) -> Printed:
     outcome = run_command(
         "simulate", "-f", "-", "-o", "json", cluster=cluster, stdin="\n".join(map(json.dumps, objects))
     )

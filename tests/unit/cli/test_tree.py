@@ -12,7 +12,7 @@ from tests.builders.nodes import node
 from tests.builders.pods import bound
 from tests.builders.topologies import topology
 from tests.unit.cli.cluster_files import DOCS, fields_of, written
-from tests.unit.cli.conftest import Outcome, run_command
+from tests.unit.cli.conftest import Printed, run_command
 from tests.unit.views.racks import GPU, RACK, ZONE, cluster
 from webhook.cli.commands.tree import print_trees
 from webhook.views.domains import DomainView, FreeAmounts, TopologyView
@@ -23,7 +23,7 @@ def snapshot(tmp_path: Path) -> Path:
     return written(tmp_path, *cluster())
 
 
-def tree(snapshot: Path, *arguments: object) -> Outcome:
+def tree(snapshot: Path, *arguments: object) -> Printed:
     return run_command("tree", *arguments, cluster=snapshot)
 
 

@@ -9,7 +9,7 @@ import yaml
 from tests.builders.pods import bound, created, gated
 from tests.builders.topologies import topology
 from tests.unit.cli.cluster_files import fields_of, written
-from tests.unit.cli.conftest import Outcome, run_command
+from tests.unit.cli.conftest import Printed, run_command
 from tests.unit.views.one_node import allocated
 from tests.unit.views.racks import RACK, machine
 from webhook.model.names import PLACEMENT
@@ -44,7 +44,7 @@ def snapshot(tmp_path: Path) -> Path:
     return written(tmp_path, *waiting_cluster())
 
 
-def waiting(snapshot: Path, *arguments: object) -> Outcome:
+def waiting(snapshot: Path, *arguments: object) -> Printed:
     return run_command("waiting", *arguments, cluster=snapshot)
 
 

@@ -53,7 +53,7 @@ def assumed_pod(pod: ResidentPod, numa_id: int, *alternatives: int, sure: bool =
     )
 
 
-class Node:
+class OneNode:
     """The assumed pods of one node, driven by events."""
 
     def __init__(self, **changes: object) -> None:
@@ -109,14 +109,14 @@ class Node:
 
 
 def test_an_allocation_that_was_replayed_for_certain_stays() -> None:
-    node = Node()
+    node = OneNode()
     node.bind("a", 5, 0)
     assert node.changes() == {}
     assert not node.leeway()
 
 
 def test_a_pod_that_is_bound_without_an_allocation_gets_it_when_the_nrt_shows_where_it_is() -> None:
-    node = Node()
+    node = OneNode()
     node.bind("a", 5, 1, 0)
     assert node.leeway().kept == [{**on(0, 5), **on(1, 5)}]
     node.scan((5, 0), "a")
@@ -126,7 +126,7 @@ def test_a_pod_that_is_bound_without_an_allocation_gets_it_when_the_nrt_shows_wh
 
 
 def test_an_allocation_is_taken_away_when_a_pod_ends_whose_room_it_may_have_found() -> None:
-    node = Node()
+    node = OneNode()
     ending = node.bind("ending", 10, 0, at=5)
     node.bind("a", 10, 1, started=False)
     node.end(ending, at=11)
@@ -136,7 +136,7 @@ def test_an_allocation_is_taken_away_when_a_pod_ends_whose_room_it_may_have_foun
 
 
 def test_and_put_right_when_it_did() -> None:
-    node = Node()
+    node = OneNode()
     ending = node.bind("ending", 10, 0, at=5)
     node.bind("a", 10, 1, started=False)
     node.end(ending, at=11)
@@ -147,7 +147,7 @@ def test_and_put_right_when_it_did() -> None:
 @pytest.mark.parametrize(("ended_at", "doubted"), [(11, True), (12, False)])
 def test_one_that_had_started_before_another_ended_has_not_found_its_room(ended_at: int, doubted: bool) -> None:
     # Started in second 11. Within one second nobody knows what was first.
-    node = Node()
+    node = OneNode()
     ending = node.bind("ending", 10, 0, at=5)
     node.bind("a", 10, 1)
     node.end(ending, at=ended_at)
@@ -155,7 +155,7 @@ def test_one_that_had_started_before_another_ended_has_not_found_its_room(ended_
 
 
 def test_a_rejected_pod_was_never_there_for_those_that_came_after_it() -> None:
-    node = Node()
+    node = OneNode()
     node.bind("before", 4, 1, at=4)
     rejected = node.bind("rejected", 10, 0, at=5)
     node.bind("a", 10, 1)
@@ -164,7 +164,7 @@ def test_a_rejected_pod_was_never_there_for_those_that_came_after_it() -> None:
 
 
 def test_those_that_came_after_a_displaced_pod_are_in_doubt_with_it() -> None:
-    node = Node()
+    node = OneNode()
     ending = node.bind("ending", 9, 0, at=5)
     node.bind("a", 9, 1, at=10, started=False)
     node.bind("b", 9, 0, at=20)
@@ -176,7 +176,7 @@ def test_those_that_came_after_a_displaced_pod_are_in_doubt_with_it() -> None:
 
 
 def test_what_an_nrt_has_counted_is_in_doubt_no_more() -> None:
-    node = Node()
+    node = OneNode()
     ending = node.bind("ending", 10, 0, at=5)
     node.bind("a", 10, 1)
     node.scan((10, 10), "ending", "a")
@@ -185,7 +185,7 @@ def test_what_an_nrt_has_counted_is_in_doubt_no_more() -> None:
 
 
 def test_a_pod_whose_gift_is_not_known_puts_the_next_one_in_doubt() -> None:
-    node = Node()
+    node = OneNode()
     next_one = pod("a", 10, at=11)
     node.tell(assumed_pod(next_one, 0))
     node.tell(pod("unhinted", 10))
@@ -199,7 +199,7 @@ def test_a_pod_whose_gift_is_not_known_puts_the_next_one_in_doubt() -> None:
 
 
 def test_where_a_pod_is_of_which_nothing_is_known_follows_from_the_others() -> None:
-    node = Node()
+    node = OneNode()
     node.tell(pod("unhinted", 7))
     node.bind("a", 10, 0, 1, at=11)
     node.scan((7, 10), "unhinted", "a")
@@ -207,7 +207,7 @@ def test_where_a_pod_is_of_which_nothing_is_known_follows_from_the_others() -> N
 
 
 def test_an_nrt_that_shows_a_pod_elsewhere_corrects_its_allocation() -> None:
-    node = Node()
+    node = OneNode()
     node.bind("a", 5, 0)
     node.bind("b", 7, 0)
     node.scan((7, 5), "a", "b")
@@ -215,7 +215,7 @@ def test_an_nrt_that_shows_a_pod_elsewhere_corrects_its_allocation() -> None:
 
 
 def test_and_puts_those_in_doubt_that_were_replayed_with_it() -> None:
-    node = Node()
+    node = OneNode()
     node.bind("a", 5, 0)
     node.bind("b", 11, 0, at=20)
     node.scan((0, 5), "a")
@@ -223,7 +223,7 @@ def test_and_puts_those_in_doubt_that_were_replayed_with_it() -> None:
 
 
 def test_a_contradiction_that_nothing_explains_leaves_no_allocation() -> None:
-    node = Node()
+    node = OneNode()
     node.bind("a", 5, 0)
     node.bind("b", 5, 0)
     node.scan((4, 6), "a", "b")
@@ -231,7 +231,7 @@ def test_a_contradiction_that_nothing_explains_leaves_no_allocation() -> None:
 
 
 def test_an_nrt_in_which_something_else_is_taken_contradicts_no_allocation() -> None:
-    node = Node()
+    node = OneNode()
     node.bind("a", 5, 0)
     node.scan((1, 6), "a")
     assert node.changes() == {}
@@ -239,7 +239,7 @@ def test_an_nrt_in_which_something_else_is_taken_contradicts_no_allocation() -> 
 
 @pytest.mark.parametrize("changes", [{"publisher": Publisher.TOTAL}, {"policy": NUMAPolicy.NONE}])
 def test_where_an_agent_does_as_it_is_told_no_allocation_is_in_doubt(changes: Mapping[str, object]) -> None:
-    node = Node(**changes)
+    node = OneNode(**changes)
     ending = node.bind("ending", 10, 0, at=5)
     node.bind("a", 10, 1, started=False)
     node.end(ending, at=11)
@@ -252,7 +252,7 @@ def unreviewed(name: str, cpu: int, numa_id: int, *, started: bool = True) -> Re
 
 
 def test_a_placed_pod_whose_binding_nobody_judged_has_no_allocation_until_it_is_counted() -> None:
-    node = Node()
+    node = OneNode()
     node.tell(unreviewed("a", 5, 1))
     assert node.changes() == {"a": None}
     node.scan((0, 5), "a")
@@ -260,7 +260,7 @@ def test_a_placed_pod_whose_binding_nobody_judged_has_no_allocation_until_it_is_
 
 
 def test_one_that_is_counted_first_has_the_same_allocation_written_as_certain() -> None:
-    node = Node()
+    node = OneNode()
     node.tell(unreviewed("a", 5, 1))
     node.scan((0, 5), "a")
     assert node.changes() == {"a": [1]}
@@ -268,13 +268,13 @@ def test_one_that_is_counted_first_has_the_same_allocation_written_as_certain() 
 
 
 def test_so_has_one_whose_review_the_binding_did_not_take() -> None:
-    node = Node()
+    node = OneNode()
     node.tell(assumed_pod(pod("a", 5), 1), unreviewed("a", 5, 1))
     assert node.changes() == {"a": [1]}
 
 
 def test_a_follower_takes_it_for_certain_when_the_leader_has_written_that() -> None:
-    node = Node()
+    node = OneNode()
     node.tell(unreviewed("a", 5, 1))
     assert node.leeway()
     node.tell(pod("a", 5, 1))
@@ -284,7 +284,7 @@ def test_a_follower_takes_it_for_certain_when_the_leader_has_written_that() -> N
 
 @pytest.mark.parametrize("nrt_first", [True, False])
 def test_where_the_service_chooses_an_allocation_holds_without_a_review(*, nrt_first: bool) -> None:
-    node = Node(policy=NUMAPolicy.NONE)
+    node = OneNode(policy=NUMAPolicy.NONE)
     if not nrt_first:
         node.keeper.drop_topology("n")
     node.tell(unreviewed("a", 5, 1))
@@ -293,7 +293,7 @@ def test_where_the_service_chooses_an_allocation_holds_without_a_review(*, nrt_f
 
 
 def test_an_nrt_that_names_a_recreated_pod_may_mean_the_earlier_one() -> None:
-    node = Node()
+    node = OneNode()
     earlier = node.bind("a", 10, 1, at=1000)
     node.scan((0, 10), "a")  # at 2000
     node.end(earlier, at=2000)
@@ -305,7 +305,7 @@ def test_an_nrt_that_names_a_recreated_pod_may_mean_the_earlier_one() -> None:
 
 
 def test_so_may_one_that_names_a_pod_from_a_list() -> None:
-    node = Node()
+    node = OneNode()
     node.scan((0, 10), "a")  # at 2000
     node.keeper.put_pod(pod("a", 10, 0, at=1995), in_order=False)
     node.keeper.settle(1996)
@@ -315,7 +315,7 @@ def test_so_may_one_that_names_a_pod_from_a_list() -> None:
 
 
 def test_and_it_puts_a_pod_in_doubt_whose_binding_is_on_its_way() -> None:
-    node = Node()
+    node = OneNode()
     node.tell(assumed_pod(pod("b", 10), 0))
     node.tell(unreviewed("a", 10, 1), pod("b", 10, 0, at=11))  # the kubelet gives "a" NUMA node 0: it comes first
     assert node.changes() == {"a": None, "b": None}
@@ -324,7 +324,7 @@ def test_and_it_puts_a_pod_in_doubt_whose_binding_is_on_its_way() -> None:
 
 
 def test_room_that_another_pod_leaves_does_not_narrow_down_where_it_may_be() -> None:
-    node = Node()
+    node = OneNode()
     node.scan((0, 0, 0))
     node.bind("first", 5, 0)
     for name, numa_id in (("a", 1), ("b", 2)):
@@ -336,7 +336,7 @@ def test_room_that_another_pod_leaves_does_not_narrow_down_where_it_may_be() -> 
 
 
 def test_a_follower_goes_by_what_the_pod_shows() -> None:
-    node = Node()
+    node = OneNode()
     node.tell(pod("a", 5, 1))
     node.tell(pod("a", 5, 0))  # the leader has corrected it
     node.scan((5, 0), "a")
@@ -344,14 +344,14 @@ def test_a_follower_goes_by_what_the_pod_shows() -> None:
 
 
 def test_a_name_that_comes_again_is_another_pod() -> None:
-    node = Node()
+    node = OneNode()
     node.bind("a", 5, 1, 0)
     node.tell(replace(pod("a", 5, 0), uid="the next"))
     assert node.changes() == {}
 
 
 def test_a_binding_that_does_not_come_leaves_nothing() -> None:
-    node = Node()
+    node = OneNode()
     node.tell(assumed_pod(pod("a", 5), 1, 0))
     node.keeper.forget("default/a")
     node.tell(pod("a", 5, 1))
@@ -359,14 +359,14 @@ def test_a_binding_that_does_not_come_leaves_nothing() -> None:
 
 
 def test_of_a_doubt_that_no_nrt_ends_it_is_told() -> None:
-    node = Node()
+    node = OneNode()
     node.bind("a", 5, 1, 0)
     assert [uncertain.key for uncertain in node.keeper.uncertain(10 + 119)] == []
     assert [uncertain.key for uncertain in node.keeper.uncertain(10 + 120)] == ["default/a"]
 
 
 def test_an_allocation_over_a_blank_one_is_taken_away_altogether() -> None:
-    node = Node()
+    node = OneNode()
     waiting = pod("a", 5)
     node.tell(assumed_pod(waiting, 1, 0), pod("a", 5))
     assert node.changes() == {"a": None}
@@ -374,7 +374,7 @@ def test_an_allocation_over_a_blank_one_is_taken_away_altogether() -> None:
 
 
 def test_a_pod_that_its_kubelet_does_not_align_needs_no_allocation() -> None:
-    node = Node()
+    node = OneNode()
     waiting = pod("a", 5)
     node.tell(replace(assumed_pod(waiting, 0), numa={}), pod("a", 5))
     assert node.changes() == {}
@@ -383,7 +383,7 @@ def test_a_pod_that_its_kubelet_does_not_align_needs_no_allocation() -> None:
 
 def test_it_may_be_forgotten_which_pods_ended() -> None:
     # Of the pods that ended on a node the last eight are remembered. The NRT has counted more.
-    node = Node()
+    node = OneNode()
     many = [node.bind(f"p{n}", 1, 0, at=5) for n in range(10)]
     node.scan((10, 0), *(f"p{n}" for n in range(10)))
     for bound in many:
@@ -392,7 +392,7 @@ def test_it_may_be_forgotten_which_pods_ended() -> None:
 
 
 def test_what_an_unmanaged_pod_was_given_is_kept_and_never_allocated() -> None:
-    node = Node()
+    node = OneNode()
     unmanaged = pod("unmanaged", 10)
     node.tell(unmanaged)
     assert [newcomer.key for newcomer in node.keeper.allocations.newcomers()] == ["default/unmanaged"]

@@ -67,7 +67,7 @@ class Simulation:
 
 
 @dataclass
-class Candidate:
+class LeaseCandidate:
     name: str
     timing: Timing
     world: Simulation

@@ -30,7 +30,7 @@ BREAK = object()
 
 
 @dataclass
-class Refusal:
+class ServerError:
     """An error answer to the next request of its kind: "list" (its first page), "page" (a further one) or "watch"."""
 
     to: Literal["list", "page", "watch"]
@@ -44,7 +44,7 @@ class ListWatch:
     objects: dict[str, dict[str, Any]] = field(default_factory=dict)
     version: int = 100
     watches: deque[list[object]] = field(default_factory=deque)
-    refusals: deque[Refusal] = field(default_factory=deque)
+    refusals: deque[ServerError] = field(default_factory=deque)
     requests: list[dict[str, str]] = field(default_factory=list)
 
     def put(self, name: str, **labels: str) -> dict[str, Any]:

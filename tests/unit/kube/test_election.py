@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.kube.candidates import Candidate, Latency, Simulation
+from tests.unit.kube.candidates import Latency, LeaseCandidate, Simulation
 from webhook.kube.api_errors import MalformedAnswerError
 from webhook.kube.election import (
     LONGEST_BELIEVED,
@@ -313,7 +313,7 @@ settings_of_a_rollout = st.sampled_from([TIMING, Timing(22, 12, 3), Timing(60, 4
 
 
 @st.composite
-def simulations(draw: st.DrawFn, timings: st.SearchStrategy[Timing]) -> tuple[Simulation, list[Candidate]]:
+def simulations(draw: st.DrawFn, timings: st.SearchStrategy[Timing]) -> tuple[Simulation, list[LeaseCandidate]]:
     world = Simulation()
     candidates = []
     for index in range(draw(st.integers(2, 4))):
@@ -322,14 +322,14 @@ def simulations(draw: st.DrawFn, timings: st.SearchStrategy[Timing]) -> tuple[Si
         network = cycle(draw(st.lists(latencies, min_size=1, max_size=8)))
         stopped, cut_off, frozen = draw(spans()), draw(spans()), draw(freezes)
         timing = draw(timings)
-        candidates.append(Candidate(f"c{index}", timing, world, network, offset, rate, stopped, cut_off, frozen))
+        candidates.append(LeaseCandidate(f"c{index}", timing, world, network, offset, rate, stopped, cut_off, frozen))
     for candidate in candidates:
         if draw(st.booleans()):
             world.at(draw(st.floats(0, DURATION)), candidate.release)
     return world, candidates
 
 
-def assert_alone(candidates: list[Candidate]) -> None:
+def assert_alone(candidates: list[LeaseCandidate]) -> None:
     """No two candidates led at the same time."""
     terms = sorted((begin, end, candidate.name) for candidate in candidates for begin, end in candidate.led)
     reach, holder = -inf, ""
@@ -341,7 +341,7 @@ def assert_alone(candidates: list[Candidate]) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(simulations(st.just(TIMING)))
-def test_two_never_lead_at_once(simulation: tuple[Simulation, list[Candidate]]) -> None:
+def test_two_never_lead_at_once(simulation: tuple[Simulation, list[LeaseCandidate]]) -> None:
     world, candidates = simulation
     world.run(DURATION)
     assert_alone(candidates)
@@ -350,7 +350,7 @@ def test_two_never_lead_at_once(simulation: tuple[Simulation, list[Candidate]]) 
 @settings(max_examples=300, deadline=None)
 @given(simulations(settings_of_a_rollout))
 def test_two_never_lead_at_once_while_a_rollout_changes_the_settings(
-    simulation: tuple[Simulation, list[Candidate]],
+    simulation: tuple[Simulation, list[LeaseCandidate]],
 ) -> None:
     world, candidates = simulation
     world.run(3 * DURATION)
@@ -364,7 +364,7 @@ meddling = st.lists(st.tuples(st.floats(0, DURATION), st.sampled_from([0.0, 1.0,
 @settings(max_examples=300, deadline=None)
 @given(simulations(settings_of_a_rollout), meddling)
 def test_two_never_lead_at_once_whatever_duration_is_written_into_the_lease(
-    simulation: tuple[Simulation, list[Candidate]], writes: list[tuple[float, float]]
+    simulation: tuple[Simulation, list[LeaseCandidate]], writes: list[tuple[float, float]]
 ) -> None:
     world, candidates = simulation
     for when, duration in writes:
@@ -380,7 +380,7 @@ def set_duration(world: Simulation, duration: float) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(simulations(st.just(TIMING)))
-def test_epochs_are_never_used_twice(simulation: tuple[Simulation, list[Candidate]]) -> None:
+def test_epochs_are_never_used_twice(simulation: tuple[Simulation, list[LeaseCandidate]]) -> None:
     world, candidates = simulation
     epochs: dict[int, str] = {}
 
@@ -392,16 +392,16 @@ def test_epochs_are_never_used_twice(simulation: tuple[Simulation, list[Candidat
     world.run(DURATION, note)
 
 
-def group(size: int, pauses: tuple[tuple[float, float], ...] = ()) -> tuple[Simulation, list[Candidate]]:
+def group(size: int, pauses: tuple[tuple[float, float], ...] = ()) -> tuple[Simulation, list[LeaseCandidate]]:
     """Candidates with clocks years apart, on a good network; the first one is paused."""
     world = Simulation()
     calm = repeat(Latency())
-    first = Candidate("c0", TIMING, world, calm, pauses=pauses)
-    others = [Candidate(f"c{index}", TIMING, world, calm, offset=index * 1e8) for index in range(1, size)]
+    first = LeaseCandidate("c0", TIMING, world, calm, pauses=pauses)
+    others = [LeaseCandidate(f"c{index}", TIMING, world, calm, offset=index * 1e8) for index in range(1, size)]
     return world, [first, *others]
 
 
-def leading(candidates: list[Candidate]) -> list[str]:
+def leading(candidates: list[LeaseCandidate]) -> list[str]:
     return [candidate.name for candidate in candidates if candidate.leads()]
 
 
@@ -523,9 +523,9 @@ def test_a_leader_that_is_cut_off_has_stopped_before_one_with_other_settings_lea
     first: Timing, second: Timing, written: float | None
 ) -> None:
     world = Simulation()
-    old = Candidate("old", first, world, repeat(Latency()))
+    old = LeaseCandidate("old", first, world, repeat(Latency()))
     world.run(1)
-    new = Candidate("new", second, world, repeat(Latency()))
+    new = LeaseCandidate("new", second, world, repeat(Latency()))
     world.run(30)
     assert leading([old, new]) == ["old"]
     old.cut_off = ((30.0, inf),)

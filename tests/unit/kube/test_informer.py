@@ -13,7 +13,7 @@ from tests.unit.kube.listwatch import (
     NODES,
     Copy,
     ListWatch,
-    Refusal,
+    ServerError,
     bookmark,
     event,
     informing,
@@ -88,7 +88,7 @@ async def test_half_an_event_at_the_end_of_a_broken_watch_is_dropped_and_asked_f
 async def test_a_watch_that_is_open_again_counts_though_nothing_comes_but_it_may_still_owe_events() -> None:
     script = ListWatch()
     script.put("n0")
-    script.refusals.append(Refusal("watch", 429, status(429, "TooManyRequests")))
+    script.refusals.append(ServerError("watch", 429, status(429, "TooManyRequests")))
     script.watches.append([HOLD])
     async with informing(script) as (informer, _):
         await informer.synced.wait()
@@ -129,7 +129,7 @@ async def test_a_watch_refused_with_410_leads_to_a_new_list_that_finds_deletions
         assert "managedFields" not in copy.objects["goes"]["metadata"]
         del script.objects["goes"]
         script.put("comes")
-        script.refusals.append(Refusal("watch", 410, status(410, "Expired")))
+        script.refusals.append(ServerError("watch", 410, status(410, "Expired")))
         await until(lambda: "comes" in copy.objects)
         await until(lambda: informer.status.lists == 2)
         assert sorted(copy.objects) == ["comes", "stays"]
@@ -150,7 +150,7 @@ async def test_a_continue_token_that_expires_starts_the_list_again() -> None:
     script = ListWatch()
     for number in range(4):
         script.put(f"n{number}")
-    script.refusals.append(Refusal("page", 410, status(410, "Expired")))
+    script.refusals.append(ServerError("page", 410, status(410, "Expired")))
     async with informing(script, page_size=3) as (informer, copy):
         await informer.synced.wait()
         assert [query.get("continue") for query in script.lists] == [None, "3", None, "3"]
@@ -167,7 +167,7 @@ async def test_what_an_interrupted_list_brought_is_deleted_when_the_next_one_has
 
     for number in range(4):
         script.put(f"n{number}")
-    script.refusals.append(Refusal("page", 503, status(503, "ServiceUnavailable")))
+    script.refusals.append(ServerError("page", 503, status(503, "ServiceUnavailable")))
     async with informing(script, page_size=3, copy=Deleting()) as (informer, copy):
         await informer.synced.wait()
         assert copy.log[0] == "+n0"
@@ -183,7 +183,7 @@ async def test_429_is_not_retried_before_the_time_the_server_asks_for(monkeypatc
         await sleep(0)
 
     script = ListWatch()
-    script.refusals.append(Refusal("list", 429, status(429, "TooManyRequests"), headers={"Retry-After": "7"}))
+    script.refusals.append(ServerError("list", 429, status(429, "TooManyRequests"), headers={"Retry-After": "7"}))
     monkeypatch.setattr("webhook.kube.informer.asyncio.sleep", note)
     async with informing(script) as (informer, _):
         await informer.synced.wait()
@@ -193,7 +193,7 @@ async def test_429_is_not_retried_before_the_time_the_server_asks_for(monkeypatc
 async def test_a_refused_list_is_told_and_retried() -> None:
     script = ListWatch()
     forbidden = status(403, "Forbidden", "nodes is forbidden: User cannot list")
-    script.refusals.extend(Refusal("list", 403, forbidden) for _ in range(3))
+    script.refusals.extend(ServerError("list", 403, forbidden) for _ in range(3))
     async with informing(script) as (informer, _):
         await until(lambda: informer.status.error)
         assert "nodes is forbidden" in informer.status.error
@@ -203,7 +203,7 @@ async def test_a_refused_list_is_told_and_retried() -> None:
 
 async def test_a_proxys_error_page_is_told_in_its_own_words() -> None:
     script = ListWatch()
-    script.refusals.append(Refusal("list", 502, {"html": "upstream is down"}))
+    script.refusals.append(ServerError("list", 502, {"html": "upstream is down"}))
     async with serving(script) as client:
         with pytest.raises(APIError, match=r"502 Bad Gateway: .*upstream is down"):
             await client.get(NODES.path, {"limit": 1})
@@ -235,7 +235,7 @@ async def test_garbage_in_a_watch_is_not_taken_for_an_event() -> None:
 
 async def test_a_collection_that_is_not_served_ends_the_informer() -> None:
     script = ListWatch()
-    script.refusals.append(Refusal("list", 404, status(404, "NotFound")))
+    script.refusals.append(ServerError("list", 404, status(404, "NotFound")))
     async with serving(script) as client:
         informer = Informer(client, NODES, Copy(), backoff=Backoff(base=0.001))
         with pytest.raises(ResourceGoneError):

@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from kubernetes.aio.client import Configuration
 
-from tests.unit.kube.listwatch import HOLD, ListWatch, Refusal, event, informing, until
+from tests.unit.kube.listwatch import HOLD, ListWatch, ServerError, event, informing, until
 from webhook.kube.api_errors import LONGEST_RETRY_AFTER, APIError, MalformedAnswerError
 from webhook.kube.ca_bundle import bundle_patch
 from webhook.kube.client import Client
@@ -45,7 +45,7 @@ NO_LISTS: list[Any] = [
 async def test_what_is_no_object_in_a_list_is_left_out_and_the_others_are_there() -> None:
     good = {"metadata": {"name": "a"}}
     page = {"metadata": {"resourceVersion": "5"}, "items": [*ODD, good]}
-    script = ListWatch(refusals=deque([Refusal("list", 200, page)]), watches=deque([[HOLD]]))
+    script = ListWatch(refusals=deque([ServerError("list", 200, page)]), watches=deque([[HOLD]]))
     async with informing(script) as (informer, copy):
         await until(informer.synced.is_set)
         assert copy.objects == {"a": good}
@@ -53,7 +53,7 @@ async def test_what_is_no_object_in_a_list_is_left_out_and_the_others_are_there(
 
 @pytest.mark.parametrize("answer", NO_LISTS, ids=json.dumps)
 async def test_what_is_no_list_is_asked_for_again(answer: Any) -> None:
-    script = ListWatch(refusals=deque([Refusal("list", 200, answer)]), watches=deque([[HOLD]]))
+    script = ListWatch(refusals=deque([ServerError("list", 200, answer)]), watches=deque([[HOLD]]))
     script.put("a")
     async with informing(script) as (informer, copy):
         await until(informer.synced.is_set)
@@ -62,7 +62,7 @@ async def test_what_is_no_list_is_asked_for_again(answer: Any) -> None:
 
 async def test_a_list_that_does_not_go_on_is_begun_again() -> None:
     again = {"metadata": {"continue": "1", "resourceVersion": "1"}, "items": []}
-    script = ListWatch(refusals=deque([Refusal("page", 200, again)]), watches=deque([[HOLD]]))
+    script = ListWatch(refusals=deque([ServerError("page", 200, again)]), watches=deque([[HOLD]]))
     script.put("a")
     script.put("b")
     async with informing(script, page_size=1) as (informer, copy):

@@ -1,6 +1,6 @@
 """A pod that has room beside another preemptor ends no pods of its own."""
 
-from tests.property.preemptors import Placed
+from tests.property.preemptors import Holder
 from tests.unit.controllers.preemption.leader import PreemptingLeader, begun, high, member, one_node, two_nodes
 
 
@@ -49,7 +49,7 @@ async def test_room_that_is_shown_counts_once_and_a_namesake_of_a_victim_is_anot
     assert leader.controller.planner.preemptors.unshown.holdings().unshown == {}
     leader = await begun(one_node(), high("x", cpu=4))
     leader.end("default/a", shown=False)
-    leader.api.has(Placed("a", "n0", cpus=3, priority=10, numa=0, fields={"uid": "another"}).raw())
+    leader.api.has(Holder("a", "n0", cpus=3, priority=10, numa=0, fields={"uid": "another"}).raw())
     holdings = leader.controller.planner.preemptors.unshown.holdings()
     (left,) = (pod for pod in holdings.on("n0").pods if pod.key == holdings.unshown["n0"])
     assert left.numa[0]["cpu"] == 5000, "of 8, it holds 3"

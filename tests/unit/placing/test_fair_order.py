@@ -1,19 +1,19 @@
 """Thousands of pods that fit nowhere, each of another shape, delay others by a bounded number of decisions."""
 
-from tests.unit.controllers.placement.busy_cluster import DECISION_SECONDS, Cluster
+from tests.unit.controllers.placement.busy_cluster import DECISION_SECONDS, BusyCluster
 from webhook.placing.fair_order import PART_SECONDS
 
 PER_CYCLE = 2 * round(PART_SECONDS / DECISION_SECONDS)
 
 
-def crowd(cluster: Cluster, count: int, namespace: str = "crowd") -> None:
+def crowd(cluster: BusyCluster, count: int, namespace: str = "crowd") -> None:
     """So many pods that fit nowhere now, each of another shape."""
     for number in range(count):
         cluster.create(namespace, f"p{number:04}", str(100 + number))
 
 
 async def test_a_pod_of_another_namespace_that_comes_last_is_placed_in_the_next_cycle() -> None:
-    cluster = Cluster()
+    cluster = BusyCluster()
     crowd(cluster, 3000)
     assert await cluster.play() <= PER_CYCLE + 2
     cluster.create("others", "fits", "2", created=9)
@@ -22,7 +22,7 @@ async def test_a_pod_of_another_namespace_that_comes_last_is_placed_in_the_next_
 
 
 async def test_it_is_however_long_a_decision_takes() -> None:
-    cluster = Cluster()
+    cluster = BusyCluster()
     cluster.takes = 1.0
     crowd(cluster, 100)
     crowd(cluster, 100, "another")
@@ -33,7 +33,7 @@ async def test_it_is_however_long_a_decision_takes() -> None:
 
 
 async def test_so_is_one_of_the_same_namespace_once_the_others_were_tried() -> None:
-    cluster = Cluster()
+    cluster = BusyCluster()
     crowd(cluster, 300)
     while await cluster.play():
         pass
@@ -43,7 +43,7 @@ async def test_so_is_one_of_the_same_namespace_once_the_others_were_tried() -> N
 
 
 async def test_everybody_has_a_turn_though_the_cluster_changes_all_the_time() -> None:
-    cluster = Cluster()
+    cluster = BusyCluster()
     crowd(cluster, 300)
     cluster.create("crowd", "fits", "2", created=9)
     for _ in range(300 // (PER_CYCLE // 2) + 1):
@@ -53,7 +53,7 @@ async def test_everybody_has_a_turn_though_the_cluster_changes_all_the_time() ->
 
 
 async def test_what_failed_is_not_tried_again_while_nothing_changes() -> None:
-    cluster = Cluster()
+    cluster = BusyCluster()
     crowd(cluster, 120)
     made = [await cluster.play() for _ in range(10)]
     assert sum(made) == 120
@@ -65,7 +65,7 @@ async def test_what_failed_is_not_tried_again_while_nothing_changes() -> None:
 
 
 async def test_what_failed_beside_assumed_pods_of_its_own_cycle_is_tried_again_when_those_end() -> None:
-    cluster = Cluster()
+    cluster = BusyCluster()
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "missing"}}]
     names = ["a", "b", "c"]
     for created, name in enumerate(names):
@@ -78,7 +78,7 @@ async def test_what_failed_beside_assumed_pods_of_its_own_cycle_is_tried_again_w
 
 
 async def test_a_cycle_that_does_not_reach_all_has_another_one_follow_and_the_last_one_none() -> None:
-    cluster = Cluster()
+    cluster = BusyCluster()
     crowd(cluster, 120)
     cycles, woken = 0, True
     while woken:
@@ -90,7 +90,7 @@ async def test_a_cycle_that_does_not_reach_all_has_another_one_follow_and_the_la
 
 
 async def test_where_few_wait_the_oldest_goes_first_whosever_it_is() -> None:
-    cluster = Cluster()
+    cluster = BusyCluster()
     cluster.create("a", "young", "8", created=5)
     cluster.create("b", "old", "7", created=1)
     await cluster.play()

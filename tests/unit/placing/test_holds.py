@@ -5,7 +5,7 @@ from time import monotonic
 import pytest
 
 from tests.builders.pods import bound
-from tests.property.preemptors import Cluster, Placed
+from tests.property.preemptors import FullCluster, Holder
 from tests.unit.controllers.preemption.leader import PreemptingLeader, high, member
 from webhook.formats.kubernetes.bound_pod import BoundPod
 from webhook.formats.kubernetes.resident import ResidentPod
@@ -122,10 +122,12 @@ def hold_of(node: str) -> Hold:
     return Hold(f"pod {node}", 10, frozenset({node}), {"default/p": "p"}, {"default/v": "v"})
 
 
-def many_nodes(count: int) -> Cluster:
+def many_nodes(count: int) -> FullCluster:
     """Two pods of 8 CPUs on each node, which has two NUMA nodes of 8."""
     names = tuple(f"n{number}" for number in range(count))
-    return Cluster(names, tuple(Placed(f"v-{name}-{numa}", name, 8, 0, numa=numa) for name in names for numa in (0, 1)))
+    return FullCluster(
+        names, tuple(Holder(f"v-{name}-{numa}", name, 8, 0, numa=numa) for name in names for numa in (0, 1))
+    )
 
 
 async def silent_rounds(leader: PreemptingLeader, count: int, *, seconds: float = 50.0) -> None:

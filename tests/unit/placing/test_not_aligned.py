@@ -268,7 +268,7 @@ def test_with_deny_a_pod_that_was_admitted_before_is_placed() -> None:
     assert isinstance(found(waiting(), DENY), Assignment)
 
 
-class Cluster:
+class ClusterOfPolicies:
     """The node a, with nothing promised."""
 
     def snapshot(self) -> Any:
@@ -282,7 +282,7 @@ class Cluster:
 
 
 async def placed_together(rules: Rules, *, inherits: bool) -> Any:
-    cluster: Any = Cluster()
+    cluster: Any = ClusterOfPolicies()
     members = (waiting(name, inherits=inherits, group="g", cpu="1") for name in ("g-0", "g-1"))
     (gang,) = units_of(members)
     assert isinstance(gang, GatedGang)

@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
-from tests.property.preemptors import Cluster, Placed
+from tests.property.preemptors import FullCluster, Holder
 from tests.unit.controllers.preemption.leader import LaggingLeader, high
 from webhook.placing.preemption.holds import MOST_IN_VAIN
 
 LAGS = [0.5, 4.0, 30.0]
 
 
-def full(nodes: int = 2) -> Cluster:
+def full(nodes: int = 2) -> FullCluster:
     """n0 ── NUMA 0 [0 of 8: v00]  NUMA 1 [0 of 8: v01], n1 likewise; v00 has the lowest priority, then v01."""
     names = [f"n{number}" for number in range(nodes)]
-    pods = (Placed(f"v{n}{z}", name, 8, 2 * n + z, numa=z) for n, name in enumerate(names) for z in (0, 1))
-    return Cluster(tuple(names), tuple(pods))
+    pods = (Holder(f"v{n}{z}", name, 8, 2 * n + z, numa=z) for n, name in enumerate(names) for z in (0, 1))
+    return FullCluster(tuple(names), tuple(pods))
 
 
 @pytest.mark.parametrize("lag", LAGS)
@@ -91,7 +91,7 @@ async def test_room_is_forgotten_after_a_report_that_would_show_it() -> None:
     await leader.run(11.0)
     unshown = leader.controller.planner.preemptors.unshown
     assert unshown.holdings().unshown.keys() == {"n0"}
-    leader.cluster = Cluster(leader.cluster.nodes, (*leader.cluster.pods, Placed("unseen", "n0", 8, 0, numa=0)))
+    leader.cluster = FullCluster(leader.cluster.nodes, (*leader.cluster.pods, Holder("unseen", "n0", 8, 0, numa=0)))
     leader._publish("n0")  # another pod, which nothing else shows, got the room
     await leader.run(0.5)
     assert unshown.holdings().unshown == {}

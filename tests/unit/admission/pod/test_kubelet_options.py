@@ -150,7 +150,7 @@ def test_a_kubelet_that_gives_whole_cores_is_predicted_with_its_init_containers(
     assert mutate_pod(raw, cluster_cache(*stating("", free)).snapshot(), Rules()).fit_count == 1
 
 
-class Cluster:
+class ClusterOfOptions:
     """Two nodes of 8 and 8 free CPUs. n0 has been ready since long ago, and its kubelet rejects pods."""
 
     def __init__(self) -> None:
@@ -174,7 +174,7 @@ class Cluster:
 
 
 def test_other_pods_of_the_namespace_learn_from_a_rejection_and_say_so() -> None:
-    cluster = Cluster()
+    cluster = ClusterOfOptions()
     cluster.rejects()
     learned = cluster.creates()
     assert learned.fit_count == 1
@@ -186,14 +186,14 @@ def test_other_pods_of_the_namespace_learn_from_a_rejection_and_say_so() -> None
 
 
 def test_a_forged_rejection_changes_nothing_for_other_namespaces() -> None:
-    cluster = Cluster()
+    cluster = ClusterOfOptions()
     cluster.rejects(namespace="tenant")
     assert cluster.creates().fit_count == 2
     assert cluster.creates(namespace="tenant").fit_count == 1
 
 
 def test_what_is_learned_ends_when_the_node_becomes_ready_again() -> None:
-    cluster = Cluster()
+    cluster = ClusterOfOptions()
     cluster.rejects()
     cluster.starts("n0", NOW - 500)
     assert cluster.creates().fit_count == 1
@@ -205,7 +205,7 @@ def test_what_is_learned_ends_when_the_node_becomes_ready_again() -> None:
 
 
 def test_what_is_learned_denies_no_pod() -> None:
-    cluster = Cluster()
+    cluster = ClusterOfOptions()
     cluster.rejects()
     cluster.rejects(on="n1", name="second")
     waiting = cluster.creates()
@@ -217,21 +217,21 @@ def test_what_is_learned_denies_no_pod() -> None:
 
 
 def test_only_nodes_that_may_take_it_are_said_to_once_pods_leave() -> None:
-    cluster = Cluster()
+    cluster = ClusterOfOptions()
     put(cluster.cache, nrt(node="n1", free=(2, 2)))
     cluster.rejects()
     assert "; 1 node could take it once other pods leave; " in cluster.creates().message
 
 
 def test_a_namespace_learns_of_a_bounded_number_of_nodes() -> None:
-    cluster = Cluster()
+    cluster = ClusterOfOptions()
     for number in range(300):
         cluster.rejects(on=f"x{number}", name=f"p{number}")
     assert len(cluster.cache.avoided.by_key()["/default"]) == 256
 
 
 def test_a_binding_is_refused_by_what_was_learned() -> None:
-    cluster = Cluster()
+    cluster = ClusterOfOptions()
     raw = gated(name="p", cpu=3, schedulingGates=None)
     put(cluster.cache, raw)
     before = BindingPod.from_object(raw, Rules())
@@ -251,7 +251,7 @@ def test_a_binding_is_refused_by_what_was_learned() -> None:
 def test_a_pod_that_is_pinned_there_is_rejected_by_its_kubelet_if_its_controller_then_makes_another(
     kind: str, refused: bool
 ) -> None:
-    cluster = Cluster()
+    cluster = ClusterOfOptions()
     cluster.rejects()
     owner = {"apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": "o", "controller": True}
     pinned = gated(name="p", cpu=3, schedulingGates=None, annotations={NUMA_ALLOCATION: '{"node": "n0"}'})

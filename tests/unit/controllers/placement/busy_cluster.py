@@ -18,7 +18,7 @@ from webhook.state.rules import Rules
 DECISION_SECONDS = 0.001
 
 
-class Cluster:
+class BusyCluster:
     """One node of 8 CPUs in one NUMA node, a cordoned one that is large enough for all, and a leader."""
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 
 from tests.builders.clusters import put
 from tests.builders.pods import gated
-from tests.property.preemptors import Cluster, Placed
+from tests.property.preemptors import FullCluster, Holder
 from tests.unit.controllers.leader import TERM, Leader, metrics
 from tests.unit.views.one_node import WRITTEN_AT
 from webhook.controllers.preemption.controller import PreemptionController
@@ -22,7 +22,7 @@ SETTLE: Final = 130.0
 class PreemptingLeader(Leader):
     """Also shows what its API server was told."""
 
-    def __init__(self, cluster: Cluster, *waiting: Mapping[str, Any]) -> None:
+    def __init__(self, cluster: FullCluster, *waiting: Mapping[str, Any]) -> None:
         super().__init__(preempting=cluster.cache())
         self.cluster = cluster
         self.ended: set[str] = set()
@@ -102,10 +102,10 @@ class LaggingLeader(PreemptingLeader):
     A pod that got its node is bound at once, to the NUMA node of its allocation.
     """
 
-    def __init__(self, cluster: Cluster, *waiting: Mapping[str, Any], lag: float) -> None:
+    def __init__(self, cluster: FullCluster, *waiting: Mapping[str, Any], lag: float) -> None:
         super().__init__(cluster, *waiting)
         self.lag = lag
-        self.placed: dict[str, Placed] = {}
+        self.placed: dict[str, Holder] = {}
         self._ends: dict[str, float] = {}
         self._reports: dict[str, float] = {}
         self.cache._clock = lambda: NOW + self.now
@@ -143,7 +143,7 @@ class LaggingLeader(PreemptingLeader):
         read = json.loads(allocation)
         (given,) = read["numaNodeResources"]
         spec, cpus = raw["spec"], int(given["resources"]["cpu"])
-        self.placed[key] = Placed(key.partition("/")[2], read["node"], cpus, spec["priority"], numa=given["node"])
+        self.placed[key] = Holder(key.partition("/")[2], read["node"], cpus, spec["priority"], numa=given["node"])
         condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": self._time()}
         status = {"phase": "Running", "conditions": [condition]}
         self.api.has({**raw, "spec": {**spec, "nodeName": read["node"], "schedulingGates": []}, "status": status})
@@ -162,9 +162,9 @@ class LaggingLeader(PreemptingLeader):
         return datetime.fromtimestamp(NOW + self.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def one_node() -> Cluster:
+def one_node() -> FullCluster:
     """n0 ── NUMA 0 [0 of 8: a]  NUMA 1 [0 of 8: b]."""
-    return Cluster(("n0",), (Placed("a", "n0", 8, 0, numa=0), Placed("b", "n0", 8, 10, numa=1)))
+    return FullCluster(("n0",), (Holder("a", "n0", 8, 0, numa=0), Holder("b", "n0", 8, 10, numa=1)))
 
 
 def high(name: str = "high", *, cpu: int = 8, priority: int = 100, **how: Any) -> dict[str, Any]:
@@ -179,13 +179,13 @@ def members(count: int = 4, minimum: int = 4, **how: Any) -> list[dict[str, Any]
     return [member(number, minimum, **how) for number in range(count)]
 
 
-async def begun(cluster: Cluster, *waiting: Mapping[str, Any]) -> PreemptingLeader:
+async def begun(cluster: FullCluster, *waiting: Mapping[str, Any]) -> PreemptingLeader:
     """A leader, one round after these pods have come."""
     leader = PreemptingLeader(cluster, *waiting)
     await leader.round()
     return leader
 
 
-def two_nodes(priority: int = 0) -> Cluster:
-    pods = (Placed(f"v{n}{z}", f"n{n}", 8, priority, numa=z) for n in range(2) for z in range(2))
-    return Cluster(("n0", "n1"), tuple(pods))
+def two_nodes(priority: int = 0) -> FullCluster:
+    pods = (Holder(f"v{n}{z}", f"n{n}", 8, priority, numa=z) for n in range(2) for z in range(2))
+    return FullCluster(("n0", "n1"), tuple(pods))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.builders.pods import created
-from tests.property.preemptors import Cluster, Placed
+from tests.property.preemptors import FullCluster, Holder
 from tests.unit.controllers.preemption.leader import PreemptingLeader, begun, high, member, members, one_node, two_nodes
 from webhook.engine.preemption.candidates import Victims
 from webhook.kube.write import Outcome, Write
@@ -45,7 +45,7 @@ async def test_the_pod_of_the_lowest_priority_is_evicted_and_told_why() -> None:
         "a gang with a member of low priority",
     ],
 )
-async def test_who_ends_no_pod(cluster: Cluster, waiting: list[dict[str, Any]]) -> None:
+async def test_who_ends_no_pod(cluster: FullCluster, waiting: list[dict[str, Any]]) -> None:
     leader = await begun(cluster, *waiting)
     assert (leader.api.evicted, leader.holds) == ([], {})
 
@@ -206,9 +206,9 @@ async def test_a_gang_frees_its_place_and_starts_whole() -> None:
     assert leader.waiting() == set()
 
 
-def one_numa_node_counts() -> Cluster:
+def one_numa_node_counts() -> FullCluster:
     """n0 ── NUMA 0 [4 of 8: a]  NUMA 1 [0 of 8: b, which stays]."""
-    return Cluster(("n0",), (Placed("a", "n0", 4, 0, numa=0), Placed("b", "n0", 8, 500, numa=1)))
+    return FullCluster(("n0",), (Holder("a", "n0", 4, 0, numa=0), Holder("b", "n0", 8, 500, numa=1)))
 
 
 async def test_the_next_leader_keeps_the_place_from_an_older_pod_of_the_same_priority() -> None:
@@ -354,15 +354,15 @@ async def test_a_member_on_a_node_that_does_not_exist_protects_no_other() -> Non
     own = leader.api.pods["default/a"]["metadata"]["annotations"]
     annotations = {**own, POD_GROUP_NAME: "g", MIN_MEMBER: "2"}
     change(leader, "default/a", metadata={"annotations": annotations})
-    leader.api.has(Placed("ghost", "nowhere", 1, 0, numa=0, gang="g", minimum=2).raw())
+    leader.api.has(Holder("ghost", "nowhere", 1, 0, numa=0, gang="g", minimum=2).raw())
     await leader.round()
     assert leader.api.evicted == ["default/a"]
 
 
 async def test_a_gang_does_not_end_its_own_running_member() -> None:
     # n0 ── NUMA 0 [0 of 8: g-0, priority 0]  NUMA 1 [0 of 8: x, priority 200]
-    g0 = Placed("g-0", "n0", 8, 0, numa=0, gang="g", minimum=2)
-    leader = PreemptingLeader(Cluster(("n0",), (g0, Placed("x", "n0", 8, 200, numa=1))), member(1, 2))
+    g0 = Holder("g-0", "n0", 8, 0, numa=0, gang="g", minimum=2)
+    leader = PreemptingLeader(FullCluster(("n0",), (g0, Holder("x", "n0", 8, 200, numa=1))), member(1, 2))
     searched = leader.searches()
     await leader.round()
     assert leader.api.evicted == []
@@ -374,12 +374,12 @@ async def test_a_gang_does_not_end_its_own_running_member() -> None:
 # n0 ── NUMA 0 [0 of 8: a, priority 0]  NUMA 1 [0 of 8, stays]; n1 likewise with c
 
 
-def two_halves() -> Cluster:
+def two_halves() -> FullCluster:
     pods = (
-        *(Placed(name, node, 8, 0, numa=0) for name, node in (("a", "n0"), ("c", "n1"))),
-        *(Placed(f"stays-{node}", node, 8, 5000, numa=1) for node in ("n0", "n1")),
+        *(Holder(name, node, 8, 0, numa=0) for name, node in (("a", "n0"), ("c", "n1"))),
+        *(Holder(f"stays-{node}", node, 8, 5000, numa=1) for node in ("n0", "n1")),
     )
-    return Cluster(("n0", "n1"), pods)
+    return FullCluster(("n0", "n1"), pods)
 
 
 async def test_a_pod_with_a_place_of_its_own_does_not_take_that_of_a_lower_priority() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.builders.clusters import machine
 from tests.builders.pods import gated
-from tests.property.preemptors import Cluster, Placed
+from tests.property.preemptors import FullCluster, Holder
 from tests.unit.controllers.leader import TERM, Leader
 from tests.unit.controllers.preemption.leader import PreemptingLeader, begun, high, members, one_node, two_nodes
 from webhook.controllers.sweep import WorkClock
@@ -164,7 +164,7 @@ async def test_a_cycle_does_not_go_on_in_the_next_term_which_knows_of_no_hold_ye
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # n0 ── NUMA 0 [4 of 8: a]  NUMA 1 [0 of 8: b, which stays]
-    cluster = Cluster(("n0",), (Placed("a", "n0", 4, 0, numa=0), Placed("b", "n0", 8, 500, numa=1)))
+    cluster = FullCluster(("n0",), (Holder("a", "n0", 4, 0, numa=0), Holder("b", "n0", 8, 500, numa=1)))
     leader = await begun(cluster, high("x", cpu=8))
     assert leader.holds == {"pod x": {"n0"}}
     leader.api.has(high("rival", cpu=4, second=1))

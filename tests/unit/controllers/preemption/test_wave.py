@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.property.preemptors import Cluster, Placed
+from tests.property.preemptors import FullCluster, Holder
 from tests.unit.controllers.preemption.leader import PreemptingLeader, begun, high, members, one_node, two_nodes
 from webhook.controllers.preemption.wave import Waves
 from webhook.kube.write import Outcome, Write
@@ -131,7 +131,7 @@ async def test_the_nomination_of_a_pod_that_was_ungated_meanwhile_stays() -> Non
 
 
 async def test_a_nomination_that_the_next_leader_cannot_use_is_removed() -> None:
-    hopeless = Cluster(("n0",), (Placed("a", "n0", 8, 500, numa=0), Placed("b", "n0", 8, 500, numa=1)))
+    hopeless = FullCluster(("n0",), (Holder("a", "n0", 8, 500, numa=0), Holder("b", "n0", 8, 500, numa=1)))
     leader = PreemptingLeader(hopeless, high())
     await leader.api.nominate("default/high", "high", "n0")
     successor = leader.replaced_by()
