@@ -76,9 +76,9 @@ def test_a_replica_and_a_users_own_page_show_the_same_numbers(
     page = browser_page
     seen = []
     for address in (served, own):
-        page.goto(f"{address}/")
+        page.goto(f"{address}/domains")
         row = page.locator("tbody tr").first
-        expect(row).to_contain_text("4 of 16 free")
+        expect(row).to_contain_text("12 of 16 used")
         seen.append(row.inner_text())
     assert seen[0] == seen[1]
 

@@ -55,6 +55,7 @@ from webhook.kube.shared_secret import SharedSecret
 from webhook.metrics import ClusterSample, Metrics, Sample
 from webhook.page.app import Source
 from webhook.page.work_share import REST_PER_WORK
+from webhook.placing.planner import Planner
 from webhook.server.health import Check, Health
 from webhook.server.listener import OBSERVATION_LIMITS, Closed, Listener
 from webhook.server.routes import observation_app, review_app
@@ -223,8 +224,9 @@ class Service:
         settings = self._settings
         if not settings.page:
             return None
+        planner = Planner(self._cache, rules_of(settings))
         source = Source(
-            self._cache, settings.namespace, lambda: list(problems_of(self._watched)), rest_per_work=REST_PER_WORK
+            planner, settings.namespace, lambda: list(problems_of(self._watched)), rest_per_work=REST_PER_WORK
         )
         return page_listener(source, settings.page_hosts)
 

@@ -128,6 +128,22 @@ def format_list(amounts: Mapping[str, int]) -> str:
     return ", ".join(f"{format_amount(name, amount)} {name}" for name, amount in ordered if amount) or "nothing"
 
 
+def format_share(resource: str, part: int, whole: int) -> str:
+    """A part of an amount, both in the unit of the whole: "1.5 of 32", "125.7 of 126Ti".
+
+    Rounded to a tenth, or finer if a part would look like nothing or all and is not.
+    """
+    unit, name = (1000, "") if resource == CPU else (1, "")
+    if resource in {MEMORY, EPHEMERAL_STORAGE, STORAGE} or is_hugepages(resource):
+        units = ((1 << (60 - 10 * index), name) for index, name in enumerate(_BINARY_NAMES))
+        unit, name = next(((unit, name) for unit, name in units if whole >= unit), (1, ""))
+    for digits in range(1, 4):
+        texts = [f"{amount / unit:,.{digits}f}".rstrip("0").rstrip(".") for amount in (part, whole)]
+        if part in {0, whole} or texts[0] not in {"0", texts[1]}:
+            break
+    return f"{texts[0]} of {texts[1]}{name}"
+
+
 _MOST_READ: Final = 1024
 
 # 8,192 lists of that size take at most 20 MiB, whatever tenants write.

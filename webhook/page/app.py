@@ -5,30 +5,35 @@ that the cluster has changed, and merges the answer into what it shows. So there
 server keeps nothing for a page but its stream.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote, urlencode
 
 from aiohttp import web
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.formats.koordinator.numa_allocation import NUMANodeAmounts
+from webhook.formats.kubernetes.rejected_pod import RejectedPod
 from webhook.formats.topology import MAX_LEVELS
-from webhook.model.resources import format_amount, format_list
+from webhook.model.resources import format_amount, format_list, format_share
 from webhook.model.wording import quoted
 from webhook.page.change_stream import ChangeStream
+from webhook.page.links import DOMAINS, MAP, REST, Link, NotFoundError, Place, gang_url, node_url, pod_url, shown
+from webhook.page.map import Asked, map_values
 from webhook.page.protection import add_headers, only_for
 from webhook.page.work_share import BusyError, WorkShare
+from webhook.placing.planner import Planner
 from webhook.server.listener import HTTPHandler, within_deadlines
 from webhook.state.cluster_cache import ClusterCache
-from webhook.views.domains import NODE, DomainView, part_of, topology_view, tree_of, usual_depth
+from webhook.views.domains import NODE, DomainView, topology_view, usual_depth
 from webhook.views.gangs import gang_views
 from webhook.views.node_amounts import usual_resources
 from webhook.views.nodes import PodOnNode, node_details
-from webhook.views.pod_table import PART, pod_table
+from webhook.views.pod_standing import ALLOCATION_VERDICTS
+from webhook.views.pod_table import PART, pod_details, pod_table
+from webhook.views.question import Spread
 from webhook.views.ranks import gang_ranks
 from webhook.views.waiting import waiting_views
 
@@ -36,37 +41,20 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Middleware
 
 
-class NotFoundError(Exception):
-    """A view has nothing to show: there is no such thing, or no longer. The answer is HTTP 404.
+def gang_values(planner: Planner, key: str) -> Mapping[str, Any]:
+    """One gang: the members that wait, and those with a node by rank, with how far apart neighbours in rank are.
 
-    The message is a sentence for the reader.
-    """
-
-
-def gang_values(cache: ClusterCache, trees: TopologyTrees, key: str) -> Mapping[str, Any]:
-    """One gang: its members by rank, and how far apart neighbours in rank are. key: namespace/name.
-
-    Raises NotFoundError.
+    key: namespace/name. Raises NotFoundError.
     """
     namespace, _, name = key.partition("/")
-    ranks = gang_ranks(cache, namespace, name, trees)
-    if ranks is None:
-        raise NotFoundError(f"No gang {quoted(key)} has a member with a node.")
-    return {"key": key, "namespace": namespace, "name": name, "ranks": ranks}
-
-
-_REST = ""
-"""Stands in a path for the nodes without the level's label."""
-_UNLABELED = "without the label"
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A link to a view of the page."""
-
-    text: str
-    url: str
-    here: bool = False
+    ranks = gang_ranks(planner.state, namespace, name, planner.trees)
+    waiting = (
+        each for each in waiting_views(planner.state) if each.gang and (each.namespace, each.name) == (namespace, name)
+    )
+    found = next(waiting, None)
+    if ranks is None and found is None:
+        raise NotFoundError(f"There is no gang {quoted(key)}.")
+    return {"key": key, "namespace": namespace, "name": name, "ranks": ranks, "waiting": found}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,57 +68,32 @@ class Row:
     is_node: bool
 
 
-def tree_values(cache: ClusterCache, trees: TopologyTrees, name: str | None, path: Sequence[str]) -> Mapping[str, Any]:
+def tree_values(planner: Planner, name: str | None, path: Sequence[str]) -> Mapping[str, Any]:
     """A topology's domains: as deep as is readable, and from there one domain at a time. Raises NotFoundError.
 
-    1. Without parameters: the first topology, down to the finest level with few enough domains.
-    2. `topology=NAME`: another one. `in=VALUE` for each level from the coarsest: only this domain, with its own
-       subdomains; at the last level, its nodes.
-
-    name: of a topology; None: the first. path: the domain of each level.
+    The whole of it goes down to the finest level with few enough domains, a domain to its own subdomains; at the last
+    level, to its nodes.
     """
-    known = cache.topologies_by_name()
-    names = sorted(known)
-    if name is not None and name not in known:
-        raise NotFoundError(f"There is no Topology {quoted(name)}.")
-    name = name or next(iter(names), None)
-    topology = None if name is None else known[name]
-    snapshot = cache.snapshot().nodes
-    tree = tree_of(snapshot, topology, trees)
-    depth = max(usual_depth(tree), min(len(path) + 1, tree.node_level))
-    part = part_of([None if value == _REST else value for value in path], snapshot, tree)
-    if part is None:
-        raise NotFoundError(f"There is no domain {quoted(path[-1])} any more.")
-    domain = topology_view(cache, topology, usual_resources(snapshot), depth, trees, part).root
-    trail = [Link(name or "All nodes", _url(name, ()), here=not path)]
-    for number, value in enumerate(path, 1):
-        shown = value if value != _REST else _UNLABELED
-        trail.append(Link(shown, _url(name, path[:number]), here=number == len(path)))
+    place = Place.of(planner, name, path)
+    depth = max(usual_depth(place.tree), min(len(path) + 1, place.tree.node_level))
+    resources = usual_resources(place.snapshot)
+    domain = topology_view(planner.state, place.topology, resources, depth, planner.trees, place.part).root
     return {
-        "topologies": [Link(each, _url(each, ()), here=each == name) for each in names],
-        "trail": trail,
-        "rows": list(_rows(domain, name, tuple(path), 0)),
+        "topologies": place.topologies(DOMAINS),
+        "trail": place.trail(DOMAINS),
+        "map_url": place.url(MAP, place.path),
+        "rows": list(_rows(domain, place, place.path, 0)),
         "resources": [each.resource for each in domain.amounts],
     }
 
 
-def _rows(domain: DomainView, topology: str | None, path: tuple[str, ...], depth: int) -> Iterator[Row]:
+def _rows(domain: DomainView, place: Place, path: tuple[str, ...], depth: int) -> Iterator[Row]:
     is_node = domain.level == NODE
-    url = f"/nodes/{quote(domain.value or '', safe='')}" if is_node else _url(topology, path)
-    yield Row(domain, depth, Link(_shown(domain), url), is_node=is_node)
+    url = node_url(domain.value or "") if is_node else place.url(DOMAINS, path)
+    text = "All nodes" if domain.level is None else shown(domain.value)
+    yield Row(domain, depth, Link(text, url), is_node=is_node)
     for each in domain.domains:
-        yield from _rows(each, topology, (*path, _REST if each.value is None else each.value), depth + 1)
-
-
-def _shown(domain: DomainView) -> str:
-    if domain.value is not None:
-        return domain.value
-    return "All nodes" if domain.level is None else _UNLABELED
-
-
-def _url(topology: str | None, path: Sequence[str]) -> str:
-    parameters = [("topology", topology)] if topology else []
-    return "/?" + urlencode([*parameters, *(("in", value) for value in path)])
+        yield from _rows(each, place, (*path, REST if each.value is None else each.value), depth + 1)
 
 
 def node_values(cache: ClusterCache, name: str) -> Mapping[str, Any]:
@@ -178,6 +141,14 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "duration": duration,
     "amount": lambda amount, resource: format_amount(resource, amount),
     "amounts": format_list,
+    "share": lambda part, whole, resource: format_share(resource, part, whole),
+    "shown": shown,
+    "rounded": lambda amount, resource: format_share(resource, amount, amount).partition(" of ")[2],
+    "node_url": node_url,
+    "pod_url": lambda pod: pod_url(pod.namespace, pod.name),
+    "pod_of_key": lambda key: pod_url(*key.split("/", 1)),
+    "gang_url": lambda gang: gang_url(gang.namespace, gang.name),
+    "standing_url": lambda waiting: (gang_url if waiting.gang else pod_url)(waiting.namespace, waiting.name),
 }
 """By their names in the templates."""
 
@@ -207,11 +178,42 @@ Values = Mapping[str, Any]
 """What a template reads."""
 
 
-@dataclass(frozen=True, slots=True)
+_HOUR: Final = 3600
+_MOST_REJECTIONS: Final = 10_000
+"""Some 2 MiB of uids and times. A cluster without this service has hundreds of rejections an hour."""
+
+
+class RecentRejections:
+    """How many pods were rejected by kubelets within the last hour: also those that are deleted since.
+
+    A rejected pod is known as long as it exists, so its time is kept here.
+    """
+
+    def __init__(self, cache: ClusterCache) -> None:
+        self._now = cache.current_time
+        self._times: OrderedDict[str, int] = OrderedDict()
+        for pod in cache.rejections.by_key().values():
+            self._saw(pod)
+        cache.rejections.found.subscribe(lambda pod, _: self._saw(pod))
+
+    def count(self) -> int:
+        """Their number, of the last `_MOST_REJECTIONS` at most."""
+        since = self._now() - _HOUR
+        return sum(at >= since for at in self._times.values())
+
+    def _saw(self, pod: RejectedPod) -> None:
+        if pod.rejected_at is not None:
+            self._times[pod.uid] = pod.rejected_at
+            if len(self._times) > _MOST_REJECTIONS:
+                self._times.popitem(last=False)
+
+
+@dataclass(slots=True)
 class Source:
     """What the page shows."""
 
-    cache: ClusterCache
+    planner: Planner
+    """Answers about its cluster, by the rules of the service."""
     cluster: str
     """Its name: a context, a file, or the namespace of the service."""
     problems: Callable[[], Sequence[str]]
@@ -220,8 +222,16 @@ class Source:
     """Whether it changes."""
     rest_per_work: float = 0.0
     """Seconds without work for the page after each second of it, for the reviews; see `work_share`."""
-    trees: TopologyTrees = field(default_factory=TopologyTrees)
-    """The trees of the topologies, kept from view to view."""
+
+    rejections: RecentRejections = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rejections = RecentRejections(self.planner.state)
+
+    @property
+    def cache(self) -> ClusterCache:
+        """The cluster."""
+        return self.planner.state
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +320,15 @@ def _pods(source: Source, request: web.Request) -> Values:
     return {"search": search, "table": Part(found.rows, found.found, found.first), "total": found.total}
 
 
+def _pod(source: Source, request: web.Request) -> Values:
+    namespace, name = request.match_info["namespace"], request.match_info["name"]
+    pod = pod_details(source.cache, namespace, name)
+    if pod is None:
+        raise NotFoundError(f"There is no pod {quoted(f'{namespace}/{name}')} that has or waits for a node.")
+    verdict = "" if pod.check is None else ALLOCATION_VERDICTS.get(pod.check.verdict, "")
+    return {"pod": pod, "verdict": verdict, "gang_url": gang_url(namespace, pod.row.gang)}
+
+
 def _gangs(source: Source, request: web.Request) -> Values:
     gangs, first = gang_views(source.cache), _position(request)
     waiting = sum(bool(gang.waiting) for gang in gangs)
@@ -317,8 +336,9 @@ def _gangs(source: Source, request: web.Request) -> Values:
 
 
 def _gang(source: Source, request: web.Request) -> Values:
-    values = gang_values(source.cache, source.trees, request.query.get("q", ""))
-    pods, first = values["ranks"].pods, _position(request)
+    values = gang_values(source.planner, request.query.get("q", ""))
+    ranks, first = values["ranks"], _position(request)
+    pods = () if ranks is None else ranks.pods
     return {**values, "table": Part(pods[first : first + PART], len(pods), first)}
 
 
@@ -336,19 +356,30 @@ def _position(request: web.Request) -> int:
 
 def _tree(source: Source, request: web.Request) -> Values:
     path = request.query.getall("in", [])[:MAX_LEVELS]
-    return tree_values(source.cache, source.trees, request.query.get("topology"), path)
+    return tree_values(source.planner, request.query.get("topology"), path)
 
 
 def _node(source: Source, request: web.Request) -> Values:
     return node_values(source.cache, request.match_info["name"])
 
 
+def _map(source: Source, request: web.Request) -> Values:
+    def asked(name: str) -> str:
+        return request.query.get(name, Spread.ONE.value if name == "numa" else "")
+
+    path = request.query.getall("in", [])[:MAX_LEVELS]
+    fields = (asked(name) for name in ("first", "resource", "colours", "fit", "numa", "pods", "within"))
+    return map_values(source.planner, Asked(request.query.get("topology"), path, *fields), source.rejections.count())
+
+
 VIEWS: Final = (
-    View("/", "Domains", "tree.html", _tree),
+    View(MAP, "Map", "map.html", _map),
+    View(DOMAINS, "Domains", "tree.html", _tree),
     View("/nodes/{name}", "Node", "node.html", _node, in_menu=False),
     View("/waiting", "Waiting", "waiting.html", _waiting),
     View("/gangs", "Gangs", "gangs.html", _gangs),
     View("/gang", "Gang", "gang.html", _gang, in_menu=False),
     View("/pods", "Pods", "pods.html", _pods),
+    View("/pods/{namespace}/{name}", "Pod", "pod.html", _pod, in_menu=False),
 )
 """In the order of the menu."""

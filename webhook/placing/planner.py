@@ -26,6 +26,7 @@ from typing import Any, Final
 
 from webhook.engine.decide import Decision
 from webhook.engine.freeing import NoSet, SmallestSet, smallest_set
+from webhook.engine.gang.resolvable import assign_when_empty
 from webhook.engine.gang.result import GangAssignment
 from webhook.engine.preemption.freed_cluster import FreedCluster
 from webhook.engine.request import named_resources
@@ -46,6 +47,7 @@ from webhook.placing.gang.gang_search import GangSearch, GatedGang, assembled_ga
 from webhook.placing.gang.gated_gang import Assumed, GangAssigner
 from webhook.placing.gang.kept_domain import KeptDomains
 from webhook.placing.gang.release import Release
+from webhook.placing.gang.workload_judgement import WorkloadAssignment
 from webhook.placing.move_plan import MovePlan, plan_moves
 from webhook.placing.node_holdings import Holdings
 from webhook.placing.pod.assignment import Assignment, NoAssignment, find_assignment, why_unassigned, without
@@ -458,6 +460,21 @@ class Planner:
         if too_few := self.too_few(gang):
             return too_few
         return search_gang(gang.unit, gang.minimum, gang.assigned, self.state.snapshot(), self.trees, self.rules)
+
+    def placement(self, gang: WaitingUnit, running: Mapping[str, str]) -> WorkloadAssignment | NoAssignment:
+        """The same in the words of `review`; if the members do not fit, also whether they ever could.
+
+        running: pod name -> node, of the members that have one.
+        """
+        found = self.search(gang)
+        if isinstance(found, NoAssignment):
+            return found
+        name = gang.shown_name
+        if found.placement.assigned:
+            return WorkloadAssignment(name, (found.placement,), running)
+        strategy, assembled = self.rules.engine.gang_strategy, found.assembled
+        place = found.placement.snapshot, found.placement.tree, assembled.gang, assembled.within, strategy
+        return WorkloadAssignment(name, (found.placement,), running, when_empty=(assign_when_empty(*place),))
 
     def lacks_room_in_its_domain(self, gang: GatedGang) -> bool:
         """Whether a gang that has begun waits because there is no room beside its running members."""

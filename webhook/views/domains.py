@@ -56,6 +56,8 @@ class FreeAmounts:
     """Allocatable, of all nodes."""
     largest: int | None
     """The most that is free in one NUMA node; None if no NUMA node lists the resource."""
+    used: int
+    """What pods request, of all nodes: what is neither used nor free is on nodes that take no pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,7 @@ def part_of(path: Sequence[str | None], snapshot: Snapshot, tree: TopologyTree) 
         if level > tree.node_level:
             return None
         start, end = tree.bounds(level - 1, level)[number : number + 2].tolist()
-        found = (each for each in range(start, end) if _value(snapshot, tree, level, each) == value)
+        found = (each for each in range(start, end) if domain_value(snapshot, tree, level, each) == value)
         if (below := next(found, None)) is None:
             return None
         number = below
@@ -210,7 +212,7 @@ class _Columns:
         return [
             DomainView(
                 name,
-                _value(self._snapshot, tree, level, number),
+                domain_value(self._snapshot, tree, level, number),
                 nodes[row],
                 usable[row],
                 tuple(column[row] for column in amounts),
@@ -225,13 +227,15 @@ class _Columns:
         free = tree.sums(level, amounts.free[tree.order])[these].tolist()
         total = tree.sums(level, amounts.total[tree.order])[these].tolist()
         largest = _greatest(amounts.largest[tree.order], tree, level)[these].tolist()
+        used = tree.sums(level, amounts.used[tree.order])[these].tolist()
         return [
-            FreeAmounts(amounts.resource, *row[:2], None if row[2] == UNLISTED else row[2])
-            for row in zip(free, total, largest, strict=True)
+            FreeAmounts(amounts.resource, *row[:2], None if row[2] == UNLISTED else row[2], row[3])
+            for row in zip(free, total, largest, used, strict=True)
         ]
 
 
-def _value(snapshot: Snapshot, tree: TopologyTree, level: int, number: int) -> str | None:
+def domain_value(snapshot: Snapshot, tree: TopologyTree, level: int, number: int) -> str | None:
+    """The value of a domain's own label, or the node's name; None for the root, and for nodes without the label."""
     if level == ROOT:
         return None
     if level == tree.node_level:

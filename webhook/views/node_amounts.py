@@ -17,7 +17,7 @@ _MOST_SHOWN = 4
 class NodeAmounts:
     """One resource on every node. Amounts: int64 [node], in engine units.
 
-    free: what pods can still request, 0 on nodes that take no pods. total: allocatable.
+    free: what pods can still request, 0 on nodes that take no pods. total: allocatable. used: requested, up to that.
     largest: the largest amount that one NUMA node has free, never more than `free`; -1 = no NUMA node lists it.
     """
 
@@ -25,6 +25,7 @@ class NodeAmounts:
     free: Amounts
     total: Amounts
     largest: Amounts
+    used: Amounts
 
 
 def usable_nodes(snapshot: Snapshot) -> Bools:
@@ -38,10 +39,11 @@ def amounts_of(snapshot: Snapshot, resource: str) -> NodeAmounts:
     snapshot = snapshot.covering((resource,))
     row = snapshot.node_arrays.resources.find(resource)
     total = np.maximum(snapshot.node_arrays.allocatable[row], 0)
-    free = np.where(usable_nodes(snapshot), np.maximum(snapshot.node_free(row), 0), 0)
+    left = snapshot.node_free(row)
+    free = np.where(usable_nodes(snapshot), np.maximum(left, 0), 0)
     zones = snapshot.free(row)
     largest = zones.max(axis=0) if len(zones) else np.full(len(free), UNLISTED, dtype=np.int64)
-    return NodeAmounts(resource, free, total, np.minimum(largest, free))
+    return NodeAmounts(resource, free, total, np.minimum(largest, free), np.clip(total - left, 0, total))
 
 
 def offered_resources(snapshot: Snapshot) -> tuple[str, ...]:

@@ -272,6 +272,33 @@ def node_details(cache: ClusterCache, name: str) -> NodeDetails | None:
     )
 
 
+def is_silent(topology: NodeTopology, bound_at: float, now: float, age: float) -> bool:
+    """Whether an exporter should have shown a pod by now that was bound at that time, and has not written since.
+
+    age: seconds within which exporters report a pod. Koordlet's objects do not change with pods.
+    """
+    return (
+        topology.publisher is Publisher.SUBTRACTS
+        and topology.policy is not NUMAPolicy.NONE
+        and topology.written_at is not None
+        and topology.written_at < bound_at < now - age
+    )
+
+
+def silent_exporters(cache: ClusterCache) -> frozenset[str]:
+    """The nodes whose exporter should have shown a bound pod by now, and has not."""
+    now, age, topologies = cache.current_time(), cache.times.age, cache.state.topologies
+    last: dict[str, int] = {}
+    for pod in cache.state.pods.values():
+        if pod.bound_at is not None and pod.exclusive_resources and pod.node:
+            last[pod.node] = max(last.get(pod.node, 0), pod.bound_at)
+    return frozenset(
+        node
+        for node, bound_at in last.items()
+        if (topology := topologies.get(node)) is not None and is_silent(topology, bound_at, now, age)
+    )
+
+
 def devices_on(cache: ClusterCache, node: str) -> Iterable[DeviceView]:
     """The devices that a node can use, by driver, pool and name."""
     offered, claims = cache.devices.on(node), cache.devices.claims()

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from webhook.engine.snapshot.ledger import Reservation
 from webhook.engine.snapshot.node_sums import NumaAmounts
@@ -39,6 +40,16 @@ class AllocationVerdict(StrEnum):
     """The node has no NRT, or one with totals alone."""
     NO_ALLOCATION = "None"
     """The pod has no hint."""
+
+
+ALLOCATION_VERDICTS: Final = {
+    AllocationVerdict.AGREES: "agrees: it reports the pod there",
+    AllocationVerdict.DISAGREES: "disagrees: the pod is elsewhere",
+    AllocationVerdict.POSSIBLE: "does not contradict it, and does not show which pods hold what is taken",
+    AllocationVerdict.NOT_REPORTED: "does not report the pod yet",
+    AllocationVerdict.NOT_PUBLISHED: "none that shows what pods hold",
+}
+"""In the words of `NodeResourceTopology: ...`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,24 @@ Finding costs a few comparisons of text for each pod: 50,000 pods take a few hun
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from webhook.formats.koordinator.intent import parse_numa_intent
 from webhook.formats.koordinator.numa_allocation import NUMANodeAmounts
 from webhook.formats.kubernetes.membership import membership_of
+from webhook.formats.kubernetes.pod_resources import PodAmounts
+from webhook.formats.kubernetes.timestamps import epoch_seconds
+from webhook.model.errors import UserError
 from webhook.model.names import PLACEMENT
+from webhook.model.resources import NO_RESOURCES
 from webhook.state.cluster_cache import ClusterCache
+from webhook.state.delegated_pods import last_failure
 from webhook.state.unmanaged import is_annotated
+from webhook.views.nodes import DeviceView, devices_on
+from webhook.views.pod_standing import AllocationCheck, allocation_check
 
 PART: Final = 100
 """Rows of one part of the table. More would not be read, and a browser would have to lay them out."""
@@ -89,6 +98,48 @@ def pod_table(cache: ClusterCache, search: str = "", first: int = 0) -> PodTable
             found.append(pod)
     found.sort()
     return PodTable(tuple(_row(cache, *pod) for pod in found[first : first + PART]), len(found), total, first)
+
+
+@dataclass(frozen=True, slots=True)
+class PodDetails:
+    """One pod."""
+
+    row: PodRow
+    requests: Mapping[str, int]
+    """In engine units."""
+    policy: str
+    """The NUMA policy that it asks for, as Koordinator spells it; empty: none."""
+    seconds: int | None
+    """Since its creation, while it waits; None if not known."""
+    scheduler: str
+    """What kube-scheduler reports of its last attempt; empty if it reports nothing."""
+    check: AllocationCheck | None
+    """Its NUMA nodes beside what its node's NodeResourceTopology shows; None if it is not bound."""
+    devices: tuple[DeviceView, ...]
+    """The devices in ResourceSlices that its claims hold on its node."""
+
+
+def pod_details(cache: ClusterCache, namespace: str, name: str) -> PodDetails | None:
+    """The pod; None if it is unknown, or neither has nor waits for a node by this service."""
+    key = f"{namespace}/{name}"
+    found = next((pod for pod in _pods(cache) if pod[0] == key), None)
+    if found is None:
+        return None
+    row = _row(cache, *found)
+    if row.node:
+        record = cache.state.pods[key]
+        devices = tuple(one for one in devices_on(cache, row.node) if key in one.pods)
+        policy = record.policy.koordinator if record.policy else ""
+        return PodDetails(row, record.requests, policy, None, "", allocation_check(cache, key), devices)
+    raw = cache.waiting_pods()[key]
+    created = epoch_seconds(raw["metadata"].get("creationTimestamp"))
+    seconds = None if created is None else max(0, int(cache.current_time() - created))
+    policy, requests = "", NO_RESOURCES
+    with suppress(UserError):  # its text says so
+        requests = PodAmounts.of(raw["spec"], raw.get("status") or {}).requests
+        intent = parse_numa_intent(raw["metadata"].get("annotations") or {})[0]
+        policy = intent.policy.koordinator if intent.policy else ""
+    return PodDetails(row, requests, policy, seconds, last_failure(raw) or "", None, ())
 
 
 def _pods(cache: ClusterCache) -> Iterator[tuple[str, PodState, str]]:

@@ -131,12 +131,12 @@ def painted(view: TopologyView, console: Console) -> str:
 
 
 def rack(value: str, free: int) -> DomainView:
-    return DomainView(RACK, value, 1, 1, (FreeAmounts("cpu", free, 8_000, free),), (), ())
+    return DomainView(RACK, value, 1, 1, (FreeAmounts("cpu", free, 8_000, free, 8_000 - free),), (), ())
 
 
 VIEW = TopologyView(
     "network", "kai.scheduler", (RACK,), RACK, 2,
-    DomainView(None, None, 2, 2, (FreeAmounts("cpu", 1_000, 16_000, None),), (), (rack("r1", 0), rack("r2", 8_000))),
+    DomainView(None, None, 2, 2, (FreeAmounts("cpu", 1_000, 16_000, None, 15_000),), (), (rack("r1", 0), rack("r2", 8_000))),
 )  # fmt: skip
 
 

@@ -8,11 +8,13 @@ from tests.builders.clusters import cluster_cache
 from tests.builders.pods import bound
 from tests.unit.views.racks import cluster
 from webhook.page.app import Source, page_app
+from webhook.placing.planner import Planner
+from webhook.state.rules import Rules
 
 
 async def answers(*paths: str) -> list[tuple[int, str]]:
     evil = bound(name="evil-0", node="n0", cpu=1, numa=None, group="<script>/&?q=x")
-    app = page_app(Source(cluster_cache(*cluster(), evil), "test", lambda: ()))
+    app = page_app(Source(Planner(cluster_cache(*cluster(), evil), Rules()), "test", lambda: ()))
     async with TestClient(TestServer(app)) as client:
         found = [await client.get(path, headers={"Host": "localhost"}) for path in paths]
         return [(each.status, await each.text()) for each in found]
@@ -52,4 +54,4 @@ async def test_the_list_of_gangs_leads_to_each_of_them() -> None:
 
 async def test_a_gang_without_members_is_not_found() -> None:
     ((status, text),) = await answers("/gang?q=default/none")
-    assert (status, text) == (404, "No gang 'default/none' has a member with a node.\n")
+    assert (status, text) == (404, "There is no gang 'default/none'.\n")

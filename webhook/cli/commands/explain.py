@@ -27,7 +27,14 @@ from webhook.cli.render.printable import printable, shortened
 from webhook.cli.render.text_table import Cell, print_line, print_table, short_amount
 from webhook.model.wording import counted
 from webhook.placing.pod.decision import Verdict
-from webhook.views.pod_standing import WITHOUT_NODE, AllocationCheck, AllocationVerdict, PodStanding, Standing
+from webhook.views.pod_standing import (
+    ALLOCATION_VERDICTS,
+    WITHOUT_NODE,
+    AllocationCheck,
+    AllocationVerdict,
+    PodStanding,
+    Standing,
+)
 from webhook.views.ranks import RankedPod, RanksView
 from webhook.views.waiting import PreemptionView, Preempts
 
@@ -41,13 +48,6 @@ _STYLES: Final = {
     Standing.ASSIGNED: "green",
     Standing.FAILED: "red",
     Standing.SUCCEEDED: "",
-}
-_VERDICTS: Final = {
-    AllocationVerdict.AGREES: "agrees: it reports the pod there",
-    AllocationVerdict.DISAGREES: "disagrees: the pod is elsewhere",
-    AllocationVerdict.POSSIBLE: "does not contradict it, and does not show which pods hold what is taken",
-    AllocationVerdict.NOT_REPORTED: "does not report the pod yet",
-    AllocationVerdict.NOT_PUBLISHED: "none that shows what pods hold",
 }
 
 
@@ -146,7 +146,7 @@ def _facts(pod: PodStanding) -> Iterator[tuple[str, str]]:
     if pod.hint is not None and pod.hint.verdict is not AllocationVerdict.NO_ALLOCATION:
         reported = pod.hint.reported
         where = "" if reported is None else f" (NUMA {'+'.join(map(str, reported))})"
-        yield "NRT", _VERDICTS[pod.hint.verdict] + where
+        yield "NRT", ALLOCATION_VERDICTS[pod.hint.verdict] + where
 
 
 def _print_allocation(check: AllocationCheck, console: Console) -> None:

@@ -11,14 +11,16 @@ import typer
 
 from webhook.app import logs
 from webhook.app.page import page_port, problems_of
-from webhook.app.settings import Settings, SettingsError
+from webhook.app.settings import Settings, SettingsError, rules_of
 from webhook.app.signals import stop_event
 from webhook.cli.command import CLUSTER_SETTINGS, EXIT_UNREADABLE, Snapshots, read_cluster, tell
+from webhook.cli.commands.review import DECISION_SETTINGS
 from webhook.cli.flags import with_setting_flags
 from webhook.cli.input.documents import InputError
 from webhook.cli.input.followed_cluster import followed
 from webhook.kube.api_errors import ClusterError
 from webhook.page.app import Source
+from webhook.placing.planner import Planner
 
 _WARNINGS: Final = 20
 """Faults of a snapshot that the page lists. Someone who fixes the first ones looks again."""
@@ -29,7 +31,9 @@ def serve_snapshot(
 ) -> None:
     """Show a snapshot until a signal. Raises InputError, OSError."""
     cluster = read_cluster(files, settings, flags)
-    source = Source(cluster.cache, ", ".join(files), lambda: cluster.warnings[:_WARNINGS], live=False)
+    source = Source(
+        Planner(cluster.cache, rules_of(settings)), ", ".join(files), lambda: cluster.warnings[:_WARNINGS], live=False
+    )
     asyncio.run(_serve(source, address, port))
 
 
@@ -40,7 +44,8 @@ def serve_live(settings: Settings, address: str, port: int) -> None:
 
 async def _follow(settings: Settings, address: str, port: int) -> None:
     async with followed(settings) as cluster:
-        source = Source(cluster.cache, settings.context or cluster.host, lambda: list(problems_of(cluster.watched)))
+        planner = Planner(cluster.cache, rules_of(settings))
+        source = Source(planner, settings.context or cluster.host, lambda: list(problems_of(cluster.watched)))
         await _serve(source, address, port)
 
 
@@ -86,4 +91,4 @@ def page(
         raise typer.Exit(EXIT_UNREADABLE) from error
 
 
-with_setting_flags(page, CLUSTER_SETTINGS)
+with_setting_flags(page, tuple(dict.fromkeys((*CLUSTER_SETTINGS, *DECISION_SETTINGS))))

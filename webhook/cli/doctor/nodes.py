@@ -11,7 +11,7 @@ from webhook.formats.kubernetes.gates import has_gate
 from webhook.formats.kubernetes.node import Node
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.formats.kubernetes.timestamps import epoch_seconds
-from webhook.formats.nrt import NodeTopology, Publisher
+from webhook.formats.nrt import NodeTopology
 from webhook.formats.topology import Topology
 from webhook.kube.api_errors import mapping_or_empty
 from webhook.kube.discovery import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGIES, locate
@@ -22,6 +22,7 @@ from webhook.model.raw import Raw
 from webhook.model.wording import counted
 from webhook.views.audit.actions import repeated_text
 from webhook.views.audit.node_findings import level_views
+from webhook.views.nodes import is_silent
 
 # Two periods of an exporter, as settings.nrtAgeSeconds.
 _FRESH_SECONDS: Final = 120
@@ -106,15 +107,11 @@ def judge_exporters(fleet: Fleet, now: float) -> list[Finding]:
 
 
 def _stale(fleet: Fleet, now: float) -> Sequence[str]:
-    """Nodes whose exporter should have shown a pod by now. Koordlet's objects do not change with pods."""
+    """Nodes whose exporter should have shown a pod by now."""
     return [
         name
         for name, (since, _) in fleet.bound.items()
-        if (topology := fleet.topologies.get(name)) is not None
-        and topology.publisher is Publisher.SUBTRACTS
-        and topology.policy is not NUMAPolicy.NONE
-        and topology.written_at is not None
-        and topology.written_at < since < now - _FRESH_SECONDS
+        if (topology := fleet.topologies.get(name)) is not None and is_silent(topology, since, now, _FRESH_SECONDS)
     ]
 
 

@@ -15,7 +15,6 @@ from webhook.cli.input.object_schema import POD
 from webhook.cli.offline.judgement import Domains, Judgement, PodSet, held
 from webhook.cli.offline.judgement_context import Judged, JudgementContext
 from webhook.cli.offline.outcome import body_of, outcome_of
-from webhook.engine.gang.resolvable import assign_when_empty
 from webhook.engine.gang.unmet_levels import domain_of_pod
 from webhook.formats.kubernetes.pod import Pod
 from webhook.model.errors import UserError
@@ -108,14 +107,9 @@ def _place_together(
     left = {position: gated for position, gated in new.items() if position not in disagreeing}
     if not left:
         return disagreeing
-    found = planner.search(WaitingUnit(agreed.gang, agreed.minimum, agreed.assigned_members))
-    if isinstance(found, NoAssignment):
-        return disagreeing | dict.fromkeys(left, _waits(found))
-    placement = WorkloadAssignment(membership.name, (found.placement,), running)
-    if not placement.assigned:
-        strategy, assembled = planner.rules.engine.gang_strategy, found.assembled
-        place = found.placement.snapshot, found.placement.tree, assembled.gang, assembled.within, strategy
-        placement = replace(placement, when_empty=(assign_when_empty(*place),))
+    placement = planner.placement(WaitingUnit(agreed.gang, agreed.minimum, agreed.assigned_members), running)
+    if isinstance(placement, NoAssignment):
+        return disagreeing | dict.fromkeys(left, _waits(placement))
     unplaced = set(placement.unplaced())
     return disagreeing | {
         position: GangJudgement(

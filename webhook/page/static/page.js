@@ -1,4 +1,4 @@
-// Keys, and the word that says whether the page follows the cluster. All else is HTML and htmx.
+// Keys, the map's line of numbers, and the word that says whether the page follows the cluster. All else is HTML and htmx.
 "use strict";
 
 const live = () => document.getElementById("live");
@@ -28,4 +28,43 @@ document.addEventListener("keydown", (event) => {
   }
   const view = document.querySelectorAll("header nav a")[Number(event.key) - 1];
   if (view) view.click();
+});
+
+// The map: a tile's label holds its numbers. One tile is a tab stop; arrow keys go from there to its neighbours.
+function tell(event) {
+  const tile = event.target.closest?.("a.tile");
+  const place = document.getElementById("tile");
+  if (tile && place) place.textContent = tile.getAttribute("aria-label");
+  const gang = event.target.closest?.("[data-gang]")?.dataset.gang;
+  for (const path of document.querySelectorAll("path.gang")) {
+    path.classList.toggle("dim", gang !== undefined && !path.classList.contains(`c${gang}`));
+  }
+}
+document.addEventListener("pointerover", tell);
+document.addEventListener("focusin", tell);
+
+function neighbour(tile, key) {
+  const here = tile.getBoundingClientRect();
+  const across = key === "ArrowLeft" || key === "ArrowRight";
+  const sign = key === "ArrowLeft" || key === "ArrowUp" ? -1 : 1;
+  let best = null;
+  let least = Infinity;
+  for (const other of document.querySelectorAll("a.tile")) {
+    const there = other.getBoundingClientRect();
+    const x = there.x - here.x;
+    const y = there.y - here.y;
+    const ahead = sign * (across ? x : y);
+    const far = ahead + 4 * Math.abs(across ? y : x); // straight on before aside
+    if (ahead > 1 && far < least) [best, least] = [other, far];
+  }
+  return best;
+}
+document.addEventListener("keydown", (event) => {
+  const tile = event.target.closest?.("a.tile");
+  if (!tile || !event.key.startsWith("Arrow") || event.ctrlKey || event.metaKey || event.altKey) return;
+  const next = neighbour(tile, event.key);
+  if (next) {
+    event.preventDefault();
+    next.focus();
+  }
 });
