@@ -21,9 +21,13 @@ def page_of(*arguments: str) -> Iterator[str]:
     )
     try:
         assert process.stdout is not None
-        line = process.stdout.readline()
-        found = re.search(r"(http://\S+)/ ", line)
-        assert found, line + process.stdout.read()
+        lines = []
+        for line in process.stdout:  # what is odd about the cluster is logged first
+            lines.append(line)
+            if found := re.search(r"(http://\S+)/ ", line):
+                break
+        else:
+            raise AssertionError("".join(lines))
         yield found[1]
     finally:
         process.terminate()

@@ -1,15 +1,13 @@
-"""python -m tests.browser.screenshots: renew the pictures of docs/page.md.
+"""python -m tests.browser.screenshots: renew the pictures of README.md and docs/page.md.
 
-They are of the cluster of 20 nodes in `clusters.py`, so that two runs differ only if the page does.
+They are of the example snapshot of a busy cluster, so that two runs differ only if the page does.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, Literal
 
-from tests.browser.clusters import snapshot
 from tests.browser.page_process import page_of
 from tests.browser.session import chromium_browser
 
@@ -18,25 +16,27 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser
 
-IMAGES: Final = Path(__file__).parents[2] / "docs" / "images"
-SHOTS: Final[Mapping[str, tuple[Literal["light", "dark"], str]]] = {
-    "page-domains.png": ("light", "/?in=zone-0&in=rack-0"),
-    "page-node.png": ("dark", "/nodes/node-0003"),
+ROOT: Final = Path(__file__).parents[2]
+IMAGES: Final = ROOT / "docs" / "images"
+BUSY: Final = ROOT / "examples" / "snapshots" / "busy.yaml"
+SHOTS: Final[Mapping[str, tuple[Literal["light", "dark"], int, int, str]]] = {
+    "page-map.png": ("light", 1280, 660, "/?fit=4+cpu,+1+gpu&numa=SingleNUMANode&colours=gangs"),
+    "page-domains.png": ("light", 1280, 720, "/domains?in=hall-1"),
+    "page-node.png": ("dark", 1280, 640, "/nodes/dra-52"),
+    "page-phone.png": ("light", 390, 720, "/waiting"),
 }
-"""Color scheme and path of each."""
+"""Color scheme, width, height and path of each."""
 
 
 def take(browser: Browser, folder: Path) -> None:
     """Take all pictures into the folder."""
-    with TemporaryDirectory() as scratch:
-        file = snapshot(Path(scratch), 20)
-        with page_of("--cluster", str(file)) as address:
-            for name, (scheme, path) in SHOTS.items():
-                with browser.new_context(viewport={"width": 1280, "height": 640}, color_scheme=scheme) as context:
-                    page = context.new_page()
-                    page.goto(address + path)
-                    page.locator("header .cluster").evaluate("element => { element.textContent = 'cluster.yaml'; }")
-                    page.screenshot(path=folder / name)
+    with page_of("--cluster", str(BUSY)) as address:
+        for name, (scheme, width, height, path) in SHOTS.items():
+            with browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme) as context:
+                page = context.new_page()
+                page.goto(address + path)
+                page.locator("header .cluster").evaluate("element => { element.textContent = 'busy.yaml'; }")
+                page.screenshot(path=folder / name)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ _NAMED: Final = 5
 _NAME: Final = "asked-for"
 _MEMORY: Final = 1 << 30
 """What a pod gets that asks for CPUs and no memory: kubelets align CPUs only of pods with requests of both."""
-_ITEM: Final = re.compile(r"(?P<amount>\S+)(?:\s+(?P<name>\S+))?")
+_BETWEEN: Final = re.compile(r",|\+|\band\b|\bof\b|\s")
 
 
 class Spread(StrEnum):
@@ -170,26 +170,26 @@ def _amounts(text: str, offered: Sequence[str]) -> dict[str, int]:
     """`8 cpu, 1 gpu`, `8 CPU + 1 GPU`, `16Gi`: amounts with resources, or parts of their names."""
     if len(text) > _LONGEST:
         raise UserError("fit", f"This is too long: {_LONGEST} characters are read.")
-    items = [item for part in re.split(r",|\+|\band\b", text) if (item := part.strip())]
-    if not items:
+    words = [word for word in _BETWEEN.split(text) if word]
+    if not words:
         raise UserError("fit", "Write what a pod requests, for example: 8 cpu, 1 gpu, 16Gi memory.")
-    if len(items) > _MOST_RESOURCES:
-        raise UserError("fit", f"At most {_MOST_RESOURCES} resources are read.")
     amounts: dict[str, int] = {}
-    for item in items:
-        match = _ITEM.fullmatch(item)
-        if match is None:
-            raise UserError("fit", f"{quoted(item)} is no amount and a resource, as in 8 cpu.")
-        name = _resource(match["name"] or MEMORY, offered)
+    while words:
+        quantity = words.pop(0)
+        name = _resource(words.pop(0) if words and not words[0][0].isdecimal() else MEMORY, offered)
         try:
-            found = amount(name, match["amount"])
-        except QuantityError as error:
-            raise UserError("fit", f"{quoted(match['amount'])} is no amount of {name}: {error}") from None
+            found = amount(name, quantity)
+        except QuantityError:
+            raise UserError(
+                "fit", f"{quoted(quantity)} is no amount of {name}. Write amounts as in 8 cpu, 1 gpu."
+            ) from None
         if found <= 0:
-            raise UserError("fit", f"{quoted(item)}: ask for more than nothing.")
+            raise UserError("fit", f"Ask for more than {quoted(quantity)} {name}.")
         if name in amounts:
             raise UserError("fit", f"{name} is named twice.")
         amounts[name] = found
+        if len(amounts) > _MOST_RESOURCES:
+            raise UserError("fit", f"At most {_MOST_RESOURCES} resources are read.")
     return amounts
 
 
