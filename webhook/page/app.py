@@ -28,12 +28,12 @@ from webhook.placing.planner import Planner
 from webhook.server.listener import HTTPHandler, within_deadlines
 from webhook.state.cluster_cache import ClusterCache
 from webhook.views.domains import NODE, DomainView, topology_view, usual_depth
+from webhook.views.fit_query import Spread
 from webhook.views.gangs import gang_views
 from webhook.views.node_amounts import usual_resources
 from webhook.views.nodes import PodOnNode, node_details
 from webhook.views.pod_standing import ALLOCATION_VERDICTS
 from webhook.views.pod_table import PART, pod_details, pod_table
-from webhook.views.question import Spread
 from webhook.views.ranks import gang_ranks
 from webhook.views.waiting import waiting_views
 

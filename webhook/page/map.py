@@ -17,9 +17,9 @@ from webhook.model.resources import CPU, format_share
 from webhook.model.wording import counted
 from webhook.page.links import MAP, UNLABELED, Link, Place, node_url
 from webhook.placing.planner import Planner
+from webhook.views.fit_query import Answer, FitQuery, Spread, answer
 from webhook.views.node_amounts import offered_resources, usual_resources
 from webhook.views.node_map import Block, Cell, Condition, MapView, Marks, Tile, map_view
-from webhook.views.question import Answer, Question, Spread, answer
 from webhook.views.waiting import waiting_views
 
 # A tile's width and height for up to so many tiles on the map, so that all are on a screen of 1280 x 800.
@@ -216,8 +216,8 @@ def _answered(planner: Planner, asked: Asked, place: Place) -> tuple[Answer | No
     """The answer, or what is wrong with the question."""
     offered = offered_resources(place.snapshot)
     try:
-        question = Question.read(asked.fit, asked.numa, asked.pods or "1", asked.within, offered, place.topology)
-        return answer(planner, question), ""
+        query = FitQuery.read(asked.fit, asked.numa, asked.pods or "1", asked.within, offered, place.topology)
+        return answer(planner, query), ""
     except UserError as error:
         return None, " ".join(fault.message for fault in error.faults)
 

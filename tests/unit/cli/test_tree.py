@@ -56,7 +56,13 @@ def test_the_json_has_the_documented_fields_and_types(snapshot: Path) -> None:
         "domainsBelow": 0,
         "root": None,
     }
-    assert root["amounts"][0] == {"resource": "cpu", "free": 89_500, "total": 160_000, "largest": 16_000}
+    assert root["amounts"][0] == {
+        "resource": "cpu",
+        "free": 89_500,
+        "total": 160_000,
+        "largest": 16_000,
+        "used": 38_500,
+    }
     assert root["gangs"][0] == {"namespace": "default", "name": "train", "pods": 3, "of": 3}
     assert [each["value"] for each in root["domains"]] == ["zone-a", "zone-b", None]
 
@@ -136,7 +142,10 @@ def rack(value: str, free: int) -> DomainView:
 
 VIEW = TopologyView(
     "network", "kai.scheduler", (RACK,), RACK, 2,
-    DomainView(None, None, 2, 2, (FreeAmounts("cpu", 1_000, 16_000, None, 15_000),), (), (rack("r1", 0), rack("r2", 8_000))),
+    DomainView(
+        None, None, 2, 2,
+        (FreeAmounts("cpu", 1_000, 16_000, None, 15_000),), (), (rack("r1", 0), rack("r2", 8_000)),
+    ),
 )  # fmt: skip
 
 

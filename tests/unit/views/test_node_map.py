@@ -14,13 +14,13 @@ from webhook.views.node_map import Condition, GangHere, MapView, Marks, Tile, ma
 
 
 def view(
-    cache: ClusterCache, *path: str, resource: str = "cpu", first: int | None = None, marks: Marks = Marks()
+    cache: ClusterCache, *path: str, resource: str = "cpu", first: int | None = None, marks: Marks | None = None
 ) -> MapView:
     snapshot = cache.snapshot().nodes
     tree = tree_of(snapshot, next(iter(cache.topologies_by_name().values()), None), TopologyTrees())
     part = part_of(path, snapshot, tree) if path else WHOLE
     assert part is not None
-    return map_view(cache, tree, part, resource, first, marks)
+    return map_view(cache, tree, part, resource, first, marks or Marks())
 
 
 def tiles(found: MapView) -> dict[str, Tile]:

@@ -13,22 +13,22 @@ from webhook.formats.topology import Topology
 from webhook.model.errors import UserError
 from webhook.placing.planner import Planner
 from webhook.state.rules import Rules
+from webhook.views.fit_query import MOST_PODS, Answer, FitQuery, answer
 from webhook.views.node_amounts import offered_resources
-from webhook.views.question import MOST_PODS, Answer, Question, answer
 
 OFFERED = ("cpu", "memory", GPU, "example.com/nic", "example.com/fast-nic")
 
 
-def read(text: str, spread: str = "SingleNUMANode", pods: str = "1", level: str = "") -> Question:
-    return Question.read(text, spread, pods, level, OFFERED, Topology.from_object(TOPOLOGY))
+def read(text: str, spread: str = "SingleNUMANode", pods: str = "1", level: str = "") -> FitQuery:
+    return FitQuery.read(text, spread, pods, level, OFFERED, Topology.from_object(TOPOLOGY))
 
 
 def asked(text: str, spread: str = "SingleNUMANode", pods: str = "1", level: str = "") -> tuple[Answer, Any]:
     """The answer, and that of `review` to the same pods."""
     planner = Planner(cluster_cache(*cluster()), Rules())
     offered = offered_resources(planner.state.snapshot().nodes)
-    question = Question.read(text, spread, pods, level, offered, Topology.from_object(TOPOLOGY))
-    return answer(planner, question), question
+    query = FitQuery.read(text, spread, pods, level, offered, Topology.from_object(TOPOLOGY))
+    return answer(planner, query), query
 
 
 @pytest.mark.parametrize(
@@ -116,9 +116,9 @@ def test_a_gang_that_does_not_fit_says_what_is_short_and_where_one_pod_would_fit
     ],
 )
 def test_review_says_the_same(text: str, spread: str, pods: str, level: str, tmp_path: Path) -> None:
-    found, question = asked(text, spread, pods, level)
+    found, query = asked(text, spread, pods, level)
     file, snapshot = tmp_path / "pods.json", tmp_path / "cluster.json"
-    file.write_text("\n".join(map(json.dumps, question.manifests())))
+    file.write_text("\n".join(map(json.dumps, query.manifests())))
     snapshot.write_text("\n".join(map(json.dumps, cluster())))
     entries = run_review("-f", file, "-o", "json", "--all-nodes", cluster=snapshot).json
     assert len(entries) == int(pods)

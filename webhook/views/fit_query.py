@@ -52,7 +52,7 @@ class Spread(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class FitQuery:
     """What is asked for."""
 
     amounts: Mapping[str, int]
@@ -68,7 +68,7 @@ class Question:
     @classmethod
     def read(
         cls, text: str, spread: str, pods: str, level: str, offered: Sequence[str], topology: Topology | None
-    ) -> "Question":
+    ) -> "FitQuery":
         """Read the fields of the form; raises UserError. offered: the resources of the cluster's nodes."""
         amounts = _amounts(text, offered)
         assumed = ""
@@ -116,7 +116,7 @@ class Question:
 class Answer:
     """Whether and where it fits now."""
 
-    question: Question
+    query: FitQuery
     fits: bool
     message: str
     """As `review` words it."""
@@ -125,9 +125,9 @@ class Answer:
     """Whether the marks are those of one pod, each on its own."""
 
 
-def answer(planner: Planner, question: Question) -> Answer:
+def answer(planner: Planner, query: FitQuery) -> Answer:
     """The engine's answer on the cluster as it is."""
-    manifests = question.manifests()
+    manifests = query.manifests()
     first = planner.read(manifests[0], None)
     decided = decide_pod(planner.state.snapshot().nodes, first.pod, first.intent, planner.rules)
     decision = decided.nodes
@@ -137,7 +137,7 @@ def answer(planner: Planner, question: Question) -> Answer:
     index = decision.snapshot.node_arrays.index
     alone = {index[each.node]: (1, frozenset(each.numa_nodes)) for each in decision.best(decision.fit_count)}
     if first.membership is None:
-        return Answer(question, bool(alone), decided.message, Marks(alone, why), of_one=True)
+        return Answer(query, bool(alone), decided.message, Marks(alone, why), of_one=True)
     members = tuple(_member(first, raw, rank) for rank, raw in enumerate(manifests))
     agreed = planner.agreed(GatedGang(first.membership, members))
     if agreed.disagreeing:
@@ -145,14 +145,14 @@ def answer(planner: Planner, question: Question) -> Answer:
     else:
         found = planner.placement(WaitingUnit(agreed.gang, agreed.minimum, agreed.assigned_members), {})
     if isinstance(found, NoAssignment):
-        return Answer(question, False, found.text.removeprefix(waiting("")), Marks(alone, why), of_one=True)
+        return Answer(query, False, found.text.removeprefix(waiting("")), Marks(alone, why), of_one=True)
     if not found.assigned:
-        return Answer(question, False, found.message, Marks(alone, why), of_one=True)
+        return Answer(query, False, found.message, Marks(alone, why), of_one=True)
     places: dict[int, tuple[int, frozenset[int]]] = {}
     for pod in found.pods():
         pods, numa_ids = places.get(index[pod.node], (0, frozenset()))
         places[index[pod.node]] = pods + 1, numa_ids | set(pod.numa_nodes)
-    return Answer(question, True, found.message, Marks(places, why), of_one=False)
+    return Answer(query, True, found.message, Marks(places, why), of_one=False)
 
 
 def _member(first: GatedPod, raw: dict[str, Any], rank: int) -> GatedPod:
