@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 from webhook.formats.dra import FINALIZER, GROUP, Claim
@@ -33,7 +34,11 @@ class ClaimWrites:
             finalizers = [*claim.finalizers, FINALIZER]
             raw = await self._client.patch(path, {"metadata": {**version, "finalizers": finalizers}})
             version = _version(raw)
-        status: Raw = {"allocation": allocation, "reservedFor": [consumer]}
+        # kube-scheduler takes the reservation away if the pod's binding fails, and puts it back with the time of the
+        # allocation if there is none (1.36, pkg/scheduler/framework/plugins/dynamicresources, bindClaim). The API
+        # server refuses to change an allocation, so that the pod would never be bound.
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        status: Raw = {"allocation": {**allocation, "allocationTimestamp": now}, "reservedFor": [consumer]}
         await self._client.write(f"{path}/status", {"metadata": version, "status": status})
 
     async def release(self, key: str, pod_uid: str) -> Write:
