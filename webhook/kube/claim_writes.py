@@ -1,12 +1,11 @@
 """Writes to ResourceClaims. Each names the version that it is based on: a claim that has changed stays as it is."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 from webhook.formats.dra import FINALIZER, GROUP, Claim
-from webhook.kube.api_errors import ClusterError, mapping_or_empty
+from webhook.kube.api_errors import mapping_or_empty
 from webhook.kube.client import Client
 from webhook.kube.resource import Resource
 from webhook.kube.write import Write, write
@@ -44,23 +43,25 @@ class ClaimWrites:
     async def release(self, key: str, pod_uid: str) -> Write:
         """Take a pod from the claim namespace/name, with its allocation and finalizer if no other pod has it.
 
-        WRITTEN also if the pod does not have it.
+        WRITTEN also if the pod does not have it. An allocation whose answer was lost is never written after this: the
+        finalizer, which comes first, goes in any case, and with it the version that the allocation names.
         """
         return await write(self._release(_path(key), pod_uid))
 
     async def _release(self, path: str, pod_uid: str) -> None:
         raw = await self._client.get(path)
-        reserved = mapping_or_empty(raw.get("status")).get("reservedFor") or []
+        status = mapping_or_empty(raw.get("status"))
+        reserved = status.get("reservedFor") or []
         others = [one for one in reserved if one.get("uid") != pod_uid]
-        if len(others) == len(reserved):
+        if len(others) < len(reserved):
+            left = {"reservedFor": others} if others else {"reservedFor": None, "allocation": None}
+            raw = await self._client.patch(f"{path}/status", {"metadata": _version(raw), "status": left})
+        elif status.get("allocation"):
             return
-        left = {"reservedFor": others} if others else {"reservedFor": None, "allocation": None}
-        raw = await self._client.patch(f"{path}/status", {"metadata": _version(raw), "status": left})
-        finalizers = [one for one in raw["metadata"].get("finalizers") or () if one != FINALIZER]
-        if not others:
-            # If this fails, kube-controller-manager removes it once the claim is deleted.
-            with suppress(ClusterError):
-                await self._client.write(path, {"metadata": {**_version(raw), "finalizers": finalizers or None}})
+        finalizers = raw["metadata"].get("finalizers") or []
+        if not others and FINALIZER in finalizers:
+            kept = [one for one in finalizers if one != FINALIZER] or None
+            await self._client.write(path, {"metadata": {**_version(raw), "finalizers": kept}})
 
 
 def _version(raw: Mapping[str, Any]) -> Raw:
