@@ -9,7 +9,9 @@
    - a node that it cannot allocate on is never chosen;
    - where it can, and we choose devices, they are the same;
    - inside of what we decide (random_claims.OUTSIDE is outside), we do not leave it open.
-4. `check_selectors` compares selectors (random_selectors.py), device by device: no wrong yes or no, and no answer at
+4. `near` asks for devices on one NUMA node, as aligned claims get them. Where we choose some, upstream's allocator is
+   asked again with all others held: it must give the same.
+5. `check_selectors` compares selectors (random_selectors.py), device by device: no wrong yes or no, and no answer at
    all where upstream fails. Plain ones are not left open.
 """
 
@@ -27,10 +29,11 @@ from tests.cluster.toolchain import parse_version
 from tests.conformance.floors import ALL, FLOORS
 from tests.conformance.random_claims import OUTSIDE
 from tests.conformance.tally import ReportLine
+from webhook.engine.dra.aligned_devices import AlignedFitter, AlignedPlace, Place
 from webhook.engine.dra.device_allocation import DeviceAllocator, Fit, Verdict
 from webhook.engine.dra.device_pools import DeviceInventory
 from webhook.engine.dra.device_selector import Unevaluable, compiled
-from webhook.formats.dra import Claim, Device, DeviceClass, Slice, TaintRule
+from webhook.formats.dra import MAX_RESULTS, Claim, Device, DeviceClass, DeviceId, Slice, TaintRule
 from webhook.model.quantity import Quantity
 
 if TYPE_CHECKING:
@@ -115,7 +118,71 @@ def _is_lax(case: Case) -> bool:
     )
 
 
+def near(cases: Iterable[Case]) -> Iterator[tuple[dict[str, Any], list[list[tuple[Any, ...]]]]]:
+    """Cases of one node in which only those devices are free that we choose near a NUMA node, and what these are.
+
+    To hold the others would take shared counters from these, and hold neither shares nor devices with admin access.
+    """
+    for case in cases:
+        if {"admin", "counters", "shares"} & {*case["outside"]}:
+            continue
+        inventory, claims = _inventory(case)
+        fitter = AlignedFitter(DeviceAllocator(inventory), claims)
+        for node in case["nodes"]:
+            name = node["metadata"]["name"]
+            offered = inventory.on(name, node["metadata"]["labels"])
+            for numa_id in (0, 1):
+                found = fitter.on(Place(name, (numa_id,)), offered)
+                if isinstance(found, AlignedPlace) and any(found.devices):
+                    ours = {one.device.id for claim in found.devices for one in claim}
+                    assert all(
+                        one.device.numa_nodes[:1] in {(), (numa_id,)} for claim in found.devices for one in claim
+                    ), case["id"]
+                    others = [device.id for device in offered.devices if device.id not in ours and not device.shared]
+                    held = [
+                        _held(number, others[number : number + MAX_RESULTS])
+                        for number in range(0, len(others), MAX_RESULTS)
+                    ]
+                    narrowed = {
+                        "id": f"{case['id']} {name} near {numa_id}",
+                        "nodes": [node],
+                        "claims": [*case["claims"], *held],
+                    }
+                    yield {**case, **narrowed}, _devices(Fit(Verdict.FITS, found.devices))
+
+
+def _held(number: int, devices: Sequence[DeviceId]) -> dict[str, Any]:
+    """A claim that has these devices."""
+    results = [{"request": "r", "driver": one.driver, "pool": one.pool, "device": one.name} for one in devices]
+    return {
+        "metadata": {"namespace": "others", "name": f"others-{number}", "uid": f"uid-others-{number}"},
+        "spec": {"devices": {"requests": []}},
+        "status": {"allocation": {"devices": {"results": results}}},
+    }
+
+
+def check_near(cases: Sequence[Case], version: str, program: Path) -> ReportLine:
+    """Whether the allocator of a version gives what we chose near NUMA nodes."""
+    tally = ReportLine("devices near a NUMA node", ALL)
+    asked = list(near(cases))
+    for case, (_, ours) in zip(answered([case for case, _ in asked], {version: program}), asked, strict=True):
+        (answer,) = case["expect"][version].values()
+        tally.count(_expected(answer) if "claims" in answer else [], ours, f"{case['id']} {version}: {answer}")
+    return tally
+
+
 def _our_answers(case: Case) -> dict[str, Fit]:
+    inventory, claims = _inventory(case)
+    fitter = DeviceAllocator(inventory).fitter(claims)
+    found = {}
+    for node in case["nodes"]:
+        name = node["metadata"]["name"]
+        found[name] = fitter.on(inventory.on(name, node["metadata"]["labels"]))
+    return found
+
+
+def _inventory(case: Case) -> tuple[DeviceInventory, list[Claim]]:
+    """The devices of a case, and the claims of its pod."""
     inventory = DeviceInventory()
     for one in case["slices"]:
         inventory.put_slice(Slice.from_object(one))
@@ -126,12 +193,7 @@ def _our_answers(case: Case) -> dict[str, Fit]:
     claims = {one["metadata"]["name"]: Claim.from_object(one) for one in case["claims"]}
     for claim in claims.values():
         inventory.put_claim(claim)
-    fitter = DeviceAllocator(inventory).fitter([claims[name] for name in case["pod"]])
-    found = {}
-    for node in case["nodes"]:
-        name = node["metadata"]["name"]
-        found[name] = fitter.on(inventory.on(name, node["metadata"]["labels"]))
-    return found
+    return inventory, [claims[name] for name in case["pod"]]
 
 
 class _Report:

@@ -11,7 +11,15 @@ import pytest
 from tests.cluster.toolchain import parse_version
 from tests.cluster.versions import pinned, versions
 from tests.conformance.__main__ import main
-from tests.conformance.allocations import MODULES, UPSTREAM, VERSIONS, check, check_selectors
+from tests.conformance.allocations import (
+    MODULES,
+    UPSTREAM,
+    VERSIONS,
+    check,
+    check_near,
+    check_selectors,
+    find_allocator,
+)
 from tests.conformance.random_claims import OUTSIDE, draw_cases
 from tests.conformance.random_selectors import draw_selectors
 from tests.unit.model.golden import cases
@@ -77,6 +85,14 @@ def test_an_allocator_is_of_the_version_that_its_folder_is_called(version: str) 
 @pytest.mark.parametrize("what", [["--number", "200"], ["--number", "600", "--selectors"]])
 def test_the_allocator_itself_agrees(version: str, what: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["claims", "--seed", "1", "--kubernetes", version, *what]) == 0, capsys.readouterr().out
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_is_chosen_near_a_numa_node_is_what_the_allocator_gives_if_no_other_device_is_free(version: str) -> None:
+    tally = check_near(list(draw_cases(2, 400)), version, find_allocator(version, print))
+    assert tally.total > 200
+    assert tally.passes, tally.lines(5)
 
 
 def test_a_golden_case_is_what_its_seed_draws_now() -> None:

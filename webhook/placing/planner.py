@@ -50,7 +50,14 @@ from webhook.placing.gang.release import Release
 from webhook.placing.gang.workload_judgement import WorkloadAssignment
 from webhook.placing.move_plan import MovePlan, plan_moves
 from webhook.placing.node_holdings import Holdings
-from webhook.placing.pod.assignment import Assignment, NoAssignment, find_assignment, why_unassigned, without
+from webhook.placing.pod.assignment import (
+    Assignment,
+    NoAssignment,
+    find_assignment,
+    why_awaited,
+    why_unassigned,
+    without,
+)
 from webhook.placing.pod.gated_pods import GatedPod, group_basis
 from webhook.placing.pod.placement_text import waiting as waits
 from webhook.placing.pod.wait_reason import WaitReason
@@ -443,6 +450,8 @@ class Planner:
 
         nodes: others than those of now; no pod waits to be bound there.
         """
+        if gated.awaited_claim:
+            return why_awaited(gated)
         now, assigned = self.state.snapshot().nodes, self.state.assigned
         found = find_assignment(nodes or now, gated, self.rules, assigned if nodes is None else lambda _: ())
         return why_unassigned(found, gated, self.rules, 0) if isinstance(found, Decision) else found

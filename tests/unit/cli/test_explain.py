@@ -344,4 +344,21 @@ def test_a_pod_names_the_devices_that_its_claims_hold_and_one_that_waits_what_is
     )
     assert "device gpu.example.com/n0/gpu-0, NUMA 1 (claim default/runs-gpu)" in lines(explain(snapshot, "pod/runs"))
     printed = explain(snapshot, "pod/waits").stdout
+    assert "its claim gpu is not made yet" in printed
     assert "devices of class gpu.example.com: 1 requested, 0 free" in printed
+
+
+def test_a_pod_that_waits_for_devices_near_its_cpus_names_where_they_are(tmp_path: Path) -> None:
+    made = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "p-gpu"}]}
+    raw = gated(name="p", cpu=4, resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpu"}])
+    snapshot = written(
+        tmp_path,
+        *machine("n0", (16, 16), (0, 0), {}),
+        resource_slice("n0", gpus(1)),
+        device_class(),
+        claim_template(),
+        claim("p-gpu", owner=raw["metadata"]["uid"]),
+        {**raw, "status": made},
+    )
+    printed = " ".join(explain(snapshot, "pod/p").stdout.split())
+    assert "n0 takes NUMA 0, devices are free on NUMA 1" in printed

@@ -5,7 +5,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tests.builders.clusters import cluster_cache, machine, put
-from tests.builders.devices import NUMA, claim, claim_template, device_class, gpus, request, resource_slice
+from tests.builders.devices import (
+    NUMA,
+    claim,
+    claim_template,
+    device_class,
+    first_available,
+    gpus,
+    request,
+    resource_slice,
+)
 from tests.builders.pods import gated, pod
 from tests.builders.topologies import topology
 from webhook.admission.pod.mutation import mutate_pod
@@ -65,7 +74,9 @@ def nodes_of(attempt: Attempt) -> list[str]:
 
 
 def test_a_pod_prefers_nodes_whose_devices_serve_its_claims_and_the_scheduler_chooses() -> None:
-    cache = racks({"a-0": 0, "a-1": 1, "b-0": 4}, claim_template(requests=[request(count=2)]))
+    # Of alternatives the scheduler takes one.
+    alternatives = claim_template(requests=[first_available("gpu", request("two", 2))])
+    cache = racks({"a-0": 0, "a-1": 1, "b-0": 4}, alternatives)
     put(cache, gated(name="p", **ONE))
     planner = planner_of(cache)
     found = planner.place(read(planner, "p"))
@@ -83,7 +94,8 @@ def test_a_pod_prefers_nodes_whose_devices_serve_its_claims_and_the_scheduler_ch
 
 
 def test_a_pod_whose_devices_are_taken_waits_and_says_which() -> None:
-    cache = racks({"a-0": 2}, claim_template(), claim(name="other", node="a-0", devices=["gpu-0", "gpu-1"]))
+    alternatives = claim_template(requests=[first_available("gpu", request())])
+    cache = racks({"a-0": 2}, alternatives, claim(name="other", node="a-0", devices=["gpu-0", "gpu-1"]))
     put(cache, gated(name="p", **ONE))
     planner = planner_of(cache)
     found = planner.place(read(planner, "p"))

@@ -47,7 +47,7 @@ from webhook.kube.pod_writes import PodWrites
 from webhook.placing.fair_order import PART_SECONDS
 from webhook.placing.gang.gang_search import GatedGang
 from webhook.placing.planner import Attempt, Clocks, Cycle, Limits, Planner, Waits
-from webhook.placing.pod.assignment import NoAssignment
+from webhook.placing.pod.assignment import NoAssignment, why_awaited
 from webhook.placing.pod.gated_pods import GatedPod, GatedPods, GroupBasis
 from webhook.placing.pod.placement_text import waiting as waits
 from webhook.placing.pod.wait_reason import WaitReason
@@ -155,9 +155,7 @@ class ReadyPods:
         if gated.claims is None or not self._awaited.is_waiting(gated.key, gated.claims):
             return True
         if not self._pending.has(gated.key, gated.pod.uid):
-            why = gated.claims.missing
-            found = NoAssignment(frozenset({WaitReason.CLAIMS, why}), waits(f"its {why}"), WaitReason.CLAIMS)
-            self._failures.unassigned(Waits(gated, found), cycle)
+            self._failures.unassigned(Waits(gated, why_awaited(gated)), cycle)
         return False
 
     def _is_ready(self, gated: GatedPod, cycle: Cycle) -> bool:

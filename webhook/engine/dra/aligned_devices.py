@@ -11,10 +11,10 @@ devices. It is predicted (`Decision.numa_nodes`), and the devices have to follow
 4. A node whose free devices are all near other NUMA nodes does not fit, and `Apart` says where these are.
 
 What a decision can cost: a node costs `OPERATIONS_OF_NODE` at least, and each search of its devices what the allocator
-takes; nodes with equal devices share the answer. All of it is taken from one budget of `OPERATIONS`, some 50 ms. When
+takes; nodes with equal devices share the answer. All of it is taken from one budget of `OPERATIONS`, some 0.1 s. When
 that is used, the result is `cut_short`, and the devices are left to kube-scheduler. So a tenant whose selectors or
-constraints make each search long gets claims that are not aligned, after three times what a decision on 5,000 nodes
-takes; the turns of namespaces bound how often that happens (webhook.placing.fair_order).
+constraints make each search long gets claims that are not aligned, after a tenth of a second; how often the leader
+spends that is bounded by the turns of namespaces (webhook.placing.fair_order).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -25,10 +25,15 @@ from webhook.engine.dra.device_allocation import Cause, DeviceAllocator, Fit, Ta
 from webhook.engine.dra.device_pools import Budget, NodeDevices
 from webhook.formats.dra import PCIE_ROOT_ATTRIBUTES, Claim, Device, Result
 
-OPERATIONS: Final = 50_000
-"""Operations of one decision, of about a microsecond each."""
-OPERATIONS_OF_NODE: Final = 10
-"""Those of a node of eight devices whose answer is known: 5,000 such nodes use the budget."""
+OPERATIONS: Final = 100_000
+"""Operations of one decision, of about a microsecond each. What selectors say is usually known by then: templates and
+claims are counted on all nodes when they appear (webhook.state.devices). Nodes of eight devices that no pod with such
+claims was tried on cost 120 more: 800 of them use the budget.
+"""
+OPERATIONS_OF_NODE: Final = 15
+"""Those of a node of eight devices whose answer is known: 5,000 such nodes use three quarters of the budget."""
+MOST_APART: Final = 8
+"""Nodes whose devices are looked up only to say where they are: a text names fewer."""
 FIRST_NODES: Final = 16
 """Usually one of the first is as good as any; a node that is far worse is not taken for the sake of a PCIe root."""
 
@@ -46,7 +51,7 @@ class Apart(NamedTuple):
 
     place: Place
     devices: tuple[int, ...]
-    """The NUMA ids of devices that could be allocated otherwise; empty: none could be, not even there."""
+    """The NUMA ids of devices that could be allocated otherwise; empty: none could be, or nobody has looked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,37 +123,40 @@ class AlignedFitter:
             if not self._budget.take(OPERATIONS_OF_NODE):
                 search.cut_short = True
                 break
-            found = self.on(place, devices_of(place.node))
+            devices = devices_of(place.node)
+            found = self.on(place, devices)
             if isinstance(found, AlignedPlace):
                 fitting += 1
                 if search.found is None or found.quality > search.found.quality:
                     search.found = found
                 if found.quality == (True, self._alike is not None) or fitting == FIRST_NODES:
                     break
-            elif isinstance(found, Apart):
-                search.apart.append(found)
+            elif found.verdict is Verdict.DOES_NOT_FIT:
+                looks = len(search.apart) < MOST_APART
+                search.apart.append(Apart(place, self._elsewhere(devices) if looks else ()))
             elif found.cause is Cause.TOO_LONG:
                 search.cut_short = True
             else:
                 search.unknown = search.unknown or f"{found.cause.phrase}: {found.detail}"
         return search
 
-    def on(self, place: Place, devices: NodeDevices) -> AlignedPlace | Apart | Fit:
-        """The devices on one node; why there are none; or the fit whose verdict is CANNOT_SAY."""
+    def on(self, place: Place, devices: NodeDevices) -> AlignedPlace | Fit:
+        """The devices on one node, or why there are none."""
         numa_nodes = place.numa_nodes or None
-        fit = None if self._alike is None else self._alike.on(devices, numa_nodes=numa_nodes)
-        if fit is None or (fit.verdict is not Verdict.FITS and not self._requires):
-            fit = self._any.on(devices, numa_nodes=numa_nodes)
-        if fit.verdict is Verdict.DOES_NOT_FIT:
-            return self._apart(place, devices)
+        fit = self._any.on(devices, numa_nodes=numa_nodes)
+        if fit.verdict is not Verdict.DOES_NOT_FIT and self._alike is not None:
+            alike = self._alike.on(devices, numa_nodes=numa_nodes)
+            fit = alike if self._requires or alike.verdict is Verdict.FITS else fit
         if own := next((one.device for claim in fit.devices for one in claim if _is_schedulers(one.device)), None):
             return Fit(Verdict.CANNOT_SAY, cause=Cause.SCHEDULERS, detail=str(own.id))
         return AlignedPlace(place, fit.devices, _has_one_root(fit)) if fit.verdict is Verdict.FITS else fit
 
-    def _apart(self, place: Place, devices: NodeDevices) -> Apart:
-        anywhere = self._any.on(devices)
-        ids = {one.device.numa_nodes[0] for claim in anywhere.devices for one in claim if one.device.numa_nodes}
-        return Apart(place, tuple(sorted(ids)))
+    def _elsewhere(self, devices: NodeDevices) -> tuple[int, ...]:
+        """The NUMA ids of devices that the claims would get if these did not matter."""
+        fit = self._any.on(devices)
+        return tuple(
+            sorted({one.device.numa_nodes[0] for claim in fit.devices for one in claim if one.device.numa_nodes})
+        )
 
 
 def _is_schedulers(device: Device) -> bool:

@@ -432,6 +432,7 @@ class _Shape:
         if known is not None:
             return known
         verdicts = [pool.selected(want.selectors, budget) for want in self.numbered]
+        budget.left -= _SIGNATURE * len(pool.devices)
         signatures = tuple(
             self._number(self._signature(pool, device, tuple(row[at] for row in verdicts)))
             for at, device in enumerate(pool.devices)
@@ -872,6 +873,8 @@ def _give_back(left: dict[tuple[str, str], int], key: tuple[str, str], amount: i
 
 _STEP: Final = 3
 """Operations of a step."""
+_SIGNATURE: Final = 15
+"""Operations to compare a device with others, once for each shape of claims. They may overdraw the budget."""
 
 
 def _unknown(want: _Want, found: Unevaluable) -> _UnknownError:

@@ -132,6 +132,12 @@ class NoAssignment:
     """The node that it fits on, if other pods must be bound there first; else empty."""
 
 
+def why_awaited(gated: GatedPod) -> NoAssignment:
+    """Why a pod waits whose claims do not exist yet (see `GatedPod.awaited_claim`)."""
+    why = gated.awaited_claim
+    return NoAssignment(frozenset({WaitReason.CLAIMS, why}), placement_text.waiting(f"its {why}"), WaitReason.CLAIMS)
+
+
 # Usually one of the first is free; to name all of 5,000 nodes that fit takes some milliseconds.
 _LOOKED_AT: Final = 16
 

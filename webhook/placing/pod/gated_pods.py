@@ -310,6 +310,11 @@ class GatedPod:
         return {name: amount for name, amount in self.pod.requests.items() if name not in rows}
 
     @property
+    def awaited_claim(self) -> str:
+        """What must happen to its claims before they can be allocated near its CPUs; empty: nothing."""
+        return "" if self.claims is None or self.claims.why_not else self.claims.missing
+
+    @property
     def request_signature(self) -> Hashable:
         """Equal for pods with the same result. A delegated pod differs, because it does not wait for bindings."""
         if self.claims is None:
