@@ -155,13 +155,15 @@ def pods() -> Iterator[Worst]:  # noqa: PLR0915 # a list of cases
     labelled = pod()
     labelled["metadata"]["labels"] = {f"topology-webhook.dev/{n:05}": "x" for n in range(60_000)}
     yield Worst("pod with 60000 forged labels", (*POD_WAYS, "validate"), labelled)
-    hint = {"node": "node-0", "numaNodeResources": [{"node": n, "resources": {"cpu": "1"}} for n in range(5_000)]}
+    numa = {"node": "node-0", "numaNodeResources": [{"node": n, "resources": {"cpu": "1"}} for n in range(5_000)]}
     yield Worst(
-        "pod with a hint of 5000 NUMA nodes", POD_WAYS, pod(SINGLE | {"topology-webhook.dev/numa": json.dumps(hint)})
+        "pod with an allocation of 5000 NUMA nodes",
+        POD_WAYS,
+        pod(SINGLE | {"topology-webhook.dev/numa": json.dumps(numa)}),
     )
-    hint = {"node": "node-0", "numaNodeResources": [{"node": 0, "resources": {f"r/{n}": "1" for n in range(18_000)}}]}
-    bound = pod(SINGLE | {"topology-webhook.dev/numa": json.dumps(hint)}, nodeName="node-0")
-    yield Worst("bound pod with a hint of 18000 resources", ("feed",), bound)
+    numa = {"node": "node-0", "numaNodeResources": [{"node": 0, "resources": {f"r/{n}": "1" for n in range(18_000)}}]}
+    bound = pod(SINGLE | {"topology-webhook.dev/numa": json.dumps(numa)}, nodeName="node-0")
+    yield Worst("bound pod with an allocation of 18000 resources", ("feed",), bound)
     statuses = [
         {"name": f"c{n}", "allocatedResources": {"cpu": "1"}, "resources": {"requests": {"cpu": "2"}}}
         for n in range(8_000)

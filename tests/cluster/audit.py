@@ -101,7 +101,7 @@ class EndState(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{len(self.bound)} bound ({len(self.unallocated)} without a hint), {len(self.waiting)} waiting "
+            f"{len(self.bound)} bound ({len(self.unallocated)} without an allocation), {len(self.waiting)} waiting "
             f"({len(self.unexplained)} without a reason), {len(self.unbound)} neither, {len(self.could_go)} that could "
             f"go, {len(self.overcommitted)} NUMA resources over-committed"
         )

@@ -71,7 +71,8 @@ def test_many_pods_at_once_and_the_leader_killed_in_the_middle_over_commit_nothi
         refused += sum(replica.refused_bindings() for replica in webhook.replicas if replica is not leader)
         late = sum(replica.allocation_backfills() for replica in webhook.replicas)
     record_property(
-        "burst", f"{gate}, {publisher}, {nodes} nodes: {end}; {refused} bindings refused, {late} hints written late"
+        "burst",
+        f"{gate}, {publisher}, {nodes} nodes: {end}; {refused} bindings refused, {late} allocations written late",
     )
     assert end.bound | end.waiting | end.unbound == {raw["metadata"]["name"] for raw in wanted}
     assert end.overcommitted == {}

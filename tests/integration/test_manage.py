@@ -250,7 +250,7 @@ def test_a_pod_that_was_bound_while_no_webhook_answered_gets_its_allocation(
         control_plane.wait_for("both to be admitted", lambda: len(given(unreported)) == 2)
         assert all(MANAGED not in annotations_of(pods, name) for name in names)
         for name in names:
-            control_plane.wait_for("a hint", lambda: NUMA in annotations_of(pods, name))  # noqa: B023
+            control_plane.wait_for("an allocation", lambda: NUMA in annotations_of(pods, name))  # noqa: B023
         assert {name: pods.allocation(name) for name in names} == given(unreported)
         # One that nobody saw created either, and that is bound when the webhook answers again: it is guarded.
         pods.create(plain("late", schedulingGates=[{"name": "example.com/held"}]))

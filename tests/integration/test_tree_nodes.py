@@ -63,7 +63,7 @@ def test_the_largest_blocks_are_those_that_the_service_gives_away(pods: Pods, kn
     assert largest(pods) == {"m0": 16, "m1": 9, "m2": 16}
     pods.create(pod("p0", cpu=12))
     pods.wait_until_bound("p0")
-    pods.plane.wait_for("a hint", lambda: "numaNodeResources" in str(pods.get("p0")["metadata"]["annotations"]))
+    pods.plane.wait_for("an allocation", lambda: "numaNodeResources" in str(pods.get("p0")["metadata"]["annotations"]))
     node, (numa_id,) = pods.allocation("p0")
     blocks = largest(pods)
     for cpus in (1, 4, 5, 6, 9, 10, 16):

@@ -46,7 +46,7 @@ def possible() -> None:
     "exporter",
     [pytest.param("rte", marks=pytest.mark.neighbour("rte")), pytest.param("nfd", marks=pytest.mark.neighbour("nfd"))],
 )
-def test_real_kubelets_reject_no_pod_and_give_each_what_its_hint_says(
+def test_real_kubelets_reject_no_pod_and_give_each_what_its_allocation_says(
     exporter: str, programs: Mapping[str, Path]
 ) -> None:
     row = run(small(exporter), programs, tell, webhook=True, seed=0)

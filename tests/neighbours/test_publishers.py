@@ -91,7 +91,7 @@ def create_four(pods: Pods, make: Callable[[str, int], dict[str, Any]], tell: Ca
         pods.create(make(name, 10))
     pods.wait_until_bound(*NAMES)
     wait_telling(
-        pods, tell, "certain hints, after the exporter wrote", lambda: all(map(partial(allocated, pods), NAMES))
+        pods, tell, "certain allocations, after the exporter wrote", lambda: all(map(partial(allocated, pods), NAMES))
     )
     assert len({(node, tuple(numa)) for node, numa in map(pods.allocation, NAMES)}) == len(NAMES)
 
@@ -109,7 +109,7 @@ def free_a_waiting_pod(
     node, (numa,) = pods.allocation(NAMES[0])
     pods.delete(NAMES[0])
     wait_telling(pods, tell, "it to be bound", lambda: "late" in pods.bound())
-    wait_telling(pods, tell, "its hint", partial(allocated, pods, "late"))
+    wait_telling(pods, tell, "its allocation", partial(allocated, pods, "late"))
     assert pods.allocation("late") == (node, [numa])
     plane.wait_for("it to run", lambda: pods.get("late")["status"]["phase"] == "Running")
     assert running.events("rejected") == []

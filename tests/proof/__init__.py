@@ -6,6 +6,6 @@ Real API server, real kube-scheduler, real controllers, the kubelet's own admiss
     scenario.py   what a run is made of: machines, workloads and when they come
     scenarios.py  the six of them, by seed; trace.py: one from a recorded cluster
     run.py        one run on a fresh control plane; observe.py: every pod's history, from a watch
-    hints.py      hints beside what kubelets chose; dra.py: devices of claims beside CPUs, and their scenario
+    allocations.py allocations beside what kubelets chose; dra.py: devices of claims beside CPUs, and their scenario
     measure.py    from histories to the row of the table; table.py: rows for people
 """

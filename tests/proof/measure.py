@@ -10,8 +10,8 @@ from webhook.simulation.run_metrics import RunMetrics, in_fullest_domain, percen
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tests.proof.allocations import ChosenNUMANodes
     from tests.proof.dra import Alignment
-    from tests.proof.hints import ChosenNUMANodes
     from tests.proof.observe import History
     from tests.proof.scenario import ProofScenario
 
@@ -27,9 +27,9 @@ class ProofRow(RunMetrics):
     kubelets: str
     """REAL or SIMULATED."""
     hints: int
-    """Pods that a kubelet gave something of NUMA nodes and that have a hint."""
+    """Pods that a kubelet gave something of NUMA nodes and that have an allocation."""
     wrong_hints: int
-    """Of these, those whose hint names other NUMA nodes than the kubelet chose."""
+    """Of these, those whose allocation names other NUMA nodes than the kubelet chose."""
     claims: int | None = None
     """Pods that a kubelet gave exclusive CPUs and that had devices of claims; None in a scenario without claims."""
     apart: int | None = None
@@ -59,13 +59,13 @@ class ProofRow(RunMetrics):
 def measure(
     scenario: ProofScenario,
     pods: Sequence[History],
-    hints: Sequence[ChosenNUMANodes] = (),
+    allocations: Sequence[ChosenNUMANodes] = (),
     aligned: Sequence[Alignment] = (),
     *,
     webhook: bool,
     refused_binds: int,
 ) -> ProofRow:
-    """The row of a run with these histories, hints and devices of pods."""
+    """The row of a run with these histories, allocations and devices of pods."""
     has_claims = any(workload.gpus for workload in scenario.workloads)
     waits = waiting_times(scenario, pods)
     return ProofRow(
@@ -80,8 +80,8 @@ def measure(
         p99=percentile(waits, 99),
         utilisation=utilisation(scenario, pods),
         refused_binds=refused_binds,
-        hints=sum(choice.hint is not None for choice in hints),
-        wrong_hints=sum(choice.wrong for choice in hints),
+        hints=sum(choice.allocation is not None for choice in allocations),
+        wrong_hints=sum(choice.wrong for choice in allocations),
         claims=len(aligned) if has_claims else None,
         apart=sum(each.apart for each in aligned) if has_claims else None,
     )

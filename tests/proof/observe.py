@@ -41,19 +41,19 @@ class History:
     """The kubelet's reason, such as TopologyAffinityError."""
     asks: bool = False
     """Whether it is annotated to be placed."""
-    hints: list[tuple[float, str]] = field(default_factory=list)
-    """Each hint that it had since it was bound, "" for none, and when it was first seen with that."""
+    allocations: list[tuple[float, str]] = field(default_factory=list)
+    """Each allocation that it had since it was bound, "" for none, and when it was first seen with that."""
 
     def take(self, event: str, pod: Mapping[str, Any], now: float) -> None:
         """Apply an event of the watch."""
         status = pod.get("status", {})
         annotations = pod["metadata"].get("annotations", {})
-        hint, self.asks = annotations.get(NUMA_ALLOCATION, ""), NUMA_TOPOLOGY_SPEC in annotations
+        allocation, self.asks = annotations.get(NUMA_ALLOCATION, ""), NUMA_TOPOLOGY_SPEC in annotations
         self.node = pod["spec"].get("nodeName", "")
         if self.node and self.bound is None:
             self.bound = now
-        if self.node and hint != (self.hints[-1][1] if self.hints else None):
-            self.hints.append((now, hint))
+        if self.node and allocation != (self.allocations[-1][1] if self.allocations else None):
+            self.allocations.append((now, allocation))
         phase = status.get("phase")
         if phase in {"Running", "Succeeded"} and self.running is None:
             self.running = now
@@ -101,7 +101,9 @@ class PodObserver:
         if self._error is not None:
             raise self._error
         with self._lock:
-            return {uid: replace(history, hints=list(history.hints)) for uid, history in self._histories.items()}
+            return {
+                uid: replace(history, allocations=list(history.allocations)) for uid, history in self._histories.items()
+            }
 
     def last_seen(self, name: str) -> Mapping[str, Any]:
         """The last known object of a pod."""

@@ -24,10 +24,10 @@ from tests.cluster.real_kubelets import real_kubelets
 from tests.cluster.webhook_process import local_webhook
 from tests.neighbours.beside import running_beside
 from tests.neighbours.exporters import EXPORTERS
+from tests.proof.allocations import choices
 from tests.proof.autoscale import autoscaled_machines, tell_nodes
 from tests.proof.beside import tell_touched
 from tests.proof.dra import alignments, create_claim_templates, observed_devices
-from tests.proof.hints import choices
 from tests.proof.measure import measure
 from tests.proof.observe import PodObserver
 from tests.proof.preempt import create_priorities, tell_preempted
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
     from tests.cluster.kubelets import Kubelets
     from tests.cluster.real_kubelets import RealKubelets
     from tests.neighbours.new_nodes import BootedNodes
+    from tests.proof.allocations import ChosenNUMANodes
     from tests.proof.dra import Alignment
-    from tests.proof.hints import ChosenNUMANodes
     from tests.proof.measure import ProofRow
     from tests.proof.observe import History
     from tests.proof.scenario import PlantedPod, ProofScenario
 
 NAMESPACE = "proof"
 CORRECTED_SECONDS = 2.0
-"""In which the end of one pod may come to be known, and the hint of another to be corrected that found its room."""
+"""In which the end of one pod comes to be known, and the allocation of another that found its room is corrected."""
 TOLD = 10
 """Lines of a kind; a run can have hundreds."""
 _REFUSED = re.compile(
@@ -121,12 +121,12 @@ def run(
         histories, admissions = observer.histories(), fleet.events("admitted")
         refused = refused_binds(plane.api.get("/metrics"))
         time.sleep(CORRECTED_SECONDS)
-        hints = choices(admissions, observer.by_uid(), exporter or publisher)
+        allocations = choices(admissions, observer.by_uid(), exporter or publisher)
         aligned = alignments(devices, admissions, scenario.machines)
-        row = measure(scenario, histories, hints, aligned, webhook=webhook, refused_binds=refused)
+        row = measure(scenario, histories, allocations, aligned, webhook=webhook, refused_binds=refused)
         if webhook:
             _explain(histories, observer, fleet.events("rejected"), tell)
-            _tell_hints(hints, tell)
+            _tell_allocations(allocations, tell)
             _tell_apart(aligned, tell)
             _tell_waiting(histories, observer, tell)
             _tell_denied(plane, tell)
@@ -197,16 +197,19 @@ def _explain(
         tell(f"{history.name} on {history.node}: {history.rejected}: asked {asked}, free {free}, annotations {ours}")
 
 
-def _tell_hints(found: Sequence[ChosenNUMANodes], tell: Callable[[str], None]) -> None:
-    """For each wrong hint, its NUMA nodes and the kubelet's choice; and how many were corrected after the binding."""
+def _tell_allocations(found: Sequence[ChosenNUMANodes], tell: Callable[[str], None]) -> None:
+    """For each wrong allocation, its NUMA nodes and the kubelet's choice; and how many were corrected later."""
     wrong = [choice for choice in found if choice.wrong]
     for choice in wrong[:TOLD]:
-        tell(f"{choice.pod} on {choice.node}: hint {sorted(choice.hint or ())}, given {sorted(choice.given)}")
-    without, late = (sum(getattr(choice, name) is None for choice in found) for name in ("hint", "first_hint"))
-    misled = sum(choice.first_hint is not None and choice.first_hint != choice.given for choice in found)
+        tell(
+            f"{choice.pod} on {choice.node}: allocation {sorted(choice.allocation or ())}, given {sorted(choice.given)}"
+        )
+    without = sum(choice.allocation is None for choice in found)
+    late = sum(choice.first_allocation is None for choice in found)
+    misled = sum(choice.first_allocation is not None and choice.first_allocation != choice.given for choice in found)
     tell(
-        f"{len(wrong)} of {len(found) - without} hints wrong, {without} pods without one; at their bindings {late} had "
-        f"none, and {misled} a wrong one"
+        f"{len(wrong)} of {len(found) - without} allocations wrong, {without} pods without one; "
+        f"at their bindings {late} had none, and {misled} a wrong one"
     )
 
 

@@ -8,8 +8,8 @@ from tests.proof.observe import History
 from webhook.model.names import NUMA_ALLOCATION
 
 
-def pod(phase: str, node: str = "", hint: str = "", **status: str) -> dict[str, Any]:
-    annotations = {NUMA_ALLOCATION: hint} if hint else {}
+def pod(phase: str, node: str = "", allocation: str = "", **status: str) -> dict[str, Any]:
+    annotations = {NUMA_ALLOCATION: allocation} if allocation else {}
     spec = {"nodeName": node} if node else {}
     return {"metadata": {"annotations": annotations}, "spec": spec, "status": {"phase": phase, **status}}
 
@@ -49,9 +49,9 @@ def test_a_deleted_pod_ended_whatever_its_phase() -> None:
     assert history.ended == 3.0
 
 
-def test_each_hint_since_the_binding_is_kept_and_also_its_end() -> None:
+def test_each_allocation_since_the_binding_is_kept_and_also_its_end() -> None:
     history = History("p", "w", 0.0)
     events = [("placed", ""), ("placed", "n0"), ("exact", "n0"), ("exact", "n0"), ("", "n0")]
-    for now, (hint, node) in enumerate(events):
-        history.take("MODIFIED", pod("Pending", node, hint), float(now))
-    assert history.hints == [(1.0, "placed"), (2.0, "exact"), (4.0, "")]
+    for now, (allocation, node) in enumerate(events):
+        history.take("MODIFIED", pod("Pending", node, allocation), float(now))
+    assert history.allocations == [(1.0, "placed"), (2.0, "exact"), (4.0, "")]

@@ -1,8 +1,8 @@
-"""Hints compared with the kubelets' choices: a node agent that obeys a wrong one moves the pod off its memory.
+"""Allocations compared with the kubelets' choices: a node agent that obeys a wrong one moves the pod off its memory.
 
-A hint is wrong if it names other NUMA nodes than those of the CPUs, the memory and the devices that the kubelet gave
-the pod. The hint counts that the pod has some seconds after the run, because the end of another pod is not known at
-once. A pod without a hint, or without anything of a NUMA node, misleads no agent.
+An allocation is wrong if it names other NUMA nodes than those of the CPUs, the memory and the devices that the kubelet
+gave the pod. The one that counts is what the pod has some seconds after the run, because the end of another pod is not
+known at once. A pod without an allocation, or without anything of a NUMA node, misleads no agent.
 
 If koordlet publishes the NodeResourceTopologies, nothing is compared. It runs a pod on the NUMA nodes of its resource
 status, whatever its kubelet chose. Koordinator expects kubelets that align nothing, but the simulated ones do.
@@ -33,15 +33,15 @@ class ChosenNUMANodes:
     node: str
     given: NUMAIds
     """By the kubelet."""
-    hint: NUMAIds | None
-    """In its hint; None: it has none."""
-    first_hint: NUMAIds | None
+    allocation: NUMAIds | None
+    """In its allocation; None: it has none."""
+    first_allocation: NUMAIds | None
     """In the one that it was bound with, likewise."""
 
     @property
     def wrong(self) -> bool:
-        """Whether the hint names other NUMA nodes."""
-        return self.hint is not None and self.hint != self.given
+        """Whether the allocation names other NUMA nodes."""
+        return self.allocation is not None and self.allocation != self.given
 
 
 def choices(
@@ -58,7 +58,7 @@ def choices(
         given = _given(admission["containers"])
         history = histories.get(admission["uid"])
         if given and history is not None and history.asks:
-            last, first = (_hinted(history.hints[at][1]) for at in (-1, 0))
+            last, first = (_allocated(history.allocations[at][1]) for at in (-1, 0))
             found.append(ChosenNUMANodes(history.name, admission["node"], given, last, first))
     return found
 
@@ -79,6 +79,6 @@ def _given(containers: Iterable[Mapping[str, Any]]) -> NUMAIds:
     return frozenset(ids)
 
 
-def _hinted(text: str) -> NUMAIds | None:
-    """None if there is no hint, or if it is not certain yet."""
+def _allocated(text: str) -> NUMAIds | None:
+    """None if there is no allocation, or if it is not certain yet."""
     return frozenset(numa for numa, _ in NUMAAllocation.parse(text).numa_nodes) or None if text else None

@@ -57,7 +57,7 @@ def test_pods_bound_between_two_leaders_get_the_allocations_that_they_lack(
         pods.wait_until_bound(*names)
         control_plane.wait_for("all to be admitted", lambda: len(_given(machines)) == 4)
         for name in names:
-            control_plane.wait_for("a hint", partial(_has_allocation, pods, name))
+            control_plane.wait_for("an allocation", partial(_has_allocation, pods, name))
         assert other.allocation_backfills() >= 1
         # NUMA for NUMA what the kubelets did.
         assert {name: pods.allocation(name) for name in _given(machines)} == _given(machines)

@@ -188,21 +188,21 @@ def test_a_pod_whose_gift_is_not_known_puts_the_next_one_in_doubt() -> None:
     node = OneNode()
     next_one = pod("a", 10, at=11)
     node.tell(assumed_pod(next_one, 0))
-    node.tell(pod("unhinted", 10))
+    node.tell(pod("unallocated", 10))
     node.tell(pod("a", 10, 0, at=11))
     assert node.changes() == {"a": None}
-    node.scan((10, 10), "unhinted", "a")
+    node.scan((10, 10), "unallocated", "a")
     assert node.changes() == {}
-    node.end(pod("unhinted", 10), at=1500)
+    node.end(pod("unallocated", 10), at=1500)
     node.scan((0, 10), "a")
     assert node.changes() == {"a": [1]}
 
 
 def test_where_a_pod_is_of_which_nothing_is_known_follows_from_the_others() -> None:
     node = OneNode()
-    node.tell(pod("unhinted", 7))
+    node.tell(pod("unallocated", 7))
     node.bind("a", 10, 0, 1, at=11)
-    node.scan((7, 10), "unhinted", "a")
+    node.scan((7, 10), "unallocated", "a")
     assert node.changes() == {"a": [1]}
 
 

@@ -102,7 +102,7 @@ def test_an_allocation_backfill_says_what_the_kubelet_gave(seed: int) -> None:
     machine = Outage(seed)
     weights = weights_of(machine) | {machine.bind_without_leave: 2, machine.allocation_late: 4}
     machine.take(STEPS * 2, weights if seed % 5 else weights | {machine.restart: 1})
-    event(f"{min(len(machine.allocation_backfilled), 3)} hint backfills")
+    event(f"{min(len(machine.allocation_backfilled), 3)} allocation backfills")
 
 
 @settings(max_examples=20, deadline=None)
@@ -132,4 +132,4 @@ def test_who_starts_after_an_outage_lets_no_pod_through_that_is_rejected_and_all
     bound_before = set(machine.bound)
     machine.take(STEPS, weights | {machine.allocation_late: 4})
     assert set(machine.rejected) <= machine.unallocated | bound_before
-    event(f"{min(len(machine.allocation_backfilled), 3)} hint backfills")
+    event(f"{min(len(machine.allocation_backfilled), 3)} allocation backfills")

@@ -50,7 +50,7 @@ def given(machines: Kubelets, name: str) -> list[int]:
 
 
 def wait_until_right(pods: Pods, machines: Kubelets, name: str) -> None:
-    pods.plane.wait_for(f"the right hint of {name}", lambda: allocated(pods, name) == given(machines, name))
+    pods.plane.wait_for(f"the right allocation of {name}", lambda: allocated(pods, name) == given(machines, name))
 
 
 def test_a_pod_after_an_unmanaged_one_gets_its_allocation_once_its_numa_node_is_known(
@@ -83,7 +83,9 @@ def test_a_pod_that_may_have_found_the_room_of_another_one_has_no_allocation_unt
             pods.wait_until_bound("a")
             assert allocated(pods, "a") == [1]
             pods.delete("ending")
-            control_plane.wait_for("no hint", lambda: not {NUMA, RESOURCE_STATUS} & annotations_of(pods, "a").keys())
+            control_plane.wait_for(
+                "no allocation", lambda: not {NUMA, RESOURCE_STATUS} & annotations_of(pods, "a").keys()
+            )
             assert annotations_of(pods, "a")[PLACEMENT].startswith("placed on k0, NUMA nodes not certain yet\n")
         finally:
             machines.process.resume()
