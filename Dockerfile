@@ -1,18 +1,26 @@
 # syntax=docker/dockerfile:1
 
-# Python's exact version and Debian's release, by tag: the tag is rebuilt when Debian fixes a package, a digest would keep the bug.
-# To build from a digest or a mirror: docker build --build-context python:3.11.14-slim-bookworm=docker-image://NAME@sha256:….
+# Debian's stable release and its own Python, by tag: a build takes what Debian has fixed since, where a digest would keep the bug.
+# To build from a digest or a mirror: docker build --build-context debian:trixie-slim=docker-image://NAME@sha256:….
+FROM debian:trixie-slim AS python
+# hadolint ignore=DL3008 # the newest of this release of Debian is wanted
+RUN apt-get update \
+ && apt-get install --no-install-recommends --yes python3 \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/log/apt /var/log/dpkg.log
 
-# Not slim, because pruning needs binutils. The final stage has the same Python at the same place.
-FROM python:3.11.14-bookworm AS build
+FROM python AS build
+# hadolint ignore=DL3008 # nothing of it is in the image
+RUN apt-get update \
+ && apt-get install --no-install-recommends --yes binutils python3-venv
 ENV UV_NO_CACHE=1 UV_LINK_MODE=copy UV_NO_PROGRESS=1 UV_PYTHON_DOWNLOADS=never
 WORKDIR /src
 # The locked requirements first: they change seldom, so these layers are mostly cached. Every file is checked against its hash.
 COPY requirements/uv.txt requirements/runtime.txt requirements/dev.txt requirements/
-RUN pip install --no-cache-dir --disable-pip-version-check --require-hashes --requirement requirements/uv.txt \
- && uv venv --python /usr/local/bin/python3 /opt/topology-webhook
+RUN python3 -m venv /opt/uv \
+ && /opt/uv/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes --requirement requirements/uv.txt \
+ && /opt/uv/bin/uv venv --python /usr/bin/python3 /opt/topology-webhook
 # What `uv pip` installs into.
-ENV VIRTUAL_ENV=/opt/topology-webhook
+ENV VIRTUAL_ENV=/opt/topology-webhook PATH=/opt/uv/bin:$PATH
 RUN uv pip install --only-binary :all: --require-hashes --requirement requirements/runtime.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY webhook/ webhook/
@@ -25,7 +33,7 @@ RUN uv build --wheel --require-hashes --build-constraint requirements/dev.txt --
 RUN /opt/topology-webhook/bin/python image/prune.py \
  && /opt/topology-webhook/bin/topology-webhook serve --help >/dev/null
 
-FROM python:3.11.14-slim-bookworm
+FROM python
 LABEL org.opencontainers.image.title="topology-webhook" \
       org.opencontainers.image.description="NUMA- and rack-correct placement of pods on an unmodified kube-scheduler" \
       org.opencontainers.image.licenses="Apache-2.0"

@@ -145,11 +145,21 @@ manifests: $(READY) ## Write deploy/install.yaml from the chart
 .PHONY: lock
 lock: $(READY) ## Rewrite requirements/*.txt from pyproject.toml
 	@compile="uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate"; \
-	$$compile pyproject.toml --extra speed -o requirements/runtime.txt; \
-	$$compile pyproject.toml --extra speed --extra plot --group test --group lint --group docs --group build --group release -o requirements/dev.txt; \
+	$$compile pyproject.toml -o requirements/command.txt; \
+	$$compile pyproject.toml --extra server -o requirements/runtime.txt; \
+	$$compile --group audit -o requirements/audit.txt; \
+	$$compile pyproject.toml --extra server --extra plot --group test --group lint --group docs --group build --group release -o requirements/dev.txt; \
 	$$compile --group go -o requirements/go.txt; \
 	$$compile --group node -o requirements/node.txt; \
 	grep -m1 '^uv==' requirements/uv.txt | cut -d' ' -f1 | $$compile - -o requirements/uv.txt
+
+.PHONY: audit
+audit: $(READY) ## Compare the locked Python packages with the known vulnerabilities, which a public service knows
+	@uv venv --quiet --clear build/audit
+	@uv pip install --quiet --python build/audit --only-binary :all: --require-hashes --requirement requirements/audit.txt
+	@for file in requirements/*.txt; do \
+	  build/audit/bin/pip-audit --progress-spinner off --require-hashes --disable-pip --requirement $$file $(ARGS) || exit 1; \
+	done
 
 .PHONY: release-dry-run
 release-dry-run: $(READY) ## Build and check all of a release that needs no registry, into dist/ (ARGS='--tag v1.2.3 --image NAME')

@@ -1,4 +1,4 @@
-"""JSON encoding and decoding with orjson if it is installed (extra `speed`), else with the standard library.
+"""JSON encoding and decoding with orjson if it is installed (extra `server`), else with the standard library.
 
 Both reject NaN and Infinity, which are not valid JSON: a quantity read from one would be nonsense.
 """

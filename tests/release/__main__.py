@@ -6,8 +6,7 @@
    Its review of the example must be that of the checkout.
 4. Build the archives and the manifest of kubectl's plugin for krew.
 5. Package the chart; write the manifests, the SBOM, the release notes and the checksums.
-
-The release workflow publishes what this leaves in dist/.
+6. Try the scripts by which the release workflow publishes what this leaves in dist/ (`publishing.py`).
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from tests.cluster.webhook_process import PROGRAM
 from tests.release.artifacts import package_chart, write_checksums, write_manifests, write_sbom
 from tests.release.distributions import EXAMPLE, CommandFailedError, Installation, build, run
 from tests.release.krew_plugin import PLATFORMS, PYTHONS, Platform, build_archive, write_manifest
+from tests.release.publishing import Publishing
 from tests.release.version import ROOT, VersionError, notes, version
 
 if TYPE_CHECKING:
@@ -73,10 +73,15 @@ def dry_run(tag: str | None, image: str, repository: str) -> None:
         tell(f"it has {installation.size() / 1e6:.0f} MB, runs, and reviews the example as the checkout does")
         write_sbom(DIST, installation, number)
     write_manifest(DIST, number, list(plugins(wheel, number)), f"{repository}/releases/download/v{number}")
-    package_chart(find_assets(tell)["helm"], DIST, image, repository, number)
+    helm = find_assets(tell)["helm"]
+    package_chart(helm, DIST, image, repository, number)
     write_manifests(DIST, image)
     (DIST / "release-notes.md").write_text(notes(number if tag else "Unreleased"))
     write_checksums(DIST, list(DIST.iterdir()))
+    publishing = Publishing(f"v{number}", image)
+    with tempfile.TemporaryDirectory() as scratch:
+        publishing.run(DIST, Path(scratch), helm, tell)
+    tell(f"not tried, because they are others' actions: {', '.join(publishing.left_out)}")
     for file in sorted(DIST.iterdir()):
         tell(f"dist/{file.name}: {file.stat().st_size:,} bytes")
 

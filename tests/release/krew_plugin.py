@@ -52,6 +52,8 @@ class Platform(NamedTuple):
 PLATFORMS: Final = (
     Platform("linux", "amd64", "x86_64-unknown-linux-gnu"),
     Platform("linux", "arm64", "aarch64-unknown-linux-gnu"),
+    Platform("darwin", "amd64", "x86_64-apple-darwin"),
+    Platform("darwin", "arm64", "aarch64-apple-darwin"),
 )
 
 
@@ -65,7 +67,7 @@ def build_archive(
     for python in pythons:
         own = scratch / "lib" / python
         target = ("--target", own, "--python-platform", platform.triple, "--python-version", python)
-        locked = ("--only-binary", ":all:", "--require-hashes", "--requirement", REQUIREMENTS / "runtime.txt")
+        locked = ("--only-binary", ":all:", "--require-hashes", "--requirement", REQUIREMENTS / "command.txt")
         run(UV, "pip", "install", "--quiet", *target, *locked)
         _share(own, shared)
     run(UV, "pip", "install", "--quiet", "--target", shared, "--no-deps", wheel)

@@ -17,10 +17,11 @@ from tests.cluster import webhook_process
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.webhook_process import PROGRAM
 from tests.release import artifacts
-from tests.release.distributions import EXAMPLE, Installation, build, run
+from tests.release.distributions import EXAMPLE, REQUIREMENTS, CommandFailedError, Installation, build, run
+from tests.release.publishing import Publishing
 from tests.release.version import ROOT, VersionError, notes, version
 
-# The image is at most 250 MB (image/check, in CI); python:3.11-slim-bookworm is 130 MB of it.
+# The image is at most 250 MB (image/check); debian:trixie-slim with python3 is 120 MB of it.
 MOST_BYTES = 120_000_000
 
 
@@ -86,6 +87,36 @@ def test_the_pruned_installation_is_small_enough_for_the_image(installation: Ins
 def test_pruning_again_says_that_there_is_nothing_to_prune(installation: Installation) -> None:
     with pytest.raises(Exception, match="has its layout changed"):
         installation.prune()
+
+
+@pytest.fixture(scope="module")
+def command(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    """The wheel without an extra, as pipx installs it."""
+    (wheel,) = dist.glob("*.whl")
+    return Installation(tmp_path_factory.mktemp("command") / "venv", wheel, REQUIREMENTS / "command.txt")
+
+
+@pytest.mark.long
+def test_who_only_asks_needs_no_extra(command: Installation) -> None:
+    assert command.try_out() == run(PROGRAM, *EXAMPLE)
+    for name in ("doctor", "page", "audit", "ungate"):
+        run(command.program, name, "--help")
+    assert not list(command.folder.rglob("cryptography"))
+
+
+@pytest.mark.long
+def test_serving_without_its_extra_is_refused_with_what_to_install(command: Installation) -> None:
+    done = subprocess.run([command.program, "serve"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "serve needs the extra `server`: pip install 'topology-webhook[server]'\n"
+
+
+def test_the_command_has_the_same_versions_as_the_service() -> None:
+    locked = [
+        set(re.findall(r"^[\w.-]+==[^\\]*", (REQUIREMENTS / name).read_text(), re.MULTILINE))
+        for name in ("command.txt", "runtime.txt")
+    ]
+    assert locked[0] < locked[1]
 
 
 def test_the_sbom_lists_every_installed_requirement_and_no_other(installation: Installation, tmp_path: Path) -> None:
@@ -164,6 +195,32 @@ def test_the_manifests_name_the_published_image(tmp_path: Path) -> None:
     text = artifacts.write_manifests(tmp_path, "registry.example/team/topology-webhook").read_text()
     assert f"image: registry.example/team/topology-webhook:{version()}" in text.replace('"', "")
     assert artifacts.PLACEHOLDER not in text
+
+
+def test_the_scripts_by_which_the_workflow_publishes_run_on_what_a_dry_run_leaves(
+    dist: Path, package: Path, programs: Mapping[str, Path], tmp_path: Path
+) -> None:
+    (tmp_path / "dist").mkdir()
+    for file in (*dist.iterdir(), package):
+        shutil.copy(file, tmp_path / "dist")
+    (tmp_path / "dist" / "release-notes.md").write_text("notes")
+    told: list[str] = []
+    publishing = Publishing(f"v{version()}", "registry.example/topology-webhook")
+    publishing.run(tmp_path / "dist", tmp_path / "scratch", programs["helm"], told.append)
+    assert len([line for line in told if line.startswith("as the workflow publishes: ")]) == len(publishing.steps) == 5
+    # All that is left out logs in, builds or sends the image, or attests.
+    assert {name.partition("/")[0] for name in publishing.left_out} == {"actions", "azure", "docker", "sigstore"}
+
+
+def test_a_dry_run_finds_a_release_page_without_notes(
+    dist: Path, package: Path, programs: Mapping[str, Path], tmp_path: Path
+) -> None:
+    (tmp_path / "dist").mkdir()
+    for file in (*dist.iterdir(), package):
+        shutil.copy(file, tmp_path / "dist")
+    publishing = Publishing(f"v{version()}", "registry.example/topology-webhook")
+    with pytest.raises(CommandFailedError, match=r"gh: dist/release-notes\.md does not exist"):
+        publishing.run(tmp_path / "dist", tmp_path / "scratch", programs["helm"], lambda _: None)
 
 
 def test_checksums_are_those_that_sha256sum_checks(tmp_path: Path) -> None:

@@ -77,8 +77,9 @@ def test_a_workflow_may_read_the_sources_and_a_job_says_what_else_it_needs(workf
 
 def test_nothing_is_released_untested() -> None:
     release = jobs(ROOT / ".github" / "workflows" / "release.yml")
-    assert release["build"]["needs"] == ["tests", "long"]
-    assert {release[name]["uses"].rpartition("/")[2] for name in ("tests", "long")} == {"tests.yml", "long.yml"}
+    assert release["build"]["needs"] == ["tests", "long", "vulnerabilities"]
+    for name in release["build"]["needs"]:
+        assert release[name]["uses"] == f"./.github/workflows/{name}.yml"
     assert release["image"]["needs"] == "build"
     assert release["publish"]["needs"] == "image"
 
@@ -86,6 +87,21 @@ def test_nothing_is_released_untested() -> None:
 def test_the_chart_is_pushed_by_the_version_of_helm_that_tests_it() -> None:
     (setup,) = users(ROOT / ".github" / "workflows" / "release.yml", "azure/setup-helm")
     assert setup["with"]["version"] == pinned("helm.sh/helm/v4")
+
+
+def test_jobs_that_build_different_things_share_no_cache() -> None:
+    keys = [step["with"]["key"] for path in WORKFLOWS for step in users(path, "actions/cache")]
+    assert len(set(keys)) == len(keys) > 1
+
+
+def test_the_packages_and_the_image_are_examined_for_vulnerabilities_every_night() -> None:
+    path = ROOT / ".github" / "workflows" / "vulnerabilities.yml"
+    workflow = yaml.safe_load(path.read_text())
+    assert [each["cron"].split()[2:] for each in workflow[True]["schedule"]] == [["*", "*", "*"]]
+    assert "make audit" in [step.get("run") for step in steps(path)]
+    (scan,) = users(path, "anchore/scan-action")
+    built = [step["run"].split() for step in steps(path) if step.get("run", "").startswith("docker build ")]
+    assert scan["with"]["image"] in built[0]
 
 
 def test_every_variable_and_secret_is_documented() -> None:

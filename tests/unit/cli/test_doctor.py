@@ -5,6 +5,7 @@ tests/integration/test_doctor.py runs it on the control plane.
 
 import os
 import re
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,16 @@ def test_a_ca_counts_while_it_is_valid() -> None:
     assert (late.level, "no CA in the caBundle of w0 is valid now" in late.text) == (FAIL, True)
     early = judge_configuration("mutating", configuration(good), NOW - timedelta(days=1))
     assert early.level is FAIL
+
+
+def test_without_the_extra_for_serving_the_ca_is_not_examined_and_its_absence_still_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    good = bundle(NOW)
+    monkeypatch.setitem(sys.modules, "certs", None)  # as if a package that it imports were not installed
+    found = judge_configuration("mutating", configuration(good), NOW)
+    assert (found.level, "their CA was not examined" in found.text) == (Level.WARN, True)
+    assert judge_configuration("mutating", configuration(good, ""), NOW).level is FAIL
 
 
 def test_the_bad_pod_is_wrong_and_the_good_one_is_not() -> None:

@@ -25,7 +25,13 @@ def serve(**flags: str | None) -> None:
     except SettingsError as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from error
-    from webhook.app.main import run  # noqa: PLC0415 # the other commands need neither client nor server
+    try:
+        from webhook.app.main import run  # noqa: PLC0415 # the other commands need neither client nor server
+    except ModuleNotFoundError as error:
+        if error.name != "cryptography":
+            raise
+        print("serve needs the extra `server`: pip install 'topology-webhook[server]'", file=sys.stderr)
+        raise typer.Exit(2) from error
 
     raise typer.Exit(run(settings))
 
