@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from webhook.app.settings import PREFIX, Settings, SettingsError, environment_variable, flag
 from webhook.cli.app import app
+from webhook.kube.election import Timing
 
 DOCS = Path(__file__).parents[1] / "docs" / "settings.md"
 
@@ -111,16 +112,6 @@ def test_the_links_that_a_kubelet_puts_into_the_environment_are_not_taken_for_po
             {"autoscaler": "Karpenter", "provisioning_class": "check-capacity.autoscaling.x-k8s.io"},
             "provisioning_class is set, which needs autoscaler 'ClusterAutoscaler', not 'Karpenter'",
         ),
-        (
-            {},
-            {"renew_deadline_seconds": "15"},
-            "renew_deadline_seconds is 15, which must be less than lease_duration_seconds, 15",
-        ),
-        (
-            {"RETRY_PERIOD_SECONDS": "6"},
-            {},
-            "retry_period_seconds is 6, which must be at most half of renew_deadline_seconds, 10",
-        ),
     ],
 )
 def test_a_wrong_value_is_told_with_its_place_and_what_is_allowed(
@@ -154,3 +145,22 @@ def test_wrong_settings_end_serve_with_2_before_anything_is_started() -> None:
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("--port: 'x' is wrong")
+
+
+@pytest.mark.parametrize(
+    ("lease", "request_timeout", "timing", "assume_ttl"),
+    [
+        ("15", "60", Timing(15, 10, 2), 65),
+        ("60", "60", Timing(60, 40, 8), 50),
+        ("3600", "60", Timing(3600, 2400, 480), 3),
+        ("1", "0", Timing(1, 10 / 15, 2 / 15), 7 - 5 / 15 + 3),
+    ],
+)
+def test_the_times_of_the_election_follow_from_the_duration_of_the_lease(
+    lease: str, request_timeout: str, timing: Timing, assume_ttl: float
+) -> None:
+    settings = Settings.load(
+        {"lease_duration_seconds": lease, "api_server_request_timeout_seconds": request_timeout}
+    )
+    assert (settings.timing, settings.assume_ttl) == (timing, pytest.approx(assume_ttl))
+    assert settings.timing.retry_period < settings.timing.renew_deadline / 2 < settings.timing.lease_duration

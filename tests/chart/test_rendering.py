@@ -355,9 +355,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "nrtSettleSeconds": 0.5,
         "nrtAgeSeconds": 3600,
         "leaseDurationSeconds": 30,
-        "renewDeadlineSeconds": 20,
-        "retryPeriodSeconds": 2.5,
-        "assumeTtlSeconds": 0,
+        "apiServerRequestTimeoutSeconds": 120,
         "drainSeconds": 7,
         "listPageSize": 10000,
         "logLevel": "debug",
@@ -391,8 +389,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
     assert settings.trusted_users == ("koord-scheduler", "system:serviceaccount:a:b")
     assert settings.trusted_groups == ()
     assert (settings.nrt_settle_seconds, settings.nrt_age_seconds) == (0.5, 3600)
-    assert (settings.lease_duration_seconds, settings.renew_deadline_seconds) == (30, 20)
-    assert (settings.retry_period_seconds, settings.assume_ttl_seconds) == (2.5, 0)
+    assert (settings.lease_duration_seconds, settings.api_server_request_timeout_seconds) == (30, 120)
     assert (settings.ungate_after_seconds, settings.reserve_after_seconds) == (600, 300)
     assert settings.warn_after_seconds == 900
     assert (settings.autoscaler, settings.node_group_labels) == ("ClusterAutoscaler", ("example.com/pool",))

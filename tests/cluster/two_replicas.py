@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 BOTH = {"gate": "Never", "drainSeconds": 2, "schedulerUsers": ["system:kube-scheduler", "admin"]}
 QUICK = {**BOTH, **QUICK_LEASE}
 # With these durations, no Lease expires within a test, so no change of leaders comes from that.
-SLOW = {**BOTH, "leaseDurationSeconds": 900, "renewDeadlineSeconds": 600, "retryPeriodSeconds": 300}
+SLOW = {**BOTH, "leaseDurationSeconds": 900}
 NUMA = "topology-webhook.dev/numa"
 SPEC = "scheduling.koordinator.sh/numa-topology-spec"
 

@@ -45,13 +45,9 @@ LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{RELEASE}"
 PROGRAM = Path(sys.executable).with_name("topology-webhook")
 REFUSED_BINDINGS = 'topology_webhook_reviews_total{operation="CREATE",verdict="deny",webhook="mutate-bindings"}'
 ALLOCATIONS_BACKFILLED = "topology_webhook_hints_backfilled_total"
-# A leader counts as dead after five seconds, and after four if a busy machine delays it. So they are not shorter.
-QUICK_LEASE = {
-    "leaseDurationSeconds": 5,
-    "renewDeadlineSeconds": 4,
-    "retryPeriodSeconds": 0.5,
-    "assumeTtlSeconds": 8,
-}
+# A leader counts as dead after six seconds, and after four if a busy machine delays it. So they are not shorter.
+# A new one waits for 8 s (`Settings.assume_ttl`).
+QUICK_LEASE = {"leaseDurationSeconds": 6, "apiServerRequestTimeoutSeconds": 0}
 PORT_ATTEMPTS = 5
 CALLED_SECONDS = 30.0  # the API server receives a changed webhook configuration within one
 DRAIN_SECONDS = 30.0  # the chart's terminationGracePeriodSeconds with default values

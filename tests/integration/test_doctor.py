@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.cluster.control_plane import ControlPlane
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
-QUICK = {"settings": {"leaseDurationSeconds": 3, "renewDeadlineSeconds": 2, "retryPeriodSeconds": 0.5}}
+QUICK = {"settings": {"leaseDurationSeconds": 3}}
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module", autouse=True)
 def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
     # No reservation ends by its age within the test: what frees the node is what the scheduler said.
-    with local_webhook(control_plane, values={"settings": {"assumeTtlSeconds": 600}}) as webhook:
+    with local_webhook(control_plane, values={"settings": {"apiServerRequestTimeoutSeconds": 600}}) as webhook:
         webhook.wait_until_called()
         yield webhook
 

@@ -55,8 +55,6 @@ class Replica:
             pod_name=POD,
             lease_name="leader",
             lease_duration_seconds=3,
-            renew_deadline_seconds=2,
-            retry_period_seconds=0.2,
         )
         self.leadership = leadership_of(self.settings, client, lambda: self.follows)
         self.elector = LeaderElector(self.leadership, self.settings, client, lambda: self.ready, [self.leader_state])
@@ -130,7 +128,7 @@ async def test_who_follows_a_dead_leader_waits_until_what_that_one_assumed_must_
         await dead.kill()
     async with replica.running():
         await cluster.until(replica.leadership.is_leader)
-        assume_ttl = replica.settings.assume_ttl_seconds
+        assume_ttl = replica.settings.assume_ttl
         assert assume_ttl - 10 < replica.leadership.seconds_until_settled() <= assume_ttl
 
 

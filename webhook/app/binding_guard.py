@@ -60,7 +60,7 @@ def leader_state_of(leadership: Leadership) -> LeaderState:
 def answer_lifetime(settings: Settings) -> float:
     """Seconds after which an answer that its pod does not show will never appear in it.
 
-    `assume_ttl_seconds` starts with the claim of the next leader. This claim is later than any answer, by the time
+    `assume_ttl` starts with the claim of the next leader. This claim is later than any answer, by the time
     between two terms, which is added here.
     """
-    return settings.assume_ttl_seconds + settings.lease_duration_seconds - settings.renew_deadline_seconds
+    return settings.assume_ttl + settings.timing.lease_duration - settings.timing.renew_deadline

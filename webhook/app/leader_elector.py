@@ -20,7 +20,7 @@ from webhook.app.settings import Settings
 from webhook.internal_errors import Where, internal_error
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.client import Client
-from webhook.kube.election import Release, Term, Timing
+from webhook.kube.election import Release, Term
 from webhook.kube.leader_label import RoleLabel
 from webhook.kube.leadership import Leadership
 from webhook.kube.lease import clock
@@ -51,11 +51,10 @@ class LeaderRunnable(Protocol):
 
 def leadership_of(settings: Settings, client: Client, follows: Callable[[], bool]) -> Leadership:
     """The leadership of this replica. follows: whether our copy of the pods is current, at this moment."""
-    timing = Timing(settings.lease_duration_seconds, settings.renew_deadline_seconds, settings.retry_period_seconds)
     # A restarted container in the same Pod is a new candidate.
     identity = f"{settings.pod_name or os.uname().nodename}_{uuid4().hex[:8]}"
     lease = settings.namespace, settings.lease_name
-    return Leadership(client, lease, identity, timing, settings.assume_ttl_seconds, follows)
+    return Leadership(client, lease, identity, settings.timing, settings.assume_ttl, follows)
 
 
 class LeaderElector:

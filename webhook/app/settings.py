@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from webhook.formats.autoscaling import Autoscaler, ProvisioningClass
 from webhook.formats.koordinator.intent import NUMASpec
+from webhook.kube.election import Timing
 from webhook.model.options import Fidelity, GangStrategy, Manage, Options, ScoreStrategy, Unenforced
 from webhook.model.policy import Exclusive, NUMAPolicy
 from webhook.placing.autoscaling.answers import Asking
@@ -228,14 +229,9 @@ class Settings(BaseSettings):
     lease_duration_seconds: Annotated[int, Field(ge=1, le=3600)] = 15
     """How long other replicas respect a leader after its last renewal. If shorter, a dead leader is replaced sooner;
     if longer, a leader survives a slow or restarted API server."""
-    renew_deadline_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
-    """How long a leader leads after its last renewal: less than lease-duration-seconds, by at least the API server's
-    timeout for the webhook."""
-    retry_period_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 2.0
-    """How often a leader renews the Lease and other replicas check it: at most half of renew-deadline-seconds."""
-    assume_ttl_seconds: Annotated[float, Field(ge=0, le=3600)] = 65.0
-    """How long a new leader admits only bindings of pods that were placed before, because it may not see yet which
-    others the previous leader allowed."""
+    api_server_request_timeout_seconds: Annotated[float, Field(ge=0, le=3600)] = 60.0
+    """The API server's `--request-timeout`. A new leader admits only bindings of pods that were placed before for 5 s
+    longer, because it may not see yet which others the previous leader allowed."""
 
     drain_seconds: Annotated[float, Field(ge=0, le=600)] = 20.0
     """Maximum time from SIGTERM to exit. The replica is unready at once, serves while endpoints are removed, then
@@ -279,21 +275,21 @@ class Settings(BaseSettings):
             raise ValueError(msg)
         return self
 
-    @model_validator(mode="after")
-    def _terms_end_before_leases_run_out(self) -> Self:
-        if self.renew_deadline_seconds >= self.lease_duration_seconds:
-            msg = (
-                f"renew_deadline_seconds is {self.renew_deadline_seconds:g}, which must be less than "
-                f"lease_duration_seconds, {self.lease_duration_seconds}"
-            )
-            raise ValueError(msg)
-        if self.retry_period_seconds > self.renew_deadline_seconds / 2:
-            msg = (
-                f"retry_period_seconds is {self.retry_period_seconds:g}, which must be at most half of "
-                f"renew_deadline_seconds, {self.renew_deadline_seconds:g}"
-            )
-            raise ValueError(msg)
-        return self
+    @property
+    def timing(self) -> Timing:
+        """The times of the election. Those of client-go (15, 10 and 2 s) are in this proportion."""
+        lease = self.lease_duration_seconds
+        return Timing(lease, renew_deadline=lease * 10 / 15, retry_period=lease * 2 / 15)
+
+    @property
+    def assume_ttl(self) -> float:
+        """Seconds after its claim in which a new leader may not know everything that was promised.
+
+        `kube.leadership` derives it: 60 + 7 - 5 + 3 s with the defaults. The 3 s of the watch remain however long the
+        time between two terms is.
+        """
+        between_terms = self.timing.lease_duration - self.timing.renew_deadline
+        return max(self.api_server_request_timeout_seconds + 7.0 - between_terms, 0.0) + 3.0
 
     @property
     def preempts(self) -> bool:

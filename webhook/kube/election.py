@@ -152,7 +152,7 @@ def _count(value: object) -> int:
 
 # The maximum of another holder's duration, as a multiple of our own. 4: a rollout may quadruple the setting (15 s to 60
 # s). With the default, one bad write costs a minute without a leader, about as long as the next leader waits for
-# bindings that it cannot see yet (assume_ttl_seconds).
+# bindings that it cannot see yet (`Settings.assume_ttl`).
 LONGEST_BELIEVED: Final = 4
 
 # A higher count of terms is not credible: one term a second for 34 years. Our own count stays within int32.

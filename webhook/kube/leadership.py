@@ -6,7 +6,7 @@ What the last leader promised may become visible late: a binding is answered fir
 2. The last leader promised nothing after its deadline, and the earliest claim of another follows that deadline by
    lease_duration - renew_deadline: 5 s.
 3. What is written reaches our copy of the cluster with the next event of a watch; 3 s leave room for a busy one.
-So 60 + 7 - 5 + 3 = 65 s after its claim (`assume_ttl_seconds`) a new leader knows of everything that was promised.
+So 60 + 7 - 5 + 3 = 65 s after its claim (`Settings.assume_ttl`) a new leader knows of everything that was promised.
 Until then it may promise only what the last leader cannot have promised otherwise: a pod that was placed before, as
 placed. There is nothing to wait for in the first term of all, or when the last leader left with all that it had
 promised settled. That holds for a copy that follows. After an outage, which often is why the leader changed, the watch

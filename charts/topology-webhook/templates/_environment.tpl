@@ -62,9 +62,7 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "HINT_KEY_SECRET_NAME" (include "topology-webhook.hintKeySecretName" .)
   "LEASE_NAME" (include "topology-webhook.fullname" .)
   "LEASE_DURATION_SECONDS" .Values.settings.leaseDurationSeconds
-  "RENEW_DEADLINE_SECONDS" .Values.settings.renewDeadlineSeconds
-  "RETRY_PERIOD_SECONDS" .Values.settings.retryPeriodSeconds
-  "ASSUME_TTL_SECONDS" .Values.settings.assumeTtlSeconds
+  "API_SERVER_REQUEST_TIMEOUT_SECONDS" .Values.settings.apiServerRequestTimeoutSeconds
   "DRAIN_SECONDS" .Values.settings.drainSeconds
   "LIST_PAGE_SIZE" .Values.settings.listPageSize
   "LOG_LEVEL" .Values.settings.logLevel
