@@ -159,8 +159,6 @@ def test_wrong_settings_end_serve_with_2_before_anything_is_started() -> None:
 def test_the_times_of_the_election_follow_from_the_duration_of_the_lease(
     lease: str, request_timeout: str, timing: Timing, assume_ttl: float
 ) -> None:
-    settings = Settings.load(
-        {"lease_duration_seconds": lease, "api_server_request_timeout_seconds": request_timeout}
-    )
+    settings = Settings.load({"lease_duration_seconds": lease, "api_server_request_timeout_seconds": request_timeout})
     assert (settings.timing, settings.assume_ttl) == (timing, pytest.approx(assume_ttl))
     assert settings.timing.retry_period < settings.timing.renew_deadline / 2 < settings.timing.lease_duration

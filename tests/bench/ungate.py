@@ -26,7 +26,7 @@ from tests.cluster.gated import Pods, is_gated, pod, scheduler_paused, wait_unti
 from tests.cluster.nodes import Machine, machines, present, publish
 from tests.cluster.webhook_process import NAMESPACE, RELEASE, local_webhook
 from webhook.app.clients import placement_pace
-from webhook.app.settings import Settings
+from webhook.app.leader_runnables import WRITES_AT_A_TIME
 from webhook.kube.client import Client
 from webhook.kube.pod_writes import PodWrites
 
@@ -96,7 +96,7 @@ def _wait_until_ungated(pods: Pods, names: Iterable[str], version: str) -> None:
 
 async def _patch(plane: ControlPlane, namespace: str, names: Iterable[str]) -> float:
     """Seconds to write an annotation into each of the pods."""
-    slots = asyncio.Semaphore(Settings().ungate_concurrency)
+    slots = asyncio.Semaphore(WRITES_AT_A_TIME)
     # As the service itself: what others write into pods is reviewed.
     account = plane.service_account_kubeconfig(NAMESPACE, RELEASE)
     async with await Client.connect(account, pace=placement_pace()) as client:

@@ -35,7 +35,7 @@ DOWN_SECONDS = 3.0
 SHORTEST_PAUSE_SECONDS = QUICK_LEASE["leaseDurationSeconds"] + 2.0
 DELETED_NODES = 4
 CHANGED = {
-    "settings": {"gangStrategy": "Spread", "scoreStrategy": "LeastAllocated", "preferredNodes": 5},
+    "settings": {"gangStrategy": "Spread", "scoreStrategy": "LeastAllocated"},
     "webhook": {"timeoutSeconds": 4},
 }
 """Values of an upgrade that change what the program does and how it is called."""

@@ -333,7 +333,6 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "gate": "Never",
         "noCapacity": "Deny",
         "schedulerNames": ["default-scheduler", "batch"],
-        "ungateConcurrency": 32,
         "ungateAfterSeconds": 600,
         "reserveAfterSeconds": 300,
         "warnAfterSeconds": 900,
@@ -348,16 +347,13 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "narrowAfterSeconds": 45,
         "deleteRejectedAfterSeconds": 3600,
         "maxAffinityValues": 1000,
-        "preferredNodes": 0,
         "trustedUsers": ["koord-scheduler", "system:serviceaccount:a:b"],
         "trustedGroups": [],
         "schedulerUsers": ["system:kube-scheduler", "system:serviceaccount:a:scheduler"],
-        "nrtSettleSeconds": 0.5,
         "nrtAgeSeconds": 3600,
         "leaseDurationSeconds": 30,
         "apiServerRequestTimeoutSeconds": 120,
         "drainSeconds": 7,
-        "listPageSize": 10000,
         "logLevel": "debug",
         "logFormat": "console",
         "bindAddress": "fd00::1",
@@ -383,12 +379,12 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
     assert settings.scheduler_names == ("default-scheduler", "batch")
     assert (settings.gang_strategy, settings.gate, settings.no_capacity) == ("Spread", "Never", "Deny")
     assert settings.unenforced == "Deny"
-    assert (settings.max_affinity_values, settings.preferred_nodes, settings.list_page_size) == (1000, 0, 10000)
+    assert settings.max_affinity_values == 1000
     assert (settings.drain_seconds, settings.log_level, settings.log_format) == (7, "debug", "console")
     assert (settings.port, settings.metrics_port, settings.page_port) == (9443, 9080, 9090)
     assert settings.trusted_users == ("koord-scheduler", "system:serviceaccount:a:b")
     assert settings.trusted_groups == ()
-    assert (settings.nrt_settle_seconds, settings.nrt_age_seconds) == (0.5, 3600)
+    assert settings.nrt_age_seconds == 3600
     assert (settings.lease_duration_seconds, settings.api_server_request_timeout_seconds) == (30, 120)
     assert (settings.ungate_after_seconds, settings.reserve_after_seconds) == (600, 300)
     assert settings.warn_after_seconds == 900

@@ -53,7 +53,7 @@ class Replica:
         self.settings = Settings(
             namespace=namespace,
             pod_name=POD,
-            lease_name="leader",
+            name="leader",
             lease_duration_seconds=3,
         )
         self.leadership = leadership_of(self.settings, client, lambda: self.follows)

@@ -41,18 +41,18 @@ def placement(raw: Mapping[str, Any]) -> str:
     return str(raw["metadata"]["annotations"].get(PLACEMENT, ""))
 
 
-def test_all_waiting_pods_of_a_namespace_are_ungated_page_by_page_and_other_gates_stay(
+def test_all_waiting_pods_of_a_namespace_are_ungated_and_other_gates_stay(
     control_plane: ControlPlane, pods: Pods, ungate: Callable[..., Printed]
 ) -> None:
     names = [f"p{number:02}" for number in range(20)]
     control_plane.api.in_parallel(partial(pods.create, waiting(name)) for name in names)
     pods.create(waiting("held", HOLD))
     pods.create(pod("other", schedulingGates=[HOLD]))
-    dry = ungate("--namespace", pods.namespace, "--dry-run", "--list-page-size", 7)
+    dry = ungate("--namespace", pods.namespace, "--dry-run")
     assert (dry.code, dry.stderr) == (0, "")
     assert dry.stdout == f"{pods.namespace}: 21 pods would be ungated\n21 pods would be ungated\n"
     assert len(pods.gated()) == 21
-    done = ungate("--namespace", pods.namespace, "--list-page-size", 7)
+    done = ungate("--namespace", pods.namespace)
     assert (done.code, done.stderr) == (0, "")
     assert done.stdout == f"{pods.namespace}: 21 pods ungated\n21 pods ungated\n"
     raws = pods.all()
@@ -146,7 +146,7 @@ async def test_a_pod_that_changed_meanwhile_is_tried_again_and_a_deleted_one_cou
 
     async with Meddler(await from_kubeconfig(str(control_plane.kubeconfig), None)) as client:
         client.meddle = meddle
-        ungater = Ungater(client, 500, pods.namespace)
+        ungater = Ungater(client, pods.namespace, page_size=2)
         await ungater.ungate(60, until_none=False)
     tally = ungater.tally
     assert (dict(tally.ungated), tally.gone, tally.failed, tally.complete) == ({pods.namespace: 2}, 1, {}, True)
@@ -168,7 +168,7 @@ async def test_new_pods_are_left_to_a_service_that_still_runs_and_ungated_when_i
 
         async with Meddler(await from_kubeconfig(str(control_plane.kubeconfig), None)) as client:
             client.meddle = meddle
-            await Ungater(client, 500, pods.namespace, settle=0.5).ungate(60, until_none=until_none)
+            await Ungater(client, pods.namespace, page_size=2, settle=0.5).ungate(60, until_none=until_none)
         assert pods.gated() == expected
 
 

@@ -20,8 +20,9 @@ __all__ = ["priority_classes"]  # a fixture
 
 # k0 ── NUMA 0 [8]  NUMA 1 [8]; k1 likewise
 FLEET = [even_machine(f"k{number}", cpus=8) for number in range(2)]
-# Without fingerprints, a report written so long after a binding shows the pod. The shorter lag varies from 1 to 3 s.
-SETTINGS = {**QUICK_LEASE, "nrtSettleSeconds": 1}
+# Without fingerprints, a report written a twelfth of it after a binding shows the pod. The shorter lag varies from 1 to
+# 3 s.
+SETTINGS = {**QUICK_LEASE, "nrtAgeSeconds": 12}
 
 
 @pytest.fixture(scope="module", params=[("rte", 2.0), ("nfd", 2.0), ("nfd", 8.0)], ids=str)

@@ -86,7 +86,6 @@ async def measured(storage: Storage, api_server: str, folder: Path) -> AsyncIter
     port = free_port()
     settings = {
         "kubeconfig": folder / "kubeconfig",
-        "tls_mode": "Files",
         "tls_cert_file": folder / "tls.crt",
         "tls_key_file": folder / "tls.key",
         "bind_address": "127.0.0.1",

@@ -185,13 +185,12 @@ class FilesSource:
 
 def source_of(settings: Settings, secret: SharedSecret) -> Source:
     """The source that the settings select; raises CertificateError if an entry of `tls_names` is not a name."""
-    service = f"{settings.service_name}.{settings.namespace}.svc"
-    if settings.tls_cert_file is not None and settings.tls_key_file is not None and settings.tls_mode == "Files":
-        names = ServerNames.of(settings.tls_names or (service,))
-        return FilesSource(settings.tls_cert_file, settings.tls_key_file, names)
+    service = f"{settings.name}.{settings.namespace}.svc"
+    if (files := settings.tls_files) is not None:
+        return FilesSource(*files, ServerNames.of(settings.tls_names or (service,)))
     others = f"{settings.bind_service_name}.{settings.namespace}.svc", *settings.tls_names
-    names = ServerNames.of_service(settings.service_name, settings.namespace, others)
-    return SecretSource(secret, settings.service_name, names)
+    names = ServerNames.of_service(settings.name, settings.namespace, others)
+    return SecretSource(secret, settings.name, names)
 
 
 class HandshakeContext:

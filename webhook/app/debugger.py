@@ -13,6 +13,7 @@ from webhook.app.informers import LIVE_PODS
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.client import Client
 from webhook.kube.discovery import NODE_RESOURCE_TOPOLOGIES, locate
+from webhook.kube.informer import PAGE_SIZE
 from webhook.kube.pacing import Turns
 from webhook.kube.resource import Resource
 from webhook.state.cluster_cache import ClusterCache
@@ -27,10 +28,9 @@ _BETWEEN_SECONDS: Final = 5.0
 class Debugger:
     """Waits for the signal."""
 
-    def __init__(self, cache: ClusterCache, client: Client, page_size: int) -> None:
+    def __init__(self, cache: ClusterCache, client: Client) -> None:
         self._cache = cache
         self._client = client
-        self._page_size = page_size
         self._asked = asyncio.Event()
 
     async def run(self) -> NoReturn:
@@ -64,7 +64,7 @@ class Debugger:
         return comparison.differences()
 
     async def _list(self, comparison: Comparison, kind: Kind, resource: Resource, selector: str = "") -> None:
-        query: dict[str, str | int] = {"limit": self._page_size, **({"fieldSelector": selector} if selector else {})}
+        query: dict[str, str | int] = {"limit": PAGE_SIZE, **({"fieldSelector": selector} if selector else {})}
         turns = Turns()
         while True:
             page = await self._client.page(resource.path, query)

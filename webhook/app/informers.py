@@ -79,7 +79,7 @@ class Watched:
 
 
 def watch_cluster(
-    client: Client, cache: ClusterCache, page_size: int, pods_status: InformerStatus, failed_status: InformerStatus
+    client: Client, cache: ClusterCache, pods_status: InformerStatus, failed_status: InformerStatus
 ) -> tuple[Watched, ...]:
     """Everything that decisions depend on.
 
@@ -100,13 +100,12 @@ def watch_cluster(
             resource,
             feed,
             field_selector=selector,
-            page_size=page_size,
             status=status,
             managed_fields=managed_fields,
         )
         return Watched(informer, feed, informer.run)
 
-    native_groups = _when_served(client, NATIVE_POD_GROUPS, cache.native_groups.feed, page_size)
+    native_groups = _when_served(client, NATIVE_POD_GROUPS, cache.native_groups.feed)
     native_groups.informer.served.subscribe(cache.native_groups.serve)
     return (
         always("namespaces", cache.namespaces),
@@ -119,17 +118,16 @@ def watch_cluster(
             client,
             NODE_RESOURCE_TOPOLOGIES,
             cache.node_topologies,
-            page_size,
             managed_fields=True,
             large_field=LargeField("zones", cache.node_topologies.upsert_rest),
         ),
-        _when_served(client, KAI_TOPOLOGIES, cache.topologies[TopologySource.KAI], page_size),
-        _when_served(client, KUEUE_TOPOLOGIES, cache.topologies[TopologySource.KUEUE], page_size),
+        _when_served(client, KAI_TOPOLOGIES, cache.topologies[TopologySource.KAI]),
+        _when_served(client, KUEUE_TOPOLOGIES, cache.topologies[TopologySource.KUEUE]),
         native_groups,
     )
 
 
-def watch_pod_groups(client: Client, pod_groups: PodGroups, cache: ClusterCache, page_size: int) -> Watched:
+def watch_pod_groups(client: Client, pod_groups: PodGroups, cache: ClusterCache) -> Watched:
     """KAI-Scheduler's PodGroups: ours result from decisions, and those of users are their input."""
 
     def put(raw: Raw) -> None:
@@ -140,32 +138,32 @@ def watch_pod_groups(client: Client, pod_groups: PodGroups, cache: ClusterCache,
         pod_groups.drop(key)
         cache.kai_groups.feed.delete(key)
 
-    watched = _when_served(client, POD_GROUPS, Feed("PodGroup", dict, put, drop), page_size)
+    watched = _when_served(client, POD_GROUPS, Feed("PodGroup", dict, put, drop))
     watched.informer.served.subscribe(cache.kai_groups.serve)
     return watched
 
 
-def watch_budgets(client: Client, cache: ClusterCache, page_size: int) -> tuple[Watched, ...]:
+def watch_budgets(client: Client, cache: ClusterCache) -> tuple[Watched, ...]:
     """PodDisruptionBudgets: only preemption needs them."""
     feed = cache.disruption_budgets.feed
-    informer = Informer(client, Resource("policy", "v1", "poddisruptionbudgets"), feed, page_size=page_size)
+    informer = Informer(client, Resource("policy", "v1", "poddisruptionbudgets"), feed)
     return (Watched(informer, feed, informer.run),)
 
 
-def watch_reservations(client: Client, cache: ClusterCache, page_size: int) -> tuple[Watched, ...]:
+def watch_reservations(client: Client, cache: ClusterCache) -> tuple[Watched, ...]:
     """Koordinator's Reservations: a setting lets them be read."""
-    return (_when_served(client, KOORDINATOR_RESERVATIONS, cache.koordinator_reservations, page_size),)
+    return (_when_served(client, KOORDINATOR_RESERVATIONS, cache.koordinator_reservations),)
 
 
-def watch_devices(client: Client, cache: ClusterCache, page_size: int) -> tuple[Watched, ...]:
+def watch_devices(client: Client, cache: ClusterCache) -> tuple[Watched, ...]:
     """Devices of Dynamic Resource Allocation and the claims for them: a setting lets them be read."""
-    return tuple(_when_served(client, DEVICES[kind], feed, page_size) for kind, feed in cache.devices.feeds.items())
+    return tuple(_when_served(client, DEVICES[kind], feed) for kind, feed in cache.devices.feeds.items())
 
 
-def watch_provisioning_requests(client: Client, cache: ClusterCache, page_size: int) -> Watched:
+def watch_provisioning_requests(client: Client, cache: ClusterCache) -> Watched:
     """ProvisioningRequests: the cache keeps those that the leader made."""
     requests = cache.provisioning_requests
-    watched = _when_served(client, PROVISIONING_REQUESTS, requests.feed, page_size)
+    watched = _when_served(client, PROVISIONING_REQUESTS, requests.feed)
     watched.informer.served.subscribe(requests.serve)
     return watched
 
@@ -174,14 +172,11 @@ def _when_served(
     client: Client,
     wanted: Wanted,
     feed: Feed[Any],
-    page_size: int,
     *,
     managed_fields: bool = False,
     large_field: LargeField | None = None,
 ) -> Watched:
     # Discovery sets the version later.
     resource = Resource(wanted.group, "", wanted.plural)
-    informer = Informer(
-        client, resource, feed, page_size=page_size, managed_fields=managed_fields, large_field=large_field
-    )
+    informer = Informer(client, resource, feed, managed_fields=managed_fields, large_field=large_field)
     return Watched(informer, feed, DiscoveredInformer(client, wanted, informer).run)

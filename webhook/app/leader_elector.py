@@ -53,7 +53,7 @@ def leadership_of(settings: Settings, client: Client, follows: Callable[[], bool
     """The leadership of this replica. follows: whether our copy of the pods is current, at this moment."""
     # A restarted container in the same Pod is a new candidate.
     identity = f"{settings.pod_name or os.uname().nodename}_{uuid4().hex[:8]}"
-    lease = settings.namespace, settings.lease_name
+    lease = settings.namespace, settings.name
     return Leadership(client, lease, identity, settings.timing, settings.assume_ttl, follows)
 
 

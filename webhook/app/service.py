@@ -125,20 +125,19 @@ class Service:
             preempts=settings.preempts,
         )
         pod_groups = PodGroups(clients.placement)
-        page_size = settings.list_page_size
         self._watched = (
-            *watch_cluster(client, self._cache, page_size, pods_status, failed_status),
-            watch_pod_groups(client, pod_groups, self._cache, page_size),
-            *(watch_budgets(client, self._cache, page_size) if settings.preempts else ()),
-            *(watch_reservations(client, self._cache, page_size) if settings.koordinator_reservations else ()),
-            *(watch_devices(client, self._cache, page_size) if settings.dynamic_resources else ()),
-            *((watch_provisioning_requests(client, self._cache, page_size),) if settings.provisioning_class else ()),
+            *watch_cluster(client, self._cache, pods_status, failed_status),
+            watch_pod_groups(client, pod_groups, self._cache),
+            *(watch_budgets(client, self._cache) if settings.preempts else ()),
+            *(watch_reservations(client, self._cache) if settings.koordinator_reservations else ()),
+            *(watch_devices(client, self._cache) if settings.dynamic_resources else ()),
+            *((watch_provisioning_requests(client, self._cache),) if settings.provisioning_class else ()),
         )
         self._snapshots = SnapshotKeeper(self._cache, self._watched)
-        self._debugger = Debugger(self._cache, client, page_size)
+        self._debugger = Debugger(self._cache, client)
         self._bundles = _bundle_keeper(settings, client)
-        secret = SharedSecret(client, settings.namespace, settings.tls_secret_name)
-        allocation_secret = SharedSecret(client, settings.namespace, settings.hint_key_secret_name)
+        secret = SharedSecret(client, settings.namespace, f"{settings.name}-ca")
+        allocation_secret = SharedSecret(client, settings.namespace, f"{settings.name}-hint-key")
         self._allocation_key = SharedAllocationKey(allocation_secret, self._cache.use_allocation_key)
         publish = self._bundles.publish if self._bundles is not None else _ignore
         client_ca = None if settings.client_ca_file is None else ClientCAFile(settings.client_ca_file)
@@ -300,10 +299,10 @@ def _after(events: Sequence[asyncio.Event], run: Background) -> Background:
 
 def _bundle_keeper(settings: Settings, client: Client) -> CABundleKeeper | None:
     """The keeper of caBundle; None if another tool writes it."""
-    if settings.tls_mode != "SelfManaged":
+    if settings.tls_files is not None:
         return None
-    services = {(settings.namespace, name) for name in (settings.service_name, settings.bind_service_name)}
-    return CABundleKeeper(client, settings.webhook_configurations, services)
+    services = {(settings.namespace, name) for name in (settings.name, settings.bind_service_name)}
+    return CABundleKeeper(client, (settings.name,), services)
 
 
 def _ignore(*_: object) -> None:

@@ -69,7 +69,10 @@ class Settings(BaseSettings):
     context: str | None = None
     """Context of the kubeconfig. Unset: its current context."""
     namespace: str = "topology-webhook"
-    """Namespace of the service, with its CA Secret, Services and Lease."""
+    """Namespace of the service, with its Secrets, Services and Lease."""
+    name: str = "topology-webhook"
+    """Name of the service's objects: Service, Lease and webhook configurations; with `-bind` of the leader's Service,
+    with `-ca` and `-hint-key` of the Secrets. The names of both Services are in the certificate."""
     pod_name: str | None = None
     """The process's own pod, from the downward API. Unset: no Pod is labelled as the leader's."""
 
@@ -81,40 +84,27 @@ class Settings(BaseSettings):
     """HTTP port for /healthz, /readyz and /metrics. 0: a free port."""
 
     page: bool = False
-    """Serve the read-only page of the cluster's topology, which has no login."""
-    page_bind_address: str = "127.0.0.1"
-    """Address of the page. The default is reached by `kubectl port-forward` only."""
+    """Serve the read-only page of the cluster's topology, which has no login. It listens on localhost, which `kubectl
+    port-forward` reaches; with page-hosts, on bind-address."""
     page_port: Port = 8090
     """HTTP port of the page. 0: a free port."""
     page_hosts: Names = ()
     """Host names, besides localhost, under which browsers may open the page: those of an ingress with a login. Other
     hosts get HTTP 421."""
 
-    tls_mode: Literal["SelfManaged", "Files"] = "SelfManaged"
-    """Source of the serving certificate. `SelfManaged`: a CA in a Secret; the service writes caBundle. `Files`:
-    tls-cert-file and tls-key-file, renewed with caBundle by another tool (cert-manager)."""
     tls_cert_file: Path | None = None
-    """For tls-mode `Files`: PEM certificate chain, reloaded when it changes."""
+    """PEM certificate chain that another tool renews together with caBundle; reloaded when it changes. Unset: the
+    service keeps a CA in a Secret, and writes caBundle."""
     tls_key_file: Path | None = None
-    """For tls-mode `Files`: PEM private key, reloaded when it changes."""
-    tls_secret_name: str = "topology-webhook-ca"  # noqa: S105 # a name
-    """For tls-mode `SelfManaged`: Secret with the CA, created if absent."""
+    """PEM private key for tls-cert-file, reloaded when it changes."""
     client_ca_file: Path | None = None
     """PEM certificates of the CAs of the API server's client certificate, reloaded when they change. Clients without
     such a certificate fail the TLS handshake. Unset: every client is answered."""
     client_names: Names = ()
     """Common or subject alternative names, of which the client certificate must have one, else HTTP 403. Unset: any
     certificate of the CA."""
-    hint_key_secret_name: str = "topology-webhook-hint-key"  # noqa: S105 # a name
-    """Secret with the key that signs the NUMA allocations of unbound pods, created if absent."""
-    service_name: str = "topology-webhook"
-    """Service that the API server calls. Its DNS names are in the certificate."""
-    bind_service_name: str = "topology-webhook-bind"
-    """Service that selects the leader, for calls that only the leader answers. Also in the certificate."""
     tls_names: Names = ()
     """Further DNS names and IP addresses for the certificate, if the API server calls a URL."""
-    webhook_configurations: Names = ("topology-webhook",)
-    """For tls-mode `SelfManaged`: webhook configurations, mutating and validating, whose caBundle is written."""
 
     mode: Mode = "Enforce"
     """`Enforce` applies decisions. `Observe` only reports them. `Off` admits everything without a decision."""
@@ -168,8 +158,6 @@ class Settings(BaseSettings):
     `Deny` it."""
     preemption: PreemptionMode = "LowerPriority"
     """Whether lower-priority pods are preempted for waiting pods and gangs: `LowerPriority`, or `Never`."""
-    ungate_concurrency: Annotated[int, Field(ge=1, le=256)] = 16
-    """How many gated pods are written at a time. 16 make about 1,000 a second."""
     ungate_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 0.0
     """Time after which a waiting pod is ungated without a node, so that a cluster autoscaler sees it. It still
     avoids nodes that can never take it. 0: never."""
@@ -206,8 +194,6 @@ class Settings(BaseSettings):
     no scheduler that places by NUMA nodes or gangs itself."""
     max_affinity_values: Annotated[int, Field(ge=1, le=1000)] = 64
     """Maximum number of node names in a pod's required node affinity."""
-    preferred_nodes: Annotated[int, Field(ge=0, le=100)] = 10
-    """How many of the best nodes are written as preferred."""
 
     trusted_users: Names = ()
     """Users who may also write what the service writes into pods, and remove its gate."""
@@ -217,15 +203,10 @@ class Settings(BaseSettings):
     scheduler_users: Annotated[Names, Field(min_length=1)] = ("system:kube-scheduler",)
     """Users who bind pods for kube-scheduler; add those of further schedulers. Bindings by other users are checked,
     but get no NUMA nodes."""
-    nrt_settle_seconds: Annotated[float, Field(ge=0, le=3600)] = 10.0
-    """A NodeResourceTopology without a pod fingerprint has counted a pod if it was written this long after the pod
-    was bound."""
     nrt_age_seconds: Annotated[float, Field(ge=0, le=86_400)] = 120.0
-    """If it was written sooner, it has counted the pod once the pod has been bound for this long: two periods of the
-    exporter."""
+    """A NodeResourceTopology without a pod fingerprint has counted a pod once the pod has been bound for this long,
+    which is two periods of the exporter, or if it was written a twelfth of that (at most 10 s) after the binding."""
 
-    lease_name: str = "topology-webhook"
-    """Lease that elects the leader."""
     lease_duration_seconds: Annotated[int, Field(ge=1, le=3600)] = 15
     """How long other replicas respect a leader after its last renewal. If shorter, a dead leader is replaced sooner;
     if longer, a leader survives a slow or restarted API server."""
@@ -240,8 +221,6 @@ class Settings(BaseSettings):
     """Lowest severity of log lines. `info` has one line for each decision."""
     log_format: Literal["json", "console"] = "json"
     """Log lines as JSON objects (`json`) or for people (`console`)."""
-    list_page_size: Annotated[int, Field(ge=1, le=10_000)] = 500
-    """Objects per page when listing from the API server."""
 
     @model_validator(mode="before")
     @classmethod
@@ -256,8 +235,9 @@ class Settings(BaseSettings):
     def _files_come_in_pairs(self) -> Self:
         given = {"tls_cert_file": self.tls_cert_file, "tls_key_file": self.tls_key_file}
         missing = [name for name, path in given.items() if path is None]
-        if self.tls_mode == "Files" and missing:
-            msg = f"tls_mode is 'Files', which needs {' and '.join(missing)}"
+        if len(missing) == 1:
+            (present,) = given.keys() - missing
+            msg = f"{present} is set, which needs {missing[0]}"
             raise ValueError(msg)
         return self
 
@@ -274,6 +254,23 @@ class Settings(BaseSettings):
             msg = f"provisioning_class is set, which needs autoscaler 'ClusterAutoscaler', not {self.autoscaler!r}"
             raise ValueError(msg)
         return self
+
+    @property
+    def page_bind_address(self) -> str:
+        """The address of the page."""
+        return self.bind_address if self.page_hosts else "127.0.0.1"
+
+    @property
+    def bind_service_name(self) -> str:
+        """The Service that selects the leader, for calls that only the leader answers."""
+        return f"{self.name}-bind"
+
+    @property
+    def tls_files(self) -> tuple[Path, Path] | None:
+        """Certificate and key; None if the service keeps a CA of its own."""
+        if self.tls_cert_file is None or self.tls_key_file is None:
+            return None
+        return self.tls_cert_file, self.tls_key_file
 
     @property
     def timing(self) -> Timing:
@@ -348,7 +345,6 @@ def rules_of(settings: Settings, own_user: str | None = None) -> Rules:
         gate=settings.gate,
         no_capacity=settings.no_capacity,
         max_affinity_values=settings.max_affinity_values,
-        preferred_nodes=settings.preferred_nodes,
         scheduler_names=frozenset(settings.scheduler_names),
         trusted_users=frozenset(settings.trusted_users) | ({own_user} if own_user else set()),
         trusted_groups=frozenset(settings.trusted_groups),
@@ -366,7 +362,8 @@ def rules_of(settings: Settings, own_user: str | None = None) -> Rules:
 
 def times_of(settings: Settings) -> ReportingTimes:
     """How long exporters take to report a pod, by the settings."""
-    return ReportingTimes(settings.nrt_settle_seconds, settings.nrt_age_seconds)
+    # Of an exporter with a shorter period than 60 s, reports follow sooner, too.
+    return ReportingTimes(min(ReportingTimes().settle, settings.nrt_age_seconds / 12), settings.nrt_age_seconds)
 
 
 def asking_of(settings: Settings) -> Asking:

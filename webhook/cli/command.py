@@ -50,13 +50,11 @@ EXIT_UNREADABLE: Final = 2
 CLUSTER_SETTINGS: Final = (
     "kubeconfig",
     "context",
-    "list_page_size",
     "manage",
     "manage_missed",
     "excluded_namespaces",
     "scheduler_names",
     "dynamic_resources",
-    "nrt_settle_seconds",
     "nrt_age_seconds",
 )
 

@@ -26,6 +26,7 @@ from webhook.formats.kubernetes.gates import has_gate
 from webhook.formats.patches.json_patch import Operation, pointer
 from webhook.kube.api_errors import APIError, ClusterError, UnreachableError, mapping_or_empty
 from webhook.kube.client import Client
+from webhook.kube.informer import PAGE_SIZE
 from webhook.kube.pacing import Backoff
 from webhook.kube.pod_writes import PodWrites
 from webhook.kube.resource import Resource, items_of, key_of
@@ -68,7 +69,9 @@ class Tally:
 class Ungater:
     """Ungates the gated pods of one namespace, or of all ("")."""
 
-    def __init__(self, client: Client, page_size: int, namespace: str = "", *, settle: float = SETTLE_SECONDS) -> None:
+    def __init__(
+        self, client: Client, namespace: str = "", *, settle: float = SETTLE_SECONDS, page_size: int = PAGE_SIZE
+    ) -> None:
         self.tally = Tally()
         self._client = client
         self._writes = PodWrites(client)

@@ -80,7 +80,8 @@ class InformerStatus:
 
 log = structlog.get_logger(__name__)
 
-DEFAULT_PAGE_SIZE: Final = 500
+PAGE_SIZE: Final = 500
+"""Objects a page of a list, as client-go has it."""
 # The server ends a watch after this time (client-go uses the same). It is random, so that after a restart of the API
 # server the replicas do not reopen all watches in the same second each time.
 _WATCH_SECONDS: Final = (300, 600)
@@ -114,7 +115,7 @@ class Informer:
         handler: Handler,
         *,
         field_selector: str = "",
-        page_size: int = DEFAULT_PAGE_SIZE,
+        page_size: int = PAGE_SIZE,
         backoff: Backoff | None = None,
         managed_fields: bool = False,
         status: InformerStatus | None = None,

@@ -55,8 +55,6 @@ class Rules:
     """Whether pods that fit nowhere now are gated, admitted unchanged, or denied."""
     max_affinity_values: int = 64
     """The most nodes named in a pod's required node affinity."""
-    preferred_nodes: int = 10
-    """The number of best nodes written as preferred."""
     scheduler_names: frozenset[str] = frozenset({"default-scheduler"})
     """Pods of other schedulers are unmanaged."""
     trusted_users: frozenset[str] = frozenset()

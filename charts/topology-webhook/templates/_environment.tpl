@@ -37,7 +37,6 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "NO_CAPACITY" .Values.settings.noCapacity
   "PREEMPTION" .Values.settings.preemption
   "SCHEDULER_NAMES" (join "," .Values.settings.schedulerNames)
-  "UNGATE_CONCURRENCY" .Values.settings.ungateConcurrency
   "UNGATE_AFTER_SECONDS" .Values.settings.ungateAfterSeconds
   "AUTOSCALER" .Values.settings.autoscaler
   "PROVISIONING_CLASS" .Values.settings.provisioningClass
@@ -51,20 +50,17 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "REPAIR" .Values.settings.repair
   "DELETE_REJECTED_AFTER_SECONDS" .Values.settings.deleteRejectedAfterSeconds
   "MAX_AFFINITY_VALUES" .Values.settings.maxAffinityValues
-  "PREFERRED_NODES" .Values.settings.preferredNodes
   "TRUSTED_USERS" (include "topology-webhook.otherTrustedUsers" . | fromJsonArray | join ",")
   "TRUSTED_GROUPS" (join "," .Values.settings.trustedGroups | default ",")
   "SCHEDULER_USERS" (join "," .Values.settings.schedulerUsers)
   "CLIENT_CA_FILE" (include "topology-webhook.clientCAVolume" . | empty | ternary "" "/etc/topology-webhook/client-ca/ca.crt")
   "CLIENT_NAMES" (join "," .Values.tls.clientNames)
-  "NRT_SETTLE_SECONDS" .Values.settings.nrtSettleSeconds
   "NRT_AGE_SECONDS" .Values.settings.nrtAgeSeconds
   "HINT_KEY_SECRET_NAME" (include "topology-webhook.hintKeySecretName" .)
   "LEASE_NAME" (include "topology-webhook.fullname" .)
   "LEASE_DURATION_SECONDS" .Values.settings.leaseDurationSeconds
   "API_SERVER_REQUEST_TIMEOUT_SECONDS" .Values.settings.apiServerRequestTimeoutSeconds
   "DRAIN_SECONDS" .Values.settings.drainSeconds
-  "LIST_PAGE_SIZE" .Values.settings.listPageSize
   "LOG_LEVEL" .Values.settings.logLevel
   "LOG_FORMAT" .Values.settings.logFormat
   "BIND_ADDRESS" .Values.settings.bindAddress

@@ -102,7 +102,7 @@ def feeds() -> list[Feed[Any]]:
     pod_groups: Any = type("PodGroups", (), {"put": lambda _, raw: raw, "drop": lambda _, key: key})()
     statuses = InformerStatus(PODS), InformerStatus(FAILED_PODS)
     cache = ClusterCache()
-    watched = (*watch_cluster(client, cache, 500, *statuses), watch_pod_groups(client, pod_groups, cache, 500))
+    watched = (*watch_cluster(client, cache, *statuses), watch_pod_groups(client, pod_groups, cache))
     return [each.feed for each in watched]
 
 

@@ -268,7 +268,7 @@ def test_settings_may_come_from_the_environment(
         (("--cluster", CLUSTER, "--context", "x"), "--cluster and --context exclude each other"),
         (("--cluster", "-", "-f", "-"), "stdin (-) can be read only once"),
         (("--cluster", CLUSTER, "--fidelity", "exact"), "--fidelity: 'exact' is wrong"),
-        (("--cluster", CLUSTER, "--preferred-nodes", "x"), "--preferred-nodes: 'x' is wrong"),
+        (("--cluster", CLUSTER, "--max-affinity-values", "x"), "--max-affinity-values: 'x' is wrong"),
         (("--cluster", EXAMPLES / "none.yaml"), "none.yaml: No such file or directory"),
         (("--kubeconfig", EXAMPLES / "none.yaml"), "none.yaml"),
         (("--cluster", CLUSTER, "-o", "wide"), "'wide' is not one of"),

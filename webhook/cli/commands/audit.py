@@ -234,7 +234,7 @@ async def _listed(cluster: Cluster, auditor: Auditor, settings: Settings) -> Non
     async with await connect(settings) as client:
 
         async def each(resource: Resource, selector: str, take: _Take) -> None:
-            async for raw in objects(client, resource.path, selector, settings.list_page_size):
+            async for raw in objects(client, resource.path, selector):
                 try:
                     take(raw)
                 except UserError as error:

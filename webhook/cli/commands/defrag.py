@@ -154,7 +154,7 @@ def defrag(
         if apply and cluster:
             raise InputError("--apply and --cluster exclude each other: pods of a snapshot cannot be evicted")
         settings = Settings.load(flags)
-        live = _LivePods(settings.list_page_size)
+        live = _LivePods()
         read = read_cluster(cluster or [], settings, flags, also=live.read)
         warn(read)
         pods = live.pods if not cluster else [raw for raw in read.others if raw.get("kind") == "Pod"]
@@ -175,15 +175,14 @@ with_setting_flags(defrag, (*CLUSTER_SETTINGS, "fidelity", "gang_strategy", "not
 class _LivePods:
     """Reads what a plan needs beyond the rest of a live cluster."""
 
-    def __init__(self, page_size: int) -> None:
-        self._page_size = page_size
+    def __init__(self) -> None:
         self.pods: list[Mapping[str, Any]] = []
 
     async def read(self, cluster: Cluster, client: Client) -> None:
         """The objects of running pods, the PodDisruptionBudgets, and the owners of pods that wait."""
-        self.pods = [raw async for raw in objects(client, _PODS.path, _RUNNING, self._page_size)]
+        self.pods = [raw async for raw in objects(client, _PODS.path, _RUNNING)]
         try:
-            async for raw in objects(client, _BUDGETS.path, "", self._page_size):
+            async for raw in objects(client, _BUDGETS.path, ""):
                 cluster.add_disruption_budget(raw)
         except (APIError, UserError) as error:
             cluster.warnings.append(f"PodDisruptionBudgets cannot be read, so the plan counts none: {error}")

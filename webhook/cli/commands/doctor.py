@@ -73,7 +73,7 @@ def doctor(
         raise typer.Exit(EXIT_FAILED)
 
 
-with_setting_flags(doctor, ("namespace", "kubeconfig", "context", "list_page_size"))
+with_setting_flags(doctor, ("namespace", "kubeconfig", "context"))
 
 
 def _check(names: Mapping[str, str]) -> None:
@@ -84,7 +84,7 @@ def _check(names: Mapping[str, str]) -> None:
 
 async def _findings(settings: Settings, name: str, trial_namespace: str) -> list[tuple[str, Finding]]:
     async with await connect(settings) as client:
-        release = Release(client, settings.namespace, name, trial_namespace, settings.list_page_size)
+        release = Release(client, settings.namespace, name, trial_namespace)
         return [found async for found in diagnose(release)]
 
 

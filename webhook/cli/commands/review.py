@@ -59,8 +59,6 @@ DECISION_SETTINGS: Final = (
     "gang_strategy",
     "scheduler_names",
     "max_affinity_values",
-    "preferred_nodes",
-    "nrt_settle_seconds",
     "nrt_age_seconds",
 )
 

@@ -71,7 +71,7 @@ def ungate(
         raise typer.Exit(EXIT_LEFT)
 
 
-with_setting_flags(ungate, ("kubeconfig", "context", "list_page_size"))
+with_setting_flags(ungate, ("kubeconfig", "context"))
 
 
 class _UsageError(Exception):
@@ -95,7 +95,7 @@ async def _run(
     settings: Settings, namespace: str, remove_webhooks: str | None, *, dry_run: bool, seconds: float
 ) -> Tally:
     async with await Client.connect(settings.kubeconfig, settings.context, placement_pace()) as client:
-        ungater = Ungater(client, settings.list_page_size, namespace)
+        ungater = Ungater(client, namespace)
         if dry_run:
             await ungater.count()
             return ungater.tally

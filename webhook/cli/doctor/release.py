@@ -12,6 +12,7 @@ from webhook.cli.doctor.finding import Finding, fail, ok, warn
 from webhook.kube.api_errors import APIError, mapping_or_empty
 from webhook.kube.client import Client
 from webhook.kube.discovery import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGIES, locate
+from webhook.kube.informer import PAGE_SIZE
 from webhook.kube.provisioning_request_client import PROVISIONING_REQUESTS
 from webhook.kube.resource import Resource, items_of
 from webhook.model.raw import Raw
@@ -26,13 +27,12 @@ CONFIGURATIONS: Final = ("mutatingwebhookconfigurations", "validatingwebhookconf
 class Release:
     """One installation: its namespace, and the full name that its objects begin with."""
 
-    def __init__(self, client: Client, namespace: str, name: str, trial_namespace: str, page_size: int) -> None:
+    def __init__(self, client: Client, namespace: str, name: str, trial_namespace: str) -> None:
         self.client = client
         self.namespace = namespace
         self.name = name
         self.trial_namespace = trial_namespace
         """Where the pods are created that are never stored."""
-        self._page_size = page_size
         self._deployment: Raw | None = None
         self._configurations: dict[str, Raw | None] | None = None
 
@@ -47,7 +47,7 @@ class Release:
 
     async def items(self, resource: Resource, **query: str) -> AsyncIterator[Raw]:
         """All objects of a collection, page by page."""
-        asked: dict[str, str | int] = {"limit": self._page_size, **query}
+        asked: dict[str, str | int] = {"limit": PAGE_SIZE, **query}
         while True:
             page = await self.client.get(resource.path, asked)
             for raw in items_of(page, resource.path):

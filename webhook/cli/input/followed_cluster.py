@@ -52,7 +52,7 @@ async def followed(settings: Settings) -> AsyncIterator[FollowedCluster]:
             cache.advance()
 
     async with await connect(settings) as client:
-        watched = watch_cluster(client, cache, settings.list_page_size, pods, failed)
+        watched = watch_cluster(client, cache, pods, failed)
         loops = (*(each.run for each in watched), keep_current)
         running = [asyncio.create_task(supervised(loop)) for loop in loops]
         try:

@@ -31,6 +31,7 @@ from webhook.kube.discovery import (
     Wanted,
     locate,
 )
+from webhook.kube.informer import PAGE_SIZE
 from webhook.kube.owners import read_chain, read_owner
 from webhook.kube.pod_group_client import NATIVE_POD_GROUPS, POD_GROUPS
 from webhook.kube.resource import Resource, items_of, key_of
@@ -165,7 +166,7 @@ def _kubeconfig_of_kubectl(context: str | None) -> Path | None:
 async def _listed(settings: Settings, items: Sequence[Item], also: Also | None) -> Cluster:
     cluster = Cluster(rules_of(settings), times_of(settings))
     async with await connect(settings) as client:
-        lists = _Lists(cluster, client, settings.list_page_size)
+        lists = _Lists(cluster, client)
         await lists.read(_NAMESPACES, "", Cluster.add_namespace)
         await _all(
             *(lists.read(resource, selector, take) for resource, selector, take in _ALWAYS),
@@ -198,10 +199,9 @@ async def _all(*calls: Any) -> None:
 class _Lists:
     """Fills the cluster with lists, in pages."""
 
-    def __init__(self, cluster: Cluster, client: Client, page_size: int) -> None:
+    def __init__(self, cluster: Cluster, client: Client) -> None:
         self._cluster = cluster
         self._client = client
-        self._page_size = page_size
 
     async def read_if_served(
         self, wanted: Wanted, take: _Take, served: Callable[[Cluster], None] | None = None
@@ -225,7 +225,7 @@ class _Lists:
 
     async def read(self, resource: Resource, selector: str, take: _Take) -> None:
         """List a kind."""
-        async for raw in objects(self._client, resource.path, selector, self._page_size):
+        async for raw in objects(self._client, resource.path, selector):
             try:
                 problems = take(self._cluster, raw)
             except UserError as error:
@@ -233,9 +233,9 @@ class _Lists:
             self._cluster.warnings += [f"{resource.name} {key_of(raw)}: {problem}" for problem in problems]
 
 
-async def objects(client: Client, path: str, selector: str, page_size: int) -> AsyncIterator[Mapping[str, Any]]:
+async def objects(client: Client, path: str, selector: str) -> AsyncIterator[Mapping[str, Any]]:
     """The objects of a list, page by page. selector: a field selector; empty: all. Raises ClusterError."""
-    query: dict[str, str | int] = {"limit": page_size}
+    query: dict[str, str | int] = {"limit": PAGE_SIZE}
     if selector:
         query["fieldSelector"] = selector
     while True:

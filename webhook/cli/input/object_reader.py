@@ -111,7 +111,7 @@ def read_object(
     flags: Mapping[str, str | None],
 ) -> FoundObject:
     """The object with its pods. Raises InputError if there is no such object."""
-    live = _LiveObject(reference, namespace, settings.list_page_size)
+    live = _LiveObject(reference, namespace)
     cluster = read_cluster(snapshots, settings, flags, also=live.read)
     where = live.namespace or namespace or DEFAULT_NAMESPACE
     owners = Owners(cluster.others, cluster.asked_by(rules_of(settings)))
@@ -127,9 +127,8 @@ def read_object(
 class _LiveObject:
     """Reads the object and its pods from a live cluster."""
 
-    def __init__(self, reference: ObjectReference, namespace: str | None, page_size: int) -> None:
+    def __init__(self, reference: ObjectReference, namespace: str | None) -> None:
         self._reference = reference
-        self._page_size = page_size
         self._asked = namespace
         self.namespace = ""
         """Empty until something is read: for a snapshot."""
@@ -183,7 +182,7 @@ class _LiveObject:
             cluster.warnings.append(f"PodDisruptionBudgets cannot be read, so preemption counts none: {error}")
 
     async def _list(self, client: Client, resource: Resource) -> list[Raw]:
-        return [raw async for raw in objects(client, resource.path, "", self._page_size)]
+        return [raw async for raw in objects(client, resource.path, "")]
 
 
 def gang_name(pod: Raw, owners: Owners) -> str:

@@ -27,7 +27,7 @@ from webhook.placing.pod import placement_text
 from webhook.placing.pod.assignment import Assignment, assigned_node
 from webhook.placing.pod.decision import PodDecision, Verdict
 from webhook.placing.pod.gated_pods import GatedPod
-from webhook.placing.pod.node_names import hold_to_fitting, keep_off_others
+from webhook.placing.pod.node_names import PREFERRED_NODES, hold_to_fitting, keep_off_others
 from webhook.placing.pod.schedulability import UnschedulableReason, look_ahead
 from webhook.state.cluster_snapshot import ClusterSnapshot
 from webhook.state.management import DEFAULT_NAMESPACE, namespace_of
@@ -196,7 +196,7 @@ def _assigned(gated: GatedPod, created: PodDecision, cluster_snapshot: ClusterSn
     if isinstance(found, Assignment) and found.nodes:
         constraint = found.nodes
     elif decision.fit_count:
-        best = decision.best(rules.preferred_nodes)
+        best = decision.best(PREFERRED_NODES)
         constraint = hold_to_fitting(cluster_snapshot.nodes.node_arrays, decision, best, rules.max_affinity_values)
     else:
         constraint = hopeful_nodes(gated, cluster_snapshot, rules)

@@ -46,7 +46,7 @@ from webhook.placing.pod.claim_alignment import (
 from webhook.placing.pod.controller_patches import assignment_patch, ungate_patch
 from webhook.placing.pod.decision import NOT_ALIGNABLE
 from webhook.placing.pod.gated_pods import GatedPod
-from webhook.placing.pod.node_names import NodeNames, keep_off_others
+from webhook.placing.pod.node_names import PREFERRED_NODES, NodeNames, keep_off_others
 from webhook.placing.pod.not_aligned import NotAligned, not_aligned, not_aligned_on
 from webhook.placing.pod.schedulability import awaits_node, look_ahead
 from webhook.placing.pod.wait_reason import WaitReason, closest
@@ -188,7 +188,7 @@ def find_assignment(
             devices=choice.devices,
         )
     unschedulable = look_ahead(snapshot.node_arrays, gated.pod, gated.intent, rules.engine)
-    preferred = decision.best(rules.preferred_nodes)
+    preferred = decision.best(PREFERRED_NODES)
     nodes = keep_off_others(snapshot.node_arrays, unschedulable, rules.max_affinity_values, preferred)
     alone = "" if kept_by_a_merge(gated.raw, nodes) == nodes else " and by its own node affinity alone"
     return Assignment(allocation, f"{delegation_text(why)}{alone}; {text}", nodes=nodes, not_aligned=warns)

@@ -29,7 +29,7 @@ from webhook.formats.patches.json_patch import Operation
 from webhook.formats.patches.managed_fields import ManagedFields
 from webhook.placing.pod import placement_text
 from webhook.placing.pod.gate import needs_gate
-from webhook.placing.pod.node_names import hold_to_fitting, keep_off_others
+from webhook.placing.pod.node_names import PREFERRED_NODES, hold_to_fitting, keep_off_others
 from webhook.placing.pod.not_aligned import NotAligned, not_aligned
 from webhook.placing.pod.schedulability import UnschedulableReason, look_ahead
 from webhook.state.rules import Rules
@@ -137,7 +137,7 @@ def decide_pod(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, rules: Rules) -
 def _held_to_fitting(
     decision: Decision, pod: Pod, intent: NUMAIntent, rules: Rules, unaligned: NotAligned | None
 ) -> PodDecision:
-    best = decision.best(max(rules.preferred_nodes, placement_text.BEST))
+    best = decision.best(max(PREFERRED_NODES, placement_text.BEST))
     note = unaligned.clause if unaligned else ""
     if rules.gate == "Never" and pod.gets_devices:
         note = "; ".join(filter(None, ("not aligned with its devices: the setting gate is Never", note)))
@@ -146,7 +146,7 @@ def _held_to_fitting(
     own_affinity, gets_devices = pod.has_own_affinity, pod.gets_devices
     if needs_gate(pod.annotations, rules, fits=True, own_affinity=own_affinity, gets_devices=gets_devices):
         return PodDecision(Verdict.ALLOW, text, gated=True, warnings=warnings)
-    preferred = best[: rules.preferred_nodes]
+    preferred = best[:PREFERRED_NODES]
     constraint = hold_to_fitting(decision.snapshot.node_arrays, decision, preferred, rules.max_affinity_values)
     return replace(_constrained(Verdict.ALLOW, text, constraint, pod), warnings=warnings)
 

@@ -14,7 +14,7 @@ A node is named by its hostname label, or by its name if that label is missing o
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,10 @@ from webhook.formats.patches.affinity_patch import (
 from webhook.model.names import HOSTNAME_LABEL
 from webhook.placing.pod.schedulability import Unschedulable, UnschedulableReason
 from webhook.state.rules import Rules
+
+PREFERRED_NODES: Final = 10
+"""The most nodes that are written as preferred: ten are left if the best one fills up before the pod is bound, and each
+costs kube-scheduler a comparison with every node."""
 
 
 def hold_to_fitting(
@@ -156,7 +160,7 @@ def hold_to_domains(
     nodes = NodeNames(snapshot.node_arrays)
     labels = _labels(domains)
     terms = _named(nodes, decision, inside, rules.max_affinity_values)
-    preferred = decision.best(rules.preferred_nodes) if decision.fit_count > 1 else ()
+    preferred = decision.best(PREFERRED_NODES) if decision.fit_count > 1 else ()
     found = Constraint(terms, tuple(preference(nodes.named(one.node), one.score) for one in preferred))
     return _all_of(labels, found)
 
