@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ PAGE = "\n" + (ROOT / "docs" / "features.md").read_text()
 VALUES = yaml.safe_load((ROOT / "charts" / "topology-webhook" / "values.yaml").read_text())
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined] # a click group
 # What a row is about: a chart's value, perhaps with another than its default, or a command, perhaps with a flag.
-SETTING = re.compile(r"^`([a-z]+\.\w+)(?:: ([^`]*))?`")
+SETTING = re.compile(r"^`([a-z]+(?:\.\w+)+)(?:: ([^`]*))?`")
 COMMAND = re.compile(r"^`topology-webhook ([a-z]+)(?: --([a-z-]+))?`")
 
 
@@ -35,8 +37,7 @@ def about(row: list[str], pattern: re.Pattern[str]) -> list[re.Match[str]]:
 
 
 def value(path: str) -> Any:
-    section, _, name = path.partition(".")
-    return VALUES[section][name]
+    return reduce(getitem, path.split("."), VALUES)
 
 
 SETTINGS = [(found, row) for row in rows("# Features: core and experimental") for found in about(row, SETTING)]

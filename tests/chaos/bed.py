@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # Each node has 2 NUMA nodes of 16 CPUs: 2,048 CPUs.
 RACKS = 4
 MIXED = ("restricted",) * 6 + ("best-effort",) * 5 + ("none",) * 5
-# The chart's own failure policies: what is tried is what people install. But a leader counts as dead after 5 s, not 15.
+# The chart's own failure policies: what is tried is what people install. But a leader counts as dead after 6 s, not 15.
 VALUES: Mapping[str, Any] = {"settings": {"drainSeconds": 2, **QUICK_LEASE}}
 WATCH_SECONDS = 0.1
 # A kubelet starts a container that ended again after 10 s; a test is in a hurry, and no program starts faster.

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from webhook.cli.input.configuration_file import parse_configuration
 from webhook.model.raw import Draft
 
 CHART = Path(__file__).parents[2] / "charts" / "topology-webhook"
@@ -44,12 +45,34 @@ class Rendered:
         return dict(container)
 
     @property
+    def configuration(self) -> Mapping[str, Any]:
+        """The configuration file, from the ConfigMap that the container mounts."""
+        (mount,) = (each for each in self.container["volumeMounts"] if each["name"] == "config")
+        (volume,) = (each for each in self.volumes if each["name"] == "config")
+        (found,) = (each for each in self.of("ConfigMap") if each["metadata"]["name"] == volume["configMap"]["name"])
+        (file,) = found["data"]
+        return parse_configuration(found["data"][file], f"{mount['mountPath']}/{file}")
+
+    @property
+    def volumes(self) -> list[Draft]:
+        return [dict(each) for each in self["Deployment"]["spec"]["template"]["spec"]["volumes"]]
+
+    @property
+    def config_maps(self) -> list[Draft]:
+        """The ConfigMaps besides that of the configuration file."""
+        return [each for each in self.of("ConfigMap") if not each["metadata"]["name"].endswith("-config")]
+
+    @property
     def environment(self) -> dict[str, str]:
-        """Variables with their values, or with the pod's field that they come from."""
-        return {
-            variable["name"]: variable.get("value") or variable["valueFrom"]["fieldRef"]["fieldPath"]
+        """Variables with their values, or with the pod's field that they come from; its namespace is known."""
+        known = {"metadata.namespace": self["Deployment"]["metadata"]["namespace"]}
+        fields = {
+            variable["name"]: variable["valueFrom"]["fieldRef"]["fieldPath"]
             for variable in self.container["env"]
+            if "valueFrom" in variable
         }
+        values = {each["name"]: each["value"] for each in self.container["env"] if "value" in each}
+        return values | {name: known.get(field, field) for name, field in fields.items()}
 
     @property
     def calls(self) -> dict[str, Draft]:

@@ -14,6 +14,7 @@ from webhook.app.settings import Settings
 
 RELEASE = "chart-test"
 FULL_NAME = "chart-test-topology-webhook"
+CONFIGURATION = "/etc/topology-webhook/config/configuration.yaml"
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 
 
@@ -84,4 +85,5 @@ def settings_of(rendered: Rendered, monkeypatch: pytest.MonkeyPatch) -> Settings
     """The settings that `serve` would start with in the rendered container."""
     for name, value in rendered.environment.items():
         monkeypatch.setenv(name, value)
-    return Settings.load()
+    assert f"--config={CONFIGURATION}" in rendered.container["args"]
+    return Settings.load(configuration=rendered.configuration)

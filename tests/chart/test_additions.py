@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tests.chart.helm import CHART, Helm, RefusedError, Rendered
-from tests.chart.release import settings_of
+from tests.chart.release import CONFIGURATION, settings_of
 
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 CONFIGURATIONS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
@@ -56,8 +56,8 @@ def test_further_flags_volumes_and_mounts_are_in_the_pods(helm: Helm) -> None:
     rendered = helm.template(
         {"extraArgs": ["--log-level=debug"], "extraVolumes": [volume], "extraVolumeMounts": [mount]}
     )
-    assert rendered.container["args"] == ["serve", "--log-level=debug"]
-    assert (pod_of(rendered)["volumes"], rendered.container["volumeMounts"]) == ([volume], [mount])
+    assert rendered.container["args"] == ["serve", f"--config={CONFIGURATION}", "--log-level=debug"]
+    assert (rendered.volumes[1:], rendered.container["volumeMounts"][1:]) == ([volume], [mount])
 
 
 def test_further_objects_belong_to_the_release_and_may_name_it(helm: Helm) -> None:
@@ -70,7 +70,7 @@ def test_further_objects_belong_to_the_release_and_may_name_it(helm: Helm) -> No
     text = 'apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ include "topology-webhook.fullname" . }}-notes\n'
     rendered = helm.template({"extraObjects": [quota, text]})
     assert rendered["ResourceQuota"] == quota | {"metadata": {"name": "tw-critical"}}
-    assert rendered["ConfigMap"]["metadata"]["name"] == "tw-topology-webhook-notes"
+    assert [each["metadata"]["name"] for each in rendered.config_maps] == ["tw-topology-webhook-notes"]
 
 
 def test_a_platform_team_sets_probes_history_and_security_of_the_containers(helm: Helm) -> None:
@@ -99,21 +99,17 @@ def test_a_certificate_of_the_users_is_mounted_and_its_ca_called_by(
     helm: Helm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rendered = helm.template({"tls": {"mode": "ExistingSecret", "existingSecret": {"name": "mine", "caBundle": PEM}}})
-    (volume,) = pod_of(rendered)["volumes"]
-    (mount,) = rendered.container["volumeMounts"]
+    _, volume = rendered.volumes
+    _, mount = rendered.container["volumeMounts"]
     assert volume["secret"]["secretName"] == "mine"
     settings = settings_of(rendered, monkeypatch)
-    assert settings.tls_mode == "Files"
-    assert (settings.tls_cert_file, settings.tls_key_file) == (
-        Path(mount["mountPath"], "tls.crt"),
-        Path(mount["mountPath"], "tls.key"),
-    )
+    assert settings.tls_files == (Path(mount["mountPath"], "tls.crt"), Path(mount["mountPath"], "tls.key"))
     assert {call["clientConfig"]["caBundle"] for call in rendered.calls.values()} == {
         "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUIKLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo="
     }
     assert not rendered.of("Certificate")
     names = {secret["metadata"]["name"] for secret in rendered.of("Secret")}
-    assert names == {settings.hint_key_secret_name}
+    assert names == {f"{settings.name}-hint-key"}
 
 
 def test_the_ca_of_a_certificate_of_the_users_can_be_left_to_a_tool(helm: Helm) -> None:
@@ -170,7 +166,7 @@ def test_the_rights_of_users_can_be_left_out(helm: Helm) -> None:
         ({"imagePullSecrets": ["registry"]}, "at '/imagePullSecrets/0'"),
         ({"image": {"repository": "a b"}}, "at '/image/repository'"),
         ({"webhook": {"bindTimeoutSeconds": 31}}, "at '/webhook/bindTimeoutSeconds': maximum: got 31, want 30"),
-        ({"settings": {"bindAddress": "all"}}, "at '/settings/bindAddress'"),
+        ({"settings": {"advanced": {"bindAddress": "all"}}}, "at '/settings/advanced/bindAddress'"),
         ({"tls": {"existingSecret": {"caBundle": "ca.crt"}}}, "at '/tls/existingSecret/caBundle'"),
     ],
 )

@@ -79,7 +79,7 @@ class Users:
 @pytest.fixture
 def users(control_plane: ControlPlane, release: InstalledRelease) -> Iterator[Users]:
     # All users here are in system:masters, so that RBAC allows everything.
-    release.upgrade({**ALONE, "settings": {"trustedUsers": [TRUSTED], "trustedGroups": [BREAK_GLASS]}})
+    release.upgrade({**ALONE, "settings": {"trustedUsers": [TRUSTED], "advanced": {"trustedGroups": [BREAK_GLASS]}}})
     with ExitStack() as stack:
         namespace = stack.enter_context(other_namespace(control_plane, f"{release.namespace}-pods"))
         users = Users(control_plane, release, namespace)

@@ -96,9 +96,8 @@ def test_panels_have_their_own_numbers_and_places() -> None:
 
 
 def test_by_default_there_are_no_monitoring_objects(rendered: Rendered) -> None:
-    assert not {"ServiceMonitor", "PodMonitor", "PrometheusRule", "ConfigMap"} & {
-        each["kind"] for each in rendered.objects
-    }
+    assert not {"ServiceMonitor", "PodMonitor", "PrometheusRule"} & {each["kind"] for each in rendered.objects}
+    assert rendered.config_maps == []
 
 
 @pytest.mark.parametrize(
@@ -129,7 +128,7 @@ def test_both_monitors_together_are_refused(helm: Helm) -> None:
 
 def test_grafana_finds_the_dashboard(helm: Helm) -> None:
     values = {"enabled": True, "annotations": {"grafana_folder": "Scheduling"}}
-    rendered = helm.template({"dashboard": values})["ConfigMap"]
+    (rendered,) = helm.template({"dashboard": values}).config_maps
     assert rendered["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert rendered["metadata"]["annotations"] == {"grafana_folder": "Scheduling"}
     (file,) = rendered["data"]

@@ -21,8 +21,8 @@ def volume(rendered: Rendered) -> Any:
 
 def test_without_a_ca_no_client_is_asked(rendered: Rendered, monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings_of(rendered, monkeypatch).client_ca_file is None
-    assert "volumes" not in rendered["Deployment"]["spec"]["template"]["spec"]
-    assert rendered.of("ConfigMap") == rendered.of("NetworkPolicy") == []
+    assert [each["name"] for each in rendered.volumes] == ["config"]
+    assert rendered.config_maps == rendered.of("NetworkPolicy") == []
 
 
 @pytest.mark.parametrize("mode", ["SelfManaged", "CertManager"])
@@ -47,10 +47,11 @@ def test_the_ca_is_mounted_and_read_from_where_it_is(
     assert (shown[field], item["key"]) == (name, given.get("key", "ca.crt"))
     assert str(settings.client_ca_file) == f"{mount['mountPath']}/{item['path']}"
     if "pem" in given:
-        assert rendered["ConfigMap"]["metadata"]["name"] == name
-        assert rendered["ConfigMap"]["data"]["ca.crt"].strip() == PEM.strip()
+        (config_map,) = rendered.config_maps
+        assert config_map["metadata"]["name"] == name
+        assert config_map["data"]["ca.crt"].strip() == PEM.strip()
     else:
-        assert rendered.of("ConfigMap") == []
+        assert rendered.config_maps == []
 
 
 def test_a_network_policy_lets_in_api_servers_and_scrapers_each_at_its_port(helm: Helm) -> None:

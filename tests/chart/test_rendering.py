@@ -11,7 +11,17 @@ from typer.testing import CliRunner
 from tests.chart.helm import CHART, Helm, RefusedError, Rendered
 from tests.chart.release import settings_of
 from tests.handlers import HandlerOf
-from webhook.app.settings import PREFIX, Settings, rules_of
+from webhook.app.settings import (
+    API_VERSION,
+    IN_ENVIRONMENT,
+    PREFIX,
+    AdvancedSettings,
+    CommonSettings,
+    InstallationSettings,
+    Settings,
+    environment_variable,
+    rules_of,
+)
 from webhook.app.webhooks import handlers_of
 from webhook.cli.app import app
 from webhook.formats.workload.readers import ASKED_ABOUT, MAKERS
@@ -271,7 +281,7 @@ def test_the_container_has_no_rights_it_does_not_need(rendered: Rendered) -> Non
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
-    assert "volumes" not in pod
+    assert [each["name"] for each in pod["volumes"]] == ["config"]
 
 
 def test_probes_ask_the_metrics_port(rendered: Rendered) -> None:
@@ -280,7 +290,7 @@ def test_probes_ask_the_metrics_port(rendered: Rendered) -> None:
 
 
 def test_a_pod_has_more_time_to_end_than_its_drain_takes(helm: Helm, monkeypatch: pytest.MonkeyPatch) -> None:
-    rendered = helm.template({"settings": {"drainSeconds": 90}})
+    rendered = helm.template({"settings": {"advanced": {"drainSeconds": 90}}})
     grace = rendered["Deployment"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
     assert grace > settings_of(rendered, monkeypatch).drain_seconds == 90
 
@@ -303,124 +313,132 @@ def test_the_default_values_are_the_programs_defaults_under_the_releases_names(
     assert settings_of(rendered, monkeypatch) == Settings(
         namespace="placement",
         pod_name="metadata.name",
-        service_name="tw-topology-webhook",
-        bind_service_name="tw-topology-webhook-bind",
-        lease_name="tw-topology-webhook",
-        hint_key_secret_name="tw-topology-webhook-hint-key",  # noqa: S106 - a name
-        tls_secret_name="tw-topology-webhook-ca",  # noqa: S106 - a name
-        webhook_configurations=("tw-topology-webhook",),
+        name="tw-topology-webhook",
         trusted_users=("system:serviceaccount:placement:tw-topology-webhook-uninstall",),
     )
 
 
-def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: pytest.MonkeyPatch) -> None:
-    given: dict[str, Any] = {
-        "mode": "Observe",
-        "manage": "Aligned",
-        "defaultNumaTopologyPolicy": "Restricted",
-        "defaultExclusive": "Preferred",
-        "kueueAnnotations": True,
-        "koordinatorReservations": True,
-        "dynamicResources": False,
-        "noCompatibleNode": "Warn",
-        "notAlignable": "Deny",
-        "unenforced": "Deny",
-        "fidelity": "Plugin",
-        "scoreStrategy": "LeastNUMANodes",
-        "resourceWeights": {"cpu": 2, "nvidia.com/gpu": 5},
-        "preferenceWeight": 30,
-        "gangStrategy": "Spread",
-        "gate": "Never",
-        "noCapacity": "Deny",
-        "schedulerNames": ["default-scheduler", "batch"],
-        "ungateAfterSeconds": 600,
-        "reserveAfterSeconds": 300,
-        "warnAfterSeconds": 900,
-        "stuckAfterSeconds": 120,
-        "evictStuck": True,
-        "preemption": "Never",
-        "repair": "Gang",
-        "autoscaler": "ClusterAutoscaler",
-        "provisioningClass": "check-capacity.autoscaling.x-k8s.io",
-        "nodeGroupLabels": ["example.com/pool"],
-        "newNodeSeconds": 120,
-        "narrowAfterSeconds": 45,
-        "deleteRejectedAfterSeconds": 3600,
-        "maxAffinityValues": 1000,
-        "trustedUsers": ["koord-scheduler", "system:serviceaccount:a:b"],
-        "trustedGroups": [],
-        "schedulerUsers": ["system:kube-scheduler", "system:serviceaccount:a:scheduler"],
-        "nrtAgeSeconds": 3600,
-        "leaseDurationSeconds": 30,
-        "apiServerRequestTimeoutSeconds": 120,
-        "drainSeconds": 7,
-        "logLevel": "debug",
-        "logFormat": "console",
-        "bindAddress": "fd00::1",
+COMMON = {
+    "mode": "Observe",
+    "manage": "Aligned",
+    "defaultNumaTopologyPolicy": "Restricted",
+    "kueueAnnotations": True,
+    "gate": "Never",
+    "noCapacity": "Deny",
+    "noCompatibleNode": "Warn",
+    "notAlignable": "Deny",
+    "unenforced": "Deny",
+    "gangStrategy": "Spread",
+    "schedulerNames": ["default-scheduler", "batch"],
+    "preemption": "Never",
+    "repair": "Gang",
+    "evictStuck": True,
+    "deleteRejectedAfterSeconds": 3600,
+    "ungateAfterSeconds": 31536000,
+    "autoscaler": "ClusterAutoscaler",
+    "provisioningClass": "check-capacity.autoscaling.x-k8s.io",
+    "trustedUsers": ["koord-scheduler", "system:serviceaccount:a:b"],
+    "logLevel": "debug",
+}
+ADVANCED = {
+    "defaultExclusive": "Preferred",
+    "koordinatorReservations": True,
+    "dynamicResources": False,
+    "fidelity": "Plugin",
+    "scoreStrategy": "LeastNUMANodes",
+    "resourceWeights": {"cpu": 2, "nvidia.com/gpu": 5},
+    "preferenceWeight": 30,
+    "maxAffinityValues": 1000,
+    "reserveAfterSeconds": 0,
+    "warnAfterSeconds": 900,
+    "stuckAfterSeconds": 120,
+    "nodeGroupLabels": ["example.com/pool"],
+    "newNodeSeconds": 0.5,
+    "narrowAfterSeconds": 45,
+    "trustedGroups": [],
+    "schedulerUsers": ["system:kube-scheduler", "system:serviceaccount:a:scheduler"],
+    "nrtAgeSeconds": 3600,
+    "leaseDurationSeconds": 30,
+    "apiServerRequestTimeoutSeconds": 120,
+    "drainSeconds": 7,
+    "logFormat": "console",
+    "bindAddress": "fd00::1",
+}
+PEM = "-----BEGIN CERTIFICATE-----"
+OTHERS: dict[str, Any] = {
+    "uninstall": {"ungate": False},
+    "ports": {"webhook": 9443, "metrics": 9080, "page": 9090},
+    "page": {"enabled": True, "hosts": ["topology.example.com"]},
+    "webhook": {"excludedNamespaces": ["gpu"], "objectSelector": {"matchLabels": {"a": "b"}}},
+    "tls": {
+        "mode": "ExistingSecret",
+        "existingSecret": {"name": "mine"},
+        "names": ["10.0.0.7"],
+        "clientCA": {"pem": PEM},
+        "clientNames": ["front-proxy-client"],
+    },
+}
+INSTALLATION = {
+    "name": "tw-topology-webhook",
+    "excludedNamespaces": ["gpu"],
+    "manageMissed": False,
+    "port": 9443,
+    "metricsPort": 9080,
+    "page": True,
+    "pagePort": 9090,
+    "pageHosts": ["topology.example.com"],
+    "tlsNames": ["10.0.0.7"],
+    "tlsCertFile": "/etc/topology-webhook/tls/tls.crt",
+    "tlsKeyFile": "/etc/topology-webhook/tls/tls.key",
+    "clientCaFile": "/etc/topology-webhook/client-ca/ca.crt",
+    "clientNames": ["front-proxy-client"],
+}
+
+
+def test_every_value_reaches_the_file_and_from_there_the_program(helm: Helm, monkeypatch: pytest.MonkeyPatch) -> None:
+    rendered = helm.template({"settings": {**COMMON, "advanced": ADVANCED}, **OTHERS})
+    assert rendered.configuration == {
+        "apiVersion": API_VERSION,
+        "kind": "TopologyWebhookConfiguration",
+        **COMMON,
+        "advanced": ADVANCED,
+        "installation": INSTALLATION,
     }
-    assert given.keys() == yaml.safe_load((CHART / "values.yaml").read_text())["settings"].keys()
-    rendered = helm.template(
-        {"settings": given, "uninstall": {"ungate": False}, "ports": {"webhook": 9443, "metrics": 9080, "page": 9090}}
-    )
     settings = settings_of(rendered, monkeypatch)
-    assert (settings.manage, settings.default_numa_topology_policy, settings.default_exclusive) == (
-        "Aligned",
-        "Restricted",
-        "Preferred",
-    )
-    assert settings.resource_weights == {"cpu": 2, "nvidia.com/gpu": 5}
-    assert (settings.no_compatible_node, settings.fidelity, settings.score_strategy) == (
-        "Warn",
-        "Plugin",
-        "LeastNUMANodes",
-    )
-    assert settings.mode == "Observe"
-    assert settings.preference_weight == 30
-    assert settings.scheduler_names == ("default-scheduler", "batch")
-    assert (settings.gang_strategy, settings.gate, settings.no_capacity) == ("Spread", "Never", "Deny")
-    assert settings.unenforced == "Deny"
-    assert settings.max_affinity_values == 1000
-    assert (settings.drain_seconds, settings.log_level, settings.log_format) == (7, "debug", "console")
-    assert (settings.port, settings.metrics_port, settings.page_port) == (9443, 9080, 9090)
-    assert settings.trusted_users == ("koord-scheduler", "system:serviceaccount:a:b")
-    assert settings.trusted_groups == ()
-    assert settings.nrt_age_seconds == 3600
-    assert (settings.lease_duration_seconds, settings.api_server_request_timeout_seconds) == (30, 120)
-    assert (settings.ungate_after_seconds, settings.reserve_after_seconds) == (600, 300)
-    assert settings.warn_after_seconds == 900
-    assert (settings.autoscaler, settings.node_group_labels) == ("ClusterAutoscaler", ("example.com/pool",))
-    assert settings.provisioning_class == "check-capacity.autoscaling.x-k8s.io"
-    assert (settings.new_node_seconds, settings.narrow_after_seconds) == (120, 45)
-    assert settings.koordinator_reservations
-    assert not settings.dynamic_resources
+    for group, given in (
+        (CommonSettings, COMMON),
+        (AdvancedSettings, ADVANCED),
+        (InstallationSettings, INSTALLATION),
+    ):
+        read = settings.model_dump(mode="json", by_alias=True, include=set(group.model_fields))
+        assert read == given
+        defaults = Settings().model_dump(mode="json", by_alias=True)
+        assert not [name for name in given if given[name] == defaults[name]]
 
 
-def test_every_variable_of_ours_is_a_setting(helm: Helm) -> None:
-    for mode in ("SelfManaged", "CertManager"):
-        for name in helm.template({"tls": {"mode": mode}}).environment:
-            assert name.removeprefix(PREFIX).lower() in Settings.model_fields
+def test_other_settings_make_other_pods(helm: Helm) -> None:
+    def annotations(**values: Any) -> Any:
+        return helm.template(values)["Deployment"]["spec"]["template"]["metadata"]["annotations"]
+
+    assert annotations() == annotations(dashboard={"enabled": True})
+    assert annotations() != annotations(settings={"gate": "Never"}) != annotations(ports={"webhook": 9443})
 
 
-def test_extra_variables_win_and_no_name_stands_twice(helm: Helm) -> None:
-    rendered = helm.template(
-        {
-            "extraEnv": [
-                {"name": f"{PREFIX}FIDELITY", "value": "Plugin"},
-                {"name": f"{PREFIX}POD_NAME", "value": "p"},
-                {"name": "A", "value": "b"},
-            ]
-        }
-    )
-    names = [variable["name"] for variable in rendered.container["env"]]
-    assert len(names) == len(set(names))
-    assert (rendered.environment[f"{PREFIX}FIDELITY"], rendered.environment["A"]) == ("Plugin", "b")
-    assert rendered.environment[f"{PREFIX}POD_NAME"] == "p"
+def test_only_what_its_pod_knows_is_a_variable(rendered: Rendered) -> None:
+    assert set(rendered.environment) == {environment_variable(field) for field in IN_ENVIRONMENT}
+
+
+def test_variables_of_the_user_are_added_but_no_settings(helm: Helm) -> None:
+    proxy = {"name": "HTTPS_PROXY", "value": "http://proxy"}
+    assert helm.template({"extraEnv": [proxy]}).container["env"][-1] == proxy
+    with pytest.raises(RefusedError, match="extraEnv: the service does not read TOPOLOGY_WEBHOOK_FIDELITY"):
+        helm.template({"extraEnv": [{"name": f"{PREFIX}FIDELITY", "value": "Plugin"}]})
 
 
 def test_the_releases_secrets_come_without_data(rendered: Rendered) -> None:
     secrets = rendered.of("Secret")
-    settings = {rendered.environment[f"{PREFIX}{name}_SECRET_NAME"] for name in ("TLS", "HINT_KEY")}
-    assert {secret["metadata"]["name"] for secret in secrets} == settings
+    names = {f"tw-topology-webhook-{of}" for of in ("ca", "hint-key")}
+    assert {secret["metadata"]["name"] for secret in secrets} == names
     assert not any({"data", "stringData"} & secret.keys() for secret in secrets)
 
 
@@ -445,15 +463,12 @@ def test_cert_manager_makes_the_certificate_and_writes_ca_bundle(helm: Helm, mon
             "a": "b",
             "cert-manager.io/inject-ca-from": f"placement/{certificate['metadata']['name']}",
         }
-    (volume,) = rendered["Deployment"]["spec"]["template"]["spec"]["volumes"]
-    (mount,) = rendered.container["volumeMounts"]
+    _, volume = rendered.volumes
+    _, mount = rendered.container["volumeMounts"]
     assert volume["secret"]["secretName"] == certificate["spec"]["secretName"]
     settings = settings_of(rendered, monkeypatch)
-    assert settings.tls_mode == "Files"
-    assert {settings.tls_cert_file, settings.tls_key_file} == {
-        Path(mount["mountPath"], name) for name in ("tls.crt", "tls.key")
-    }
-    assert rendered["Secret"]["metadata"]["name"] == settings.hint_key_secret_name
+    assert settings.tls_files == (Path(mount["mountPath"], "tls.crt"), Path(mount["mountPath"], "tls.key"))
+    assert rendered["Secret"]["metadata"]["name"] == f"{settings.name}-hint-key"
     assert [rule["resources"] for rule in rendered["Role"]["rules"]] == [["leases"], ["pods"], ["secrets"]]
     (role,) = (each for each in rendered.of("ClusterRole") if each["metadata"]["name"] == "tw-topology-webhook")
     assert not any("admissionregistration.k8s.io" in rule["apiGroups"] for rule in role["rules"])
@@ -490,7 +505,7 @@ def test_what_the_user_says_of_pods_is_in_the_pods(helm: Helm) -> None:
     template = rendered["Deployment"]["spec"]["template"]
     assert {key: template["spec"][key] for key in said} == said
     assert template["spec"]["dnsPolicy"] == "ClusterFirstWithHostNet"
-    assert template["metadata"]["annotations"] == {"note": "b"}
+    assert template["metadata"]["annotations"]["note"] == "b"
     assert template["metadata"]["labels"]["team"] == "a"
     assert rendered.container["image"] == "r/i@sha256:" + "0" * 64
 
@@ -547,7 +562,7 @@ def test_helm_lint_has_no_complaint(helm: Helm) -> None:
 
 @pytest.mark.parametrize("reads", [True, False])
 def test_the_right_to_read_reservations_of_koordinator_comes_with_the_setting(helm: Helm, *, reads: bool) -> None:
-    rendered = helm.template({"settings": {"koordinatorReservations": reads}})
+    rendered = helm.template({"settings": {"advanced": {"koordinatorReservations": reads}}})
     (role,) = (each for each in rendered.of("ClusterRole") if each["metadata"]["name"] == "tw-topology-webhook")
     granted = [rule["verbs"] for rule in role["rules"] if rule["apiGroups"] == ["scheduling.koordinator.sh"]]
     assert granted == ([["list", "watch"]] if reads else [])
@@ -557,7 +572,7 @@ def test_the_right_to_read_reservations_of_koordinator_comes_with_the_setting(he
 def test_the_rights_to_devices_and_claims_and_their_guard_come_with_the_setting(
     helm: Helm, *, reads: bool, mode: str
 ) -> None:
-    rendered = helm.template({"settings": {"dynamicResources": reads, "mode": mode}})
+    rendered = helm.template({"settings": {"advanced": {"dynamicResources": reads}, "mode": mode}})
     (role,) = (each for each in rendered.of("ClusterRole") if each["metadata"]["name"] == "tw-topology-webhook")
     granted = {
         resource: rule["verbs"]

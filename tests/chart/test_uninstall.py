@@ -79,7 +79,7 @@ def test_the_jobs_pod_is_restricted_and_goes_where_the_values_say(helm: Helm) ->
 
 def test_the_service_and_the_policies_let_the_job_remove_the_gate(rendered: Rendered) -> None:
     account = "system:serviceaccount:placement:tw-topology-webhook-uninstall"
-    assert account in rendered.environment["TOPOLOGY_WEBHOOK_TRUSTED_USERS"].split(",")
+    assert account in rendered.configuration["trustedUsers"]
     for policy in rendered.of("ValidatingAdmissionPolicy"):
         assert f'"{account}"' in policy["spec"]["matchConditions"][0]["expression"]
 
@@ -87,5 +87,5 @@ def test_the_service_and_the_policies_let_the_job_remove_the_gate(rendered: Rend
 def test_without_the_job_its_account_is_trusted_nowhere(helm: Helm) -> None:
     rendered = helm.template({"uninstall": {"ungate": False}})
     assert rendered.hooks == ()
-    assert "TOPOLOGY_WEBHOOK_TRUSTED_USERS" not in rendered.environment
+    assert rendered.configuration["trustedUsers"] == []
     assert not any("-uninstall" in str(each) for each in rendered.objects)

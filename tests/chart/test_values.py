@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic.alias_generators import to_camel
 
 from tests.chart.helm import CHART, Helm, RefusedError
-from webhook.app.settings import Settings
+from webhook.app.settings import AdvancedSettings, CommonSettings, Settings
 
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
@@ -71,17 +72,30 @@ def test_the_schema_describes_every_value_and_allows_no_other() -> None:
     assert set(SCHEMA["properties"]) == set(VALUES)
 
 
-# How a value is called, and which of the program's settings it becomes.
-SETTINGS = {f"settings.{name}": re.sub(r"[A-Z]", lambda c: "_" + c[0].lower(), name) for name in VALUES["settings"]}
+# Each value of `settings`, and which of the program's settings it becomes.
+SETTINGS = {
+    f"settings.{section}{to_camel(field)}": field
+    for section, group in (("", CommonSettings), ("advanced.", AdvancedSettings))
+    for field in group.model_fields
+}
 
 
-def test_the_values_called_settings_are_settings_of_the_program() -> None:
-    assert set(SETTINGS.values()) <= set(Settings.model_fields)
+def advanced(**settings: Any) -> dict[str, Any]:
+    return {"settings": {"advanced": settings}}
+
+
+def test_the_values_of_settings_are_the_programs_in_their_order() -> None:
+    given = [path for path in DEFAULTS if path.startswith("settings.")]
+    assert given == list(SETTINGS)
+
+
+def test_an_operator_chooses_among_twenty_settings() -> None:
+    assert len(CommonSettings.model_fields) <= 20
 
 
 @pytest.mark.parametrize(("path", "field"), SETTINGS.items())
 def test_default_and_limits_of_a_setting_are_the_programs(path: str, field: str) -> None:
-    ours, program = schema_of(path), Settings.model_json_schema()
+    ours, program = schema_of(path), Settings.model_json_schema(by_alias=False)
     theirs = program["properties"][field]
     if "$ref" in theirs:  # an enumeration stands beside the settings
         theirs = program["$defs"][theirs["$ref"].rpartition("/")[2]]
@@ -95,10 +109,11 @@ def test_default_and_limits_of_a_setting_are_the_programs(path: str, field: str)
     ("values", "message"),
     [
         ({"replicas": 3}, "additional properties 'replicas' not allowed"),
-        ({"settings": {"fidelity": "Kublet"}}, "at '/settings/fidelity': value must be one of 'Kubelet', 'Plugin'"),
-        ({"settings": {"drainSeconds": -1}}, "at '/settings/drainSeconds': minimum: got -1, want 0"),
-        ({"settings": {"preferenceWeight": 101}}, "at '/settings/preferenceWeight': maximum: got 101, want 100"),
-        ({"settings": {"resourceWeights": {"cpu": 0}}}, "at '/settings/resourceWeights/cpu': minimum: got 0, want 1"),
+        ({"settings": {"gate": "always"}}, "at '/settings/gate': value must be one of 'Always', 'WhenNeeded', 'Never'"),
+        ({"settings": {"drainSeconds": 5}}, "at '/settings': additional properties 'drainSeconds' not allowed"),
+        (advanced(drainSeconds=-1), "at '/settings/advanced/drainSeconds': minimum: got -1, want 0"),
+        (advanced(preferenceWeight=101), "at '/settings/advanced/preferenceWeight': maximum: got 101, want 100"),
+        (advanced(resourceWeights={"cpu": 0}), "at '/settings/advanced/resourceWeights/cpu': minimum: got 0, want 1"),
         ({"webhook": {"failurePolicy": "ignore"}}, "value must be one of 'Ignore', 'Fail'"),
         ({"webhook": {"timeoutSeconds": 31}}, "at '/webhook/timeoutSeconds': maximum: got 31, want 30"),
         ({"webhook": {"url": "http://127.0.0.1:9443"}}, "at '/webhook/url': 'http://127.0.0.1:9443' does not match"),

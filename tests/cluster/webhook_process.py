@@ -23,13 +23,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
+from pydantic.alias_generators import to_camel
+
 from tests.cluster.api import ApiError
 from tests.cluster.control_plane import NotReadyError
-from tests.cluster.mounted_secret import local_paths, mounted_secrets
+from tests.cluster.mounted_volume import mounted_volumes, with_local_paths
 from tests.cluster.ports import free_port
 from tests.cluster.process import Process, ProcessEndedError
 from tests.cluster.relay import relay
 from tests.cluster.services import Backend, Services
+from webhook.app.settings import AdvancedSettings
 from webhook.kube.leader_label import LEADER
 from webhook.model.names import ROLE_LABEL
 
@@ -52,7 +56,7 @@ PORT_ATTEMPTS = 5
 CALLED_SECONDS = 30.0  # the API server receives a changed webhook configuration within one
 DRAIN_SECONDS = 30.0  # the chart's terminationGracePeriodSeconds with default values
 
-_CLIENT_CA_FILE = "TOPOLOGY_WEBHOOK_CLIENT_CA_FILE"
+_CONFIGURATION = "/etc/topology-webhook/config/configuration.yaml"
 
 Values = Mapping[str, Any] | Path
 """Additional values of the chart, or the file that has them."""
@@ -77,7 +81,7 @@ class Replica:
         folder = self._plane.folder / f"{self.name}-volumes"
         folder.mkdir(exist_ok=True)
         # A start mounts them again. Nothing else updates them.
-        self.secrets = mounted_secrets(self._plane.api, NAMESPACE, pod_spec, folder)
+        self.volumes = mounted_volumes(self._plane.api, NAMESPACE, pod_spec, folder)
 
     def start(self, backend: Backend, pod_spec: Mapping[str, Any] | None = None) -> None:
         """Start or restart the process on these ports; its log continues. pod_spec: None keeps the current one."""
@@ -85,9 +89,9 @@ class Replica:
             self._set(pod_spec)
         if before := self._plane.guests.get(self.name):
             before.stop()
-        for secret in self.secrets.values():
-            self._plane.wait_for("a Secret to mount", secret.exists)
-            secret.update()
+        for volume in self.volumes.values():
+            self._plane.wait_for("a volume to mount", volume.exists)
+            volume.update()
         self.backend = backend
         listen = {"bind-address": "127.0.0.1", "port": backend.port, "metrics-port": backend.health_port}
         if self._shows_page:  # earlier versions do not know the flag
@@ -95,7 +99,7 @@ class Replica:
         flags = [f"--{name}={value}" for name, value in {**listen, "kubeconfig": self._kubeconfig}.items()]
         self.process = Process(
             self.name,
-            [*self.program, *self._container["args"], *flags],
+            [*self.program, *self._arguments(), *flags],
             self._plane.folder / f"{self.name}.log",
             env={"PATH": os.environ["PATH"], **self._environment()},
             grace_seconds=DRAIN_SECONDS,
@@ -105,16 +109,25 @@ class Replica:
     @property
     def client_ca(self) -> Path:
         """The file with the clients' CA, which a kubelet would have mounted."""
-        return self._plane.folder / f"{self.name}-client-ca.crt"
+        return self.volumes["/etc/topology-webhook/client-ca"].folder / "ca.crt"
 
     def _environment(self) -> dict[str, str]:
         """The container's environment, with local paths for the files that the kubelet would mount."""
-        environment = local_paths(container_environment(self._container, self.name), self.secrets)
-        if _CLIENT_CA_FILE in environment:
-            path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{RELEASE}-client-ca"
-            self.client_ca.write_text(self._plane.api.get(path)["data"]["ca.crt"])
-            environment[_CLIENT_CA_FILE] = str(self.client_ca)
-        return environment
+        environment = container_environment(self._container, self.name)
+        return {name: with_local_paths(value, self.volumes) for name, value in environment.items()}
+
+    def _arguments(self) -> list[str]:
+        """The container's arguments, and its configuration file, with local paths likewise."""
+        local = self._plane.folder / f"{self.name}-configuration.yaml"
+        local.write_text(with_local_paths(yaml.safe_dump(self.configuration), self.volumes))
+        return [argument.replace(_CONFIGURATION, str(local)) for argument in self._container["args"]]
+
+    @property
+    def configuration(self) -> dict[str, Any]:
+        """The content of its configuration file; empty before the first start, and in version 0.1.0, which has none."""
+        folder, _, name = _CONFIGURATION.rpartition("/")
+        file = self.volumes[folder].folder / name if folder in self.volumes else None
+        return dict(yaml.safe_load(file.read_text())) if file is not None and file.exists() else {}
 
     def start_again(self) -> None:
         """Restart the process on its ports, and wait until it is ready."""
@@ -163,7 +176,7 @@ class Replica:
     @property
     def mode(self) -> str:
         """Its settings.mode."""
-        return self._setting("MODE", "Enforce")
+        return str(self.configuration.get("mode", "Enforce"))
 
     @property
     def page_url(self) -> str | None:
@@ -172,11 +185,7 @@ class Replica:
 
     @property
     def _shows_page(self) -> bool:
-        return self._setting("PAGE", "") == "true"
-
-    def _setting(self, name: str, default: str) -> str:
-        variables = {variable["name"]: variable.get("value") for variable in self._container.get("env", ())}
-        return variables.get(f"TOPOLOGY_WEBHOOK_{name}") or default
+        return bool(self.configuration.get("installation", {}).get("page"))
 
     @property
     def metrics_url(self) -> str:
@@ -214,12 +223,19 @@ class LocalWebhook:
         ours = (
             f"webhook.url={self.url},webhook.bindUrl=https://127.0.0.1:{bind_port},replicaCount=0,image.repository=none"
         )
-        file, text = (self._values, None) if isinstance(self._values, Path) else ("-", json.dumps(self._values or {}))
+        file, text = ("-", json.dumps(self._given())) if not isinstance(self._values, Path) else (self._values, None)
         arguments = ["--namespace", NAMESPACE, "--create-namespace", "--values", file, "--set", ours]
         if self._client_certificates:
             client = self._plane.webhook_client
             arguments += ["--set-file", f"tls.clientCA.pem={client.ca}", "--set", f"tls.clientNames={{{client.NAME}}}"]
         self._plane.helm("upgrade", "--install", RELEASE, self._chart, *arguments, input=text)
+
+    def _given(self) -> dict[str, Any]:
+        """The values of a test, which names settings without their section."""
+        values = dict(self._values or {}) if not isinstance(self._values, Path) else {}
+        if self._chart == CHART and "settings" in values:
+            values["settings"] = in_sections(values["settings"])
+        return values
 
     def upgrade(self, values: Mapping[str, Any]) -> None:
         """Upgrade the release with these values instead of the installed ones. Call `roll_out` after it."""
@@ -340,6 +356,15 @@ def local_webhook(
                 replica.wait_until_ready()
         plane.wait_for("a leader", lambda: webhook.marked and webhook.services.endpoints(BIND_SERVICE))
         yield webhook
+
+
+def in_sections(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The chart's value `settings` with these, whose names are unique in all sections."""
+    advanced = {to_camel(field) for field in AdvancedSettings.model_fields}
+    return {
+        **{name: value for name, value in settings.items() if name not in advanced},
+        "advanced": {name: value for name, value in settings.items() if name in advanced},
+    }
 
 
 def free_ports() -> Backend:

@@ -172,8 +172,8 @@ def renew_leaf(plane: ControlPlane, manager: CertManager, webhook: LocalWebhook,
         assert before.startswith(trusted_leaf(plane, replica))
     more()
     for replica in webhook.replicas:
-        for secret in replica.secrets.values():
-            secret.update()
+        for volume in replica.volumes.values():
+            volume.update()
 
         def shows_it(replica: Replica = replica) -> bool:
             return after.startswith(trusted_leaf(plane, replica))

@@ -18,7 +18,7 @@ def test_one_replica_is_called_directly_with_the_values_and_the_rights_of_the_ch
     with local_webhook(control_plane, values={"settings": {"logFormat": "console"}}) as webhook:
         assert webhook.wait_until_called()
         (replica,) = webhook.replicas
-        assert container_environment(replica._container, "p")["TOPOLOGY_WEBHOOK_LOG_FORMAT"] == "console"
+        assert replica.configuration["advanced"]["logFormat"] == "console"
         assert webhook.url == f"https://127.0.0.1:{replica.backend.port}"
         with pytest.raises(CommandError, match=f"system:serviceaccount:{NAMESPACE}:topology-webhook"):
             control_plane.kubectl("--kubeconfig", replica._kubeconfig, "get", "secrets")

@@ -84,23 +84,23 @@ async def measured(storage: Storage, api_server: str, folder: Path) -> AsyncIter
     """Start the process with the files in `folder`: kubeconfig, tls.crt, tls.key."""
     (folder / "kubeconfig").write_text(json.dumps(_kubeconfig(api_server)))
     port = free_port()
-    settings = {
-        "kubeconfig": folder / "kubeconfig",
-        "tls_cert_file": folder / "tls.crt",
-        "tls_key_file": folder / "tls.key",
+    flags = {
+        "kubeconfig": str(folder / "kubeconfig"),
+        "tls_cert_file": str(folder / "tls.crt"),
+        "tls_key_file": str(folder / "tls.key"),
         "bind_address": "127.0.0.1",
-        "port": port,
-        "metrics_port": 0,
+        "port": str(port),
+        "metrics_port": "0",
         "log_level": "warning",
     }
-    environment = {f"TOPOLOGY_WEBHOOK_{name.upper()}": str(value) for name, value in settings.items()}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "tests.scale.replica",
+        json.dumps(flags),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
-        env={"PATH": os.environ["PATH"], **environment},
+        env={"PATH": os.environ["PATH"]},
     )
     assert process.stdout is not None
     seen = Measured(storage, f"https://127.0.0.1:{port}")

@@ -57,4 +57,4 @@ class ProbedService(Service):
 
 if __name__ == "__main__":
     with patch.object(main, "Service", ProbedService):
-        sys.exit(main.run(Settings.load()))
+        sys.exit(main.run(Settings.load(json.loads(sys.argv[1]))))

@@ -1,133 +1,83 @@
-"""All settings, defined once: environment variables and `serve` flags are generated from these fields.
+"""All settings, defined once: the configuration file and the flags of `serve` are generated from these fields.
 
-A field is `TOPOLOGY_WEBHOOK_<FIELD>` in the environment and `--<field>` with dashes on the command line. The flag wins.
-Lists are comma-separated in both. With a wrong value the process does not start; the error names the variable, the
-value and what is allowed. Code without I/O gets the settings that it reads as `Rules` (`rules_of`).
+1. Most stand in the configuration file (`TopologyWebhookConfiguration`), in camelCase: those of `CommonSettings` at its
+   top, the others in the section of their class. The chart writes the file.
+2. A flag `--<field>`, with dashes, wins over the file. Lists are comma-separated there.
+3. The namespace and the pod's name are also read from `TOPOLOGY_WEBHOOK_<FIELD>`, for the downward API.
+
+With a wrong value the process does not start; the error names the place, the value and what is allowed. Code without
+I/O gets the settings that it reads as `Rules` (`rules_of`).
+Source: the configuration files of Kueue and cert-manager, which have a version and are overridden by flags, too.
 """
 
-from collections.abc import Mapping
+import json
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self, get_origin
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
 
 from webhook.formats.autoscaling import Autoscaler, ProvisioningClass
 from webhook.formats.koordinator.intent import NUMASpec
 from webhook.kube.election import Timing
 from webhook.model.options import Fidelity, GangStrategy, Manage, Options, ScoreStrategy, Unenforced
 from webhook.model.policy import Exclusive, NUMAPolicy
+from webhook.model.wording import counted, did_you_mean, quoted
 from webhook.placing.autoscaling.answers import Asking
 from webhook.state.assumed.unreported import ReportingTimes
 from webhook.state.rules import GateMode, Mode, NoCapacity, NotAlignable, PreemptionMode, Repair, Rules
 
-
-def _split(value: object) -> object:
-    """`a, b` -> ("a", "b"). The validation handles values that are not text."""
-    if not isinstance(value, str):
-        return value
-    return tuple(part.strip() for part in value.split(",") if part.strip())
-
-
-def _split_weights(value: object) -> object:
-    """`cpu=1, memory=2` -> {"cpu": "1", "memory": "2"}."""
-    if not isinstance(value, str):
-        return value
-    weights = {}
-    for part in value.split(","):
-        if part.strip():
-            name, equals, weight = part.partition("=")
-            if not equals:
-                msg = f"{part.strip()!r} is not of the form resource=weight"
-                raise ValueError(msg)
-            weights[name.strip()] = weight.strip()
-    return weights
-
-
-# NoDecode: otherwise pydantic-settings expects JSON in the environment for all types other than scalars.
-Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
-Weights = Annotated[dict[str, Annotated[int, Field(ge=1)]], NoDecode, BeforeValidator(_split_weights)]
+Names = tuple[str, ...]
+Weights = dict[str, Annotated[int, Field(ge=1)]]
 Port = Annotated[int, Field(ge=0, le=65535)]
 
-
 PREFIX: Final = "TOPOLOGY_WEBHOOK_"
+IN_ENVIRONMENT: Final = ("namespace", "pod_name")
+"""The fields that are read from variables, too."""
+API_VERSION: Final = "config.topology-webhook.dev/v1alpha1"
+KIND: Final = "TopologyWebhookConfiguration"
 
 
 class SettingsError(Exception):
     """One or more settings are wrong; the message has a line for each, with what is allowed."""
 
 
-class Settings(BaseSettings):
-    """The settings of `topology-webhook serve`."""
+def _off(value: object) -> object:
+    """Off is a boolean in YAML 1.1, which Kubernetes reads, unless it is quoted."""
+    return "Off" if value is False else value
 
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX, frozen=True, extra="forbid", use_attribute_docstrings=True, env_ignore_empty=True
+
+class _Group(BaseModel):
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        alias_generator=to_camel,
+        validate_by_name=True,
+        serialize_by_alias=True,
     )
 
-    kubeconfig: Path | None = None
-    """Kubeconfig file. Unset: the pod's service account, or outside of a cluster $KUBECONFIG or ~/.kube/config."""
-    context: str | None = None
-    """Context of the kubeconfig. Unset: its current context."""
-    namespace: str = "topology-webhook"
-    """Namespace of the service, with its Secrets, Services and Lease."""
-    name: str = "topology-webhook"
-    """Name of the service's objects: Service, Lease and webhook configurations; with `-bind` of the leader's Service,
-    with `-ca` and `-hint-key` of the Secrets. The names of both Services are in the certificate."""
-    pod_name: str | None = None
-    """The process's own pod, from the downward API. Unset: no Pod is labelled as the leader's."""
 
-    bind_address: str = "::"
-    """Address of both ports. `::`: all IPv6 (where the host has it) and IPv4 addresses."""
-    port: Port = 8443
-    """HTTPS port for the API server's calls. 0: a free port."""
-    metrics_port: Port = 8080
-    """HTTP port for /healthz, /readyz and /metrics. 0: a free port."""
+class CommonSettings(_Group):
+    """What operators choose."""
 
-    page: bool = False
-    """Serve the read-only page of the cluster's topology, which has no login. It listens on localhost, which `kubectl
-    port-forward` reaches; with page-hosts, on bind-address."""
-    page_port: Port = 8090
-    """HTTP port of the page. 0: a free port."""
-    page_hosts: Names = ()
-    """Host names, besides localhost, under which browsers may open the page: those of an ingress with a login. Other
-    hosts get HTTP 421."""
-
-    tls_cert_file: Path | None = None
-    """PEM certificate chain that another tool renews together with caBundle; reloaded when it changes. Unset: the
-    service keeps a CA in a Secret, and writes caBundle."""
-    tls_key_file: Path | None = None
-    """PEM private key for tls-cert-file, reloaded when it changes."""
-    client_ca_file: Path | None = None
-    """PEM certificates of the CAs of the API server's client certificate, reloaded when they change. Clients without
-    such a certificate fail the TLS handshake. Unset: every client is answered."""
-    client_names: Names = ()
-    """Common or subject alternative names, of which the client certificate must have one, else HTTP 403. Unset: any
-    certificate of the CA."""
-    tls_names: Names = ()
-    """Further DNS names and IP addresses for the certificate, if the API server calls a URL."""
-
-    mode: Mode = "Enforce"
+    mode: Annotated[Mode, BeforeValidator(_off)] = "Enforce"
     """`Enforce` applies decisions. `Observe` only reports them. `Off` admits everything without a decision."""
     manage: Manage = Manage.ANNOTATED
     """Pods to manage: `Annotated` with an annotation on them or their owners; `Aligned` also what a kubelet would
     align; `All` every pod. A namespace's label `topology-webhook.dev/manage` wins."""
     default_numa_topology_policy: Literal["", "BestEffort", "Restricted", "SingleNUMANode"] = ""
     """NUMA policy of managed pods for which no annotation sets one. Unset: each node's own policy."""
-    default_exclusive: Exclusive = Exclusive.REQUIRED
-    """Likewise for `singleNUMANodeExclusive` of pods with a policy: `Required` or `Preferred`."""
-    excluded_namespaces: Names = ("kube-system",)
-    """Namespaces in which `manage` covers no pod, besides the service's own. The chart excludes them from its
-    webhooks."""
-    manage_missed: bool = True
-    """Whether `manage` covers pods whose creation no replica saw. The chart sets it to false if selectors or match
-    conditions limit the calls."""
     kueue_annotations: bool = False
     """Read Kueue's topology annotations (`kueue.x-k8s.io/podset-…`) on pods that Kueue does not manage."""
-    koordinator_reservations: bool = False
-    """Count what Koordinator's Reservations hold for their owners as taken."""
-    dynamic_resources: bool = True
-    """Read ResourceSlices, ResourceClaims, ResourceClaimTemplates, DeviceClasses and DeviceTaintRules where the API
-    server serves `resource.k8s.io/v1`, and count the devices of each node."""
+    gate: GateMode = "Always"
+    """Which managed pods wait behind a scheduling gate: `Always` all, `WhenNeeded` members of gangs and pods that
+    fit nowhere when created, `Never` none."""
+    no_capacity: NoCapacity = "Gate"
+    """What to do with a single pod that fits nowhere now, but may later: `Gate` it, `Allow` it without a gate, or
+    `Deny` it."""
     no_compatible_node: Literal["Deny", "Warn"] = "Deny"
     """What to do with a pod whose NUMA policy contradicts that of every node: `Deny` it, or `Warn` and admit it."""
     not_alignable: NotAlignable = "Warn"
@@ -136,6 +86,46 @@ class Settings(BaseSettings):
     unenforced: Unenforced = Unenforced.LAST
     """Whether `Restricted` and `SingleNUMANode` pods go to nodes that enforce neither: `Allow`, `Last` (if no other
     fits) or `Deny`."""
+    gang_strategy: GangStrategy = GangStrategy.BIN_PACK
+    """How to choose a gang's domain: `BinPack` the fewest and tightest, `Spread` most room, `Balanced` even counts,
+    `Nearest` short distances. The annotation `topology-webhook.dev/strategy` wins."""
+    scheduler_names: Annotated[Names, Field(min_length=1)] = ("default-scheduler",)
+    """Only pods with one of these as `schedulerName` are managed. Add further profiles of your kube-scheduler, but
+    no scheduler that places by NUMA nodes or gangs itself."""
+    preemption: PreemptionMode = "LowerPriority"
+    """Whether lower-priority pods are preempted for waiting pods and gangs: `LowerPriority`, or `Never`."""
+    repair: Repair = "Pod"
+    """If a gang lost a node and its domain has no room for the lost pods: `Pod` lets them wait, `Gang` moves the
+    whole gang to a domain that holds it, if there is one."""
+    evict_stuck: bool = False
+    """Evict stuck pods that a controller recreates, so that they are placed again."""
+    delete_rejected_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 0.0
+    """Time after which a managed pod that its kubelet rejected is deleted, if it has a controller. 0: never."""
+    ungate_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 0.0
+    """Time after which a waiting pod is ungated without a node, so that a cluster autoscaler sees it. It still
+    avoids nodes that can never take it. 0: never."""
+    autoscaler: Autoscaler = "None"
+    """Cluster autoscaler that is shown gated pods and gangs that one more node would help: `None`,
+    `ClusterAutoscaler` or `Karpenter`."""
+    provisioning_class: ProvisioningClass = ""
+    """Class of the ProvisioningRequests that ask `ClusterAutoscaler` for all machines of a gang together. Unset:
+    none."""
+    trusted_users: Names = ()
+    """Users who may also write what the service writes into pods, and remove its gate."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Lowest severity of log lines. `info` has one line for each decision."""
+
+
+class AdvancedSettings(_Group):
+    """What few clusters need to change; the defaults say why they are what they are."""
+
+    default_exclusive: Exclusive = Exclusive.REQUIRED
+    """Likewise for `singleNUMANodeExclusive` of pods with a policy: `Required` or `Preferred`."""
+    koordinator_reservations: bool = False
+    """Count what Koordinator's Reservations hold for their owners as taken."""
+    dynamic_resources: bool = True
+    """Read ResourceSlices, ResourceClaims, ResourceClaimTemplates, DeviceClasses and DeviceTaintRules where the API
+    server serves `resource.k8s.io/v1`, and count the devices of each node."""
     fidelity: Fidelity = "Kubelet"
     """What decides whether a node fits: `Kubelet` predicts its kubelet's admission, `Plugin` decides as the
     scheduler plugin NodeResourceTopologyMatch does."""
@@ -147,26 +137,15 @@ class Settings(BaseSettings):
     preference_weight: Annotated[int, Field(ge=0, le=100)] = 0
     """Percentage of a single pod's score that comes from preferred node affinity and `PreferNoSchedule` taints. 0:
     they only break ties."""
-    gang_strategy: GangStrategy = GangStrategy.BIN_PACK
-    """How to choose a gang's domain: `BinPack` the fewest and tightest, `Spread` most room, `Balanced` even counts,
-    `Nearest` short distances. The annotation `topology-webhook.dev/strategy` wins."""
-    gate: GateMode = "Always"
-    """Which managed pods wait behind a scheduling gate: `Always` all, `WhenNeeded` members of gangs and pods that
-    fit nowhere when created, `Never` none."""
-    no_capacity: NoCapacity = "Gate"
-    """What to do with a single pod that fits nowhere now, but may later: `Gate` it, `Allow` it without a gate, or
-    `Deny` it."""
-    preemption: PreemptionMode = "LowerPriority"
-    """Whether lower-priority pods are preempted for waiting pods and gangs: `LowerPriority`, or `Never`."""
-    ungate_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 0.0
-    """Time after which a waiting pod is ungated without a node, so that a cluster autoscaler sees it. It still
-    avoids nodes that can never take it. 0: never."""
-    autoscaler: Autoscaler = "None"
-    """Cluster autoscaler that is shown gated pods and gangs that one more node would help: `None`,
-    `ClusterAutoscaler` or `Karpenter`."""
-    provisioning_class: ProvisioningClass = ""
-    """Class of the ProvisioningRequests that ask `ClusterAutoscaler` for all machines of a gang together. Unset:
-    none."""
+    max_affinity_values: Annotated[int, Field(ge=1, le=1000)] = 64
+    """Maximum number of node names in a pod's required node affinity."""
+    reserve_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 600.0
+    """How long a gang waits until a domain is reserved for it, one gang of each namespace at a time. 0: never."""
+    warn_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 300.0
+    """How long a gang waits until the Event on its owner is a Warning. 0: never."""
+    stuck_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 60.0
+    """Time after which a pod without gate and node gets an Event if it is pinned to nodes that no longer fit while
+    others do."""
     node_group_labels: Names = ()
     """For autoscaler: node labels that name a node's group, besides those of the usual clusters and of Karpenter."""
     new_node_seconds: Annotated[float, Field(ge=0, le=86_400)] = 300.0
@@ -175,28 +154,6 @@ class Settings(BaseSettings):
     narrow_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 300.0
     """For `ClusterAutoscaler`: time without a new node after which a shown pod is kept off nodes that have enough
     free in total only. 0: never."""
-    reserve_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 600.0
-    """How long a gang waits until a domain is reserved for it, one gang of each namespace at a time. 0: never."""
-    warn_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 300.0
-    """How long a gang waits until the Event on its owner is a Warning. 0: never."""
-    stuck_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 60.0
-    """Time after which a pod without gate and node gets an Event if it is pinned to nodes that no longer fit while
-    others do."""
-    evict_stuck: bool = False
-    """Evict stuck pods that a controller recreates, so that they are placed again."""
-    repair: Repair = "Pod"
-    """If a gang lost a node and its domain has no room for the lost pods: `Pod` lets them wait, `Gang` moves the
-    whole gang to a domain that holds it, if there is one."""
-    delete_rejected_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 0.0
-    """Time after which a managed pod that its kubelet rejected is deleted, if it has a controller. 0: never."""
-    scheduler_names: Annotated[Names, Field(min_length=1)] = ("default-scheduler",)
-    """Only pods with one of these as `schedulerName` are managed. Add further profiles of your kube-scheduler, but
-    no scheduler that places by NUMA nodes or gangs itself."""
-    max_affinity_values: Annotated[int, Field(ge=1, le=1000)] = 64
-    """Maximum number of node names in a pod's required node affinity."""
-
-    trusted_users: Names = ()
-    """Users who may also write what the service writes into pods, and remove its gate."""
     trusted_groups: Names = ("system:masters",)
     """Groups that may remove the gate from a waiting pod and change its `placement` text: the administrators who
     take the service out. A single comma: no group."""
@@ -204,54 +161,114 @@ class Settings(BaseSettings):
     """Users who bind pods for kube-scheduler; add those of further schedulers. Bindings by other users are checked,
     but get no NUMA nodes."""
     nrt_age_seconds: Annotated[float, Field(ge=0, le=86_400)] = 120.0
-    """A NodeResourceTopology without a pod fingerprint has counted a pod once the pod has been bound for this long,
-    which is two periods of the exporter, or if it was written a twelfth of that (at most 10 s) after the binding."""
-
+    """Two periods of the exporter. A NodeResourceTopology without a pod fingerprint has counted a pod that was bound
+    this long ago, or a twelfth of that (at most 10 s) before it was written."""
     lease_duration_seconds: Annotated[int, Field(ge=1, le=3600)] = 15
     """How long other replicas respect a leader after its last renewal. If shorter, a dead leader is replaced sooner;
     if longer, a leader survives a slow or restarted API server."""
     api_server_request_timeout_seconds: Annotated[float, Field(ge=0, le=3600)] = 60.0
-    """The API server's `--request-timeout`. A new leader admits only bindings of pods that were placed before for 5 s
-    longer, because it may not see yet which others the previous leader allowed."""
-
+    """The API server's `--request-timeout`. For about as long, a new leader admits only bindings of pods that were
+    placed before: others that the previous leader allowed may not be visible yet."""
     drain_seconds: Annotated[float, Field(ge=0, le=600)] = 20.0
     """Maximum time from SIGTERM to exit. The replica is unready at once, serves while endpoints are removed, then
     finishes open requests."""
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Lowest severity of log lines. `info` has one line for each decision."""
     log_format: Literal["json", "console"] = "json"
     """Log lines as JSON objects (`json`) or for people (`console`)."""
+    bind_address: str = "::"
+    """Address of both ports. `::`: all IPv6 (where the host has it) and IPv4 addresses."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_service_links(cls, given: dict[str, Any]) -> dict[str, Any]:
-        # NB: for a Service named topology-webhook the kubelet sets TOPOLOGY_WEBHOOK_PORT=tcp://10.0.0.1:443 in every
-        # container of the namespace. For topology-webhook-metrics it sets TOPOLOGY_WEBHOOK_METRICS_PORT,
-        # for topology-webhook-page TOPOLOGY_WEBHOOK_PAGE_PORT.
-        links = [field for field in ("port", "metrics_port", "page_port") if str(given.get(field)).startswith("tcp://")]
-        return {field: value for field, value in given.items() if field not in links}
 
+class InstallationSettings(_Group):
+    """What follows from how the service is installed. The chart fills it in from its other values."""
+
+    name: str = "topology-webhook"
+    """Name of the service's objects: Service, Lease, webhook configurations; with `-bind` of the leader's Service, with
+    `-ca` and `-hint-key` of Secrets. Both Services' names are in the certificate."""
+    excluded_namespaces: Names = ("kube-system",)
+    """Namespaces in which `manage` covers no pod, besides the service's own. The chart excludes them from its
+    webhooks."""
+    manage_missed: bool = True
+    """Whether `manage` covers pods whose creation no replica saw. The chart sets it to false if selectors or match
+    conditions limit the calls."""
+    port: Port = 8443
+    """HTTPS port for the API server's calls. 0: a free port."""
+    metrics_port: Port = 8080
+    """HTTP port for /healthz, /readyz and /metrics. 0: a free port."""
+    page: bool = False
+    """Serve the read-only page of the cluster's topology, which has no login. It listens on localhost, which `kubectl
+    port-forward` reaches; with page-hosts, on bind-address."""
+    page_port: Port = 8090
+    """HTTP port of the page. 0: a free port."""
+    page_hosts: Names = ()
+    """Host names, besides localhost, under which browsers may open the page: those of an ingress with a login. Other
+    hosts get HTTP 421."""
+    tls_cert_file: Path | None = None
+    """PEM certificate chain that another tool renews together with caBundle; reloaded when it changes. Unset: the
+    service keeps a CA in a Secret, and writes caBundle."""
+    tls_key_file: Path | None = None
+    """PEM private key for tls-cert-file, reloaded when it changes."""
+    tls_names: Names = ()
+    """Further DNS names and IP addresses for the certificate, if the API server calls a URL."""
+    client_ca_file: Path | None = None
+    """PEM certificates of the CAs of the API server's client certificate, reloaded when they change. Clients without
+    such a certificate fail the TLS handshake. Unset: every client is answered."""
+    client_names: Names = ()
+    """Common or subject alternative names, of which the client certificate must have one, else HTTP 403. Unset: any
+    certificate of the CA."""
+
+
+class TopologyWebhookConfiguration(CommonSettings):
+    """The configuration file."""
+
+    api_version: Literal["config.topology-webhook.dev/v1alpha1"]
+    """Version of the format."""
+    kind: Literal["TopologyWebhookConfiguration"]
+    """Kind of the file."""
+    advanced: AdvancedSettings = AdvancedSettings()
+    """What few clusters need to change."""
+    installation: InstallationSettings = InstallationSettings()
+    """What follows from how the service is installed. The chart fills it in."""
+
+
+class ProcessSettings(_Group):
+    """What only the process itself can know. It does not stand in the configuration file."""
+
+    kubeconfig: Path | None = None
+    """Kubeconfig file. Unset: the pod's service account, or outside of a cluster $KUBECONFIG or ~/.kube/config."""
+    context: str | None = None
+    """Context of the kubeconfig. Unset: its current context."""
+    namespace: str = "topology-webhook"
+    """Namespace of the service, with its Secrets, Services and Lease."""
+    pod_name: str | None = None
+    """The process's own pod, from the downward API. Unset: no Pod is labelled as the leader's."""
+
+
+class Settings(ProcessSettings, InstallationSettings, AdvancedSettings, CommonSettings):
+    """The settings of `topology-webhook serve`, however they were given."""
+
+    # The messages of these name fields in braces, for `_sentence` to say where they stand.
     @model_validator(mode="after")
     def _files_come_in_pairs(self) -> Self:
         given = {"tls_cert_file": self.tls_cert_file, "tls_key_file": self.tls_key_file}
         missing = [name for name, path in given.items() if path is None]
         if len(missing) == 1:
             (present,) = given.keys() - missing
-            msg = f"{present} is set, which needs {missing[0]}"
+            msg = f"{{{present}}} is set, which needs {{{missing[0]}}}"
             raise ValueError(msg)
         return self
 
     @model_validator(mode="after")
     def _names_are_verified(self) -> Self:
         if self.client_names and self.client_ca_file is None:
-            msg = "client_names is set, which needs client_ca_file: without it no client shows a certificate"
+            msg = "{client_names} is set, which needs {client_ca_file}: without it no client shows a certificate"
             raise ValueError(msg)
         return self
 
     @model_validator(mode="after")
     def _classes_are_cluster_autoscalers(self) -> Self:
         if self.provisioning_class and self.autoscaler != "ClusterAutoscaler":
-            msg = f"provisioning_class is set, which needs autoscaler 'ClusterAutoscaler', not {self.autoscaler!r}"
+            needs = f"{{autoscaler}} 'ClusterAutoscaler', not {self.autoscaler!r}"
+            msg = f"{{provisioning_class}} is set, which needs {needs}"
             raise ValueError(msg)
         return self
 
@@ -294,16 +311,37 @@ class Settings(BaseSettings):
         return self.preemption != "Never" and self.mode == "Enforce"
 
     @classmethod
-    def load(cls, flags: Mapping[str, Any] | None = None) -> Self:
-        """Settings from `flags` (by field name; None means not given), then the environment, then the defaults.
+    def load(
+        cls, flags: Mapping[str, str | None] | None = None, configuration: Mapping[str, Any] | None = None
+    ) -> Self:
+        """Settings from `flags` (by field name; None means not given), else variables, else the file, else defaults.
 
-        Raises SettingsError.
+        configuration: the content of the configuration file. Raises SettingsError.
         """
-        given = {name: value for name, value in (flags or {}).items() if value is not None}
+        given: dict[str, Any] = {} if configuration is None else _flat(configuration)
+        # Also for fields that are not given: that is where one would write them.
+        sources = {
+            field: (configuration is not None and path_in_file(field)) or flag(field) for field in cls.model_fields
+        }
+        for field in IN_ENVIRONMENT:
+            if value := os.environ.get(environment_variable(field)):
+                given[field], sources[field] = value, environment_variable(field)
+        faults = [*_unread_variables()]
+        for field, value in (flags or {}).items():
+            if value is not None:
+                sources[field] = flag(field)
+                try:
+                    given[field] = _from_text(cls.model_fields[field].annotation, value)
+                except ValueError as error:
+                    faults.append(f"{flag(field)}: {value!r} is wrong: {error}")
+        if faults:
+            raise SettingsError("\n".join(faults))
         try:
-            return cls(**given)
+            return cls.model_validate(given, by_name=True, by_alias=False)
         except ValidationError as error:
-            raise SettingsError("\n".join(_sentence(fault, given) for fault in error.errors())) from error
+            raise SettingsError(
+                "\n".join(_sentence(fault, sources, flags or {}) for fault in error.errors())
+            ) from error
 
 
 def environment_variable(field: str) -> str:
@@ -316,16 +354,93 @@ def flag(field: str) -> str:
     return "--" + field.replace("_", "-")
 
 
-def _sentence(fault: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+def path_in_file(field: str) -> str | None:
+    """Where a field stands in the configuration file; None for those of the process."""
+    for section, group in _SECTIONS.items():
+        if field in group.model_fields:
+            return section + to_camel(field)
+    return None
+
+
+_SECTIONS: Final[Mapping[str, type[_Group]]] = {
+    "": CommonSettings,
+    "advanced.": AdvancedSettings,
+    "installation.": InstallationSettings,
+}
+
+
+def _flat(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that a configuration file gives, by field name. Raises SettingsError."""
+    try:
+        read = TopologyWebhookConfiguration.model_validate_json(
+            json.dumps(configuration), strict=True, by_alias=True, by_name=False
+        )
+    except ValidationError as error:
+        raise SettingsError("\n".join(map(_fault_of_file, error.errors()))) from error
+    groups = (read, read.advanced, read.installation)
+    return {
+        field: getattr(group, field)
+        for group in groups
+        for field in group.model_fields_set & Settings.model_fields.keys()
+    }
+
+
+def _fault_of_file(fault: Mapping[str, Any]) -> str:
+    """`advanced.drainSeconds: -1 is wrong: input should be greater than or equal to 0`."""
+    path = ".".join(str(part) for part in fault["loc"])
+    if fault["type"] == "missing":
+        return f"{path} is missing: the file begins with apiVersion: {API_VERSION} and kind: {KIND}"
+    if fault["type"] == "extra_forbidden":
+        places = {place.rpartition(".")[2]: place for place in map(path_in_file, Settings.model_fields) if place}
+        name = str(fault["loc"][-1])
+        if name in places:
+            return f"{path}: it stands elsewhere: {places[name]}"
+        section = ".".join(str(part) for part in fault["loc"][:-1])
+        allowed = [place for place in places.values() if place.rpartition(".")[0] == section]
+        return f"{quoted(path)} is no setting.{did_you_mean(name, [place.rpartition('.')[2] for place in allowed])}"
+    return f"{path}: {fault['input']!r} is wrong: {_reason(fault)}"
+
+
+def _sentence(fault: Mapping[str, Any], sources: Mapping[str, str], flags: Mapping[str, str | None]) -> str:
     """`--port: 70000 is wrong: input should be less than or equal to 65535`."""
-    message = str(fault["msg"]).removeprefix("Value error, ")
-    message = message[:1].lower() + message[1:]
     if not fault["loc"]:
-        return message
+        return _reason(fault).format_map(sources)
     field, *inner = (str(part) for part in fault["loc"])
-    source = flag(field) if field in given else environment_variable(field)
-    place = f"{source} ({'.'.join(inner)})" if inner else source
-    return f"{place}: {fault['input']!r} is wrong: {message}"
+    place = f"{sources[field]} ({'.'.join(inner)})" if inner else sources[field]
+    value = fault["input"] if inner else flags.get(field) or fault["input"]
+    return f"{place}: {value!r} is wrong: {_reason(fault)}"
+
+
+def _reason(fault: Mapping[str, Any]) -> str:
+    if fault["type"] == "too_short":
+        return f"at least {counted(fault['ctx']['min_length'], 'item')} is needed"
+    message = str(fault["msg"]).removeprefix("Value error, ")
+    return message[:1].lower() + message[1:]
+
+
+def _unread_variables() -> Iterator[str]:
+    """Variables that look like settings. Not those that a kubelet makes for Services of these names."""
+    for field in Settings.model_fields.keys() - set(IN_ENVIRONMENT):
+        value = os.environ.get(environment_variable(field), "")
+        if value and not value.startswith("tcp://"):
+            place = path_in_file(field)
+            instead = f"{flag(field)}, or {place} in the configuration file" if place else flag(field)
+            yield f"{environment_variable(field)} is not read: use {instead}"
+
+
+def _from_text(kind: Any, text: str) -> object:
+    """What a flag says: `a, b` -> ("a", "b"), and `cpu=1, memory=2` -> {"cpu": "1", "memory": "2"}."""
+    if get_origin(kind) not in {tuple, dict}:
+        return text
+    parts = tuple(part.strip() for part in text.split(",") if part.strip())
+    if get_origin(kind) is tuple:
+        return parts
+    pairs = [part.partition("=") for part in parts]
+    for name, equals, _ in pairs:
+        if not equals:
+            msg = f"{name!r} is not of the form resource=weight"
+            raise ValueError(msg)
+    return {name.strip(): weight.strip() for name, _, weight in pairs}
 
 
 def rules_of(settings: Settings, own_user: str | None = None) -> Rules:

@@ -83,4 +83,7 @@ def _default(field: FieldInfo) -> str:
     default = field.get_default(call_default_factory=True)
     if isinstance(default, tuple):
         return ",".join(default)
-    return "" if default is None or default == {} else str(default)
+    if isinstance(default, float):
+        return f"{default:g}"
+    text = str(default).lower() if isinstance(default, bool) else str(default)
+    return "" if default is None or default == {} else text

@@ -64,10 +64,10 @@ object.metadata.?labels[?name] != oldObject.metadata.?labels[?name]) ||
 
 {{/* CEL. Whether the user may remove the gate, and change the text in the annotation placement. */}}
 {{- define "topology-webhook.mayUngate" -}}
-has(request.userInfo.groups) && request.userInfo.groups.exists(group, group in {{ toJson .Values.settings.trustedGroups }})
+has(request.userInfo.groups) && request.userInfo.groups.exists(group, group in {{ toJson .Values.settings.advanced.trustedGroups }})
 {{- end }}
 
 {{/* CEL. Users whose Bindings may carry the reserved fields. */}}
 {{- define "topology-webhook.bindingUsers" -}}
-{{- concat (include "topology-webhook.trustedUsers" . | fromJsonArray) .Values.settings.schedulerUsers | uniq | toJson }}
+{{- concat (include "topology-webhook.trustedUsers" . | fromJsonArray) .Values.settings.advanced.schedulerUsers | uniq | toJson }}
 {{- end }}

@@ -95,7 +95,7 @@ imagePullSecrets:
 {{/* The Secret of the CA (mode SelfManaged), or of the certificate that cert-manager or the user issues. */}}
 {{- define "topology-webhook.tlsSecretName" -}}
 {{- if eq .Values.tls.mode "SelfManaged" }}
-{{- default (printf "%s-ca" (include "topology-webhook.fullname" .)) .Values.tls.secretName }}
+{{- printf "%s-ca" (include "topology-webhook.fullname" .) }}
 {{- else if eq .Values.tls.mode "ExistingSecret" }}
 {{- if not .Values.tls.existingSecret.name }}
 {{- fail "tls.mode ExistingSecret needs tls.existingSecret.name: a Secret of the release's namespace with tls.crt and tls.key" }}
@@ -111,13 +111,13 @@ imagePullSecrets:
 {{- include "topology-webhook.fullname" . }}-hint-key
 {{- end }}
 
-{{/* The names besides the Services' that the certificate must carry, comma-separated: tls.names and the hosts of the URLs called. */}}
+{{/* JSON. The names besides the Services' that the certificate must carry: tls.names and the hosts of the URLs called. */}}
 {{- define "topology-webhook.tlsNames" -}}
 {{- $names := .Values.tls.names }}
 {{- range compact (list .Values.webhook.url .Values.webhook.bindUrl) }}
 {{- $names = append $names ((urlParse .).hostname | trimPrefix "[" | trimSuffix "]") }}
 {{- end }}
-{{- uniq $names | join "," }}
+{{- uniq $names | toJson }}
 {{- end }}
 
 {{/* The volume with the CA of the API server's client certificate; empty when none is asked for. */}}

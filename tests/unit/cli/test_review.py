@@ -250,14 +250,6 @@ def test_the_engines_options_are_taken(review: Review, arguments: tuple[str, ...
     assert review("-f", POD, "-o", "json", *arguments).json[0]["nodes"]["fit"] == 2
 
 
-def test_settings_may_come_from_the_environment(
-    review: Review, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("TOPOLOGY_WEBHOOK_NO_COMPATIBLE_NODE", "Warn")
-    (tmp_path / "p.json").write_text(json.dumps(pod(cpu=17)))
-    assert review("-f", tmp_path / "p.json", "-o", "json").json[0]["verdict"] == "allow"
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Final
 
+from webhook.app.settings import SettingsError
 from webhook.cli.doctor.configurations import configurations, protection
 from webhook.cli.doctor.finding import Finding, Level, fail, warn
 from webhook.cli.doctor.nodes import judge_exporters, judge_policies, judge_waiting, levels, read_fleet
@@ -67,6 +68,9 @@ async def _contained(check: Check, release: Release) -> list[Finding]:
         return await check(release)
     except ClusterError as error:
         return [_broken_off(error)]
+    except SettingsError as error:
+        text = f"not checked: the replicas do not start with their settings: {str(error).splitlines()[0]}"
+        return [fail(text, "correct the chart's values")]
 
 
 def _broken_off(error: ClusterError) -> Finding:

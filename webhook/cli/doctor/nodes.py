@@ -24,7 +24,7 @@ from webhook.views.audit.actions import repeated_text
 from webhook.views.audit.node_findings import level_views
 from webhook.views.nodes import is_silent
 
-# Two periods of an exporter, as settings.nrtAgeSeconds.
+# Two periods of an exporter, as settings.advanced.nrtAgeSeconds.
 _FRESH_SECONDS: Final = 120
 _EXPORTERS: Final = "install node-feature-discovery, resource-topology-exporter or koordlet (docs/tutorial.md)"
 

@@ -4,11 +4,12 @@ Each object is read when a check first needs it.
 """
 
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
-from webhook.app.settings import environment_variable
+from webhook.app.settings import Settings, flag
 from webhook.cli.doctor.finding import Finding, fail, ok, warn
+from webhook.cli.input.configuration_file import parse_configuration
 from webhook.kube.api_errors import APIError, mapping_or_empty
 from webhook.kube.client import Client
 from webhook.kube.discovery import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGIES, locate
@@ -17,10 +18,6 @@ from webhook.kube.provisioning_request_client import PROVISIONING_REQUESTS
 from webhook.kube.resource import Resource, items_of
 from webhook.model.raw import Raw
 
-TLS_MODE_VARIABLE: Final = environment_variable("tls_mode")
-DYNAMIC_RESOURCES_VARIABLE: Final = environment_variable("dynamic_resources")
-PROVISIONING_CLASS_VARIABLE: Final = environment_variable("provisioning_class")
-MODE_VARIABLE: Final = environment_variable("mode")
 CONFIGURATIONS: Final = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 
 
@@ -34,6 +31,7 @@ class Release:
         self.trial_namespace = trial_namespace
         """Where the pods are created that are never stored."""
         self._deployment: Raw | None = None
+        self._settings: Settings | None = None
         self._configurations: dict[str, Raw | None] | None = None
 
     async def get(self, path: str) -> Raw | None:
@@ -65,10 +63,17 @@ class Release:
             )
         return self._deployment
 
-    async def setting(self, variable: str, default: str) -> str:
-        """A setting of the replicas, by its variable."""
-        deployment = await self.deployment()
-        return default if deployment is None else dict(environment_of(deployment)).get(variable, default)
+    async def settings(self) -> Settings:
+        """The settings of the replicas: those of their file, unless a flag wins. Raises SettingsError."""
+        if self._settings is None:
+            name = f"{self.name}-config"
+            found = await self.get(f"{Resource('', 'v1', 'configmaps', self.namespace).path}/{name}")
+            text = mapping_or_empty((found or {}).get("data")).get("configuration.yaml")
+            file = parse_configuration(text, f"ConfigMap {self.namespace}/{name}") if isinstance(text, str) else None
+            deployment = await self.deployment()
+            flags = {} if deployment is None else flags_of(deployment)
+            self._settings = Settings.load({"namespace": self.namespace, **flags}, file)
+        return self._settings
 
     async def pods(self) -> list[Raw]:
         """The pods of the Deployment; none if there is no Deployment."""
@@ -101,12 +106,15 @@ def is_ready(pod: Mapping[str, Any]) -> bool:
     return ready and "deletionTimestamp" not in pod["metadata"]
 
 
-def environment_of(deployment: Raw) -> Iterator[tuple[str, str]]:
-    """The variables of the Deployment's containers that have a value."""
-    for container in deployment["spec"]["template"]["spec"]["containers"]:
-        for variable in container.get("env") or ():
-            if "value" in variable:
-                yield variable["name"], variable["value"]
+def flags_of(deployment: Raw) -> dict[str, str]:
+    """The settings that the Deployment's containers get as flags, by field name."""
+    names = {flag(field): field for field in Settings.model_fields}
+    given = (
+        argument.partition("=")
+        for container in deployment["spec"]["template"]["spec"]["containers"]
+        for argument in container.get("args") or ()
+    )
+    return {names[name]: value for name, equals, value in given if equals and name in names}
 
 
 # The first minor version with scheduling gates and CEL match conditions that are stable.
@@ -156,6 +164,6 @@ async def crds(release: Release) -> list[Finding]:
 async def _asks_for_gangs(release: Release) -> bool:
     """Whether the replicas make ProvisioningRequests; False for a user who may not read their settings."""
     try:
-        return bool(await release.setting(PROVISIONING_CLASS_VARIABLE, ""))
+        return bool((await release.settings()).provisioning_class)
     except APIError:
         return False  # the check of the replicas says so

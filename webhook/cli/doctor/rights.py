@@ -6,13 +6,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from webhook.cli.doctor.finding import Finding, fail, ok, some, warn
-from webhook.cli.doctor.release import (
-    DYNAMIC_RESOURCES_VARIABLE,
-    MODE_VARIABLE,
-    PROVISIONING_CLASS_VARIABLE,
-    TLS_MODE_VARIABLE,
-    Release,
-)
+from webhook.cli.doctor.release import Release
 from webhook.formats.autoscaling import GROUP, PLURAL
 from webhook.formats.dra import GROUP as DRA
 from webhook.formats.kubernetes.timestamps import epoch_seconds
@@ -83,13 +77,13 @@ async def account_rights(release: Release) -> list[Finding]:
     if deployment is None:
         return []
     account = deployment["spec"]["template"]["spec"].get("serviceAccountName", "default")
-    mode = await release.setting(TLS_MODE_VARIABLE, "SelfManaged")
-    wanted = rights(release.name, self_managed=mode == "SelfManaged")
-    if await release.setting(PROVISIONING_CLASS_VARIABLE, ""):
+    settings = await release.settings()
+    wanted = rights(release.name, self_managed=settings.tls_files is None)
+    if settings.provisioning_class:
         wanted += PROVISIONING_RIGHTS
-    if (await release.setting(DYNAMIC_RESOURCES_VARIABLE, "")).lower() == "true":  # a former release has none
+    if settings.dynamic_resources:
         wanted += DEVICE_RIGHTS
-        if await release.setting(MODE_VARIABLE, "Enforce") == "Enforce":
+        if settings.mode == "Enforce":
             wanted += CLAIM_RIGHTS
     allowed = await asyncio.gather(*(_is_allowed(release, account, right) for right in wanted))
     missing = [str(right) for right, granted in zip(wanted, allowed, strict=True) if not granted]

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from webhook.admission.pod.mutation import mutate_pod
-from webhook.app.settings import Settings, environment_variable, rules_of, times_of
+from webhook.app.settings import Settings, rules_of, times_of
 from webhook.cli.doctor.finding import Finding, ok, warn
-from webhook.cli.doctor.release import MODE_VARIABLE, Release, environment_of
-from webhook.cli.doctor.trial_pods import ENFORCE, create_trial_pod
+from webhook.cli.doctor.release import Release
+from webhook.cli.doctor.trial_pods import create_trial_pod
 from webhook.formats.kubernetes.resident import TERMINAL_PHASES
 from webhook.kube.api_errors import APIError
 from webhook.kube.discovery import NODE_RESOURCE_TOPOLOGIES, locate
@@ -29,12 +29,9 @@ _BETWEEN_SECONDS: Final = 3.0
 
 async def agreement(release: Release) -> list[Finding]:
     """Whether the answer of the replica that the API server calls is that of fresh lists. Not in other modes."""
-    deployment = await release.deployment()
-    if deployment is None or await release.setting(MODE_VARIABLE, ENFORCE) != ENFORCE:
+    settings = await release.settings()
+    if await release.deployment() is None or settings.mode != "Enforce":
         return []
-    environment = dict(environment_of(deployment))
-    given = {name: environment.get(environment_variable(name)) for name in Settings.model_fields}
-    settings = Settings.load(given)
     answered = expected = ""
     for attempt in range(_TRIES):
         if attempt:

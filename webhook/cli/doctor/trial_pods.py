@@ -6,14 +6,13 @@ The good one is admitted and has a decision. The bad one has an annotation with 
 from typing import Any, Final
 
 from webhook.cli.doctor.finding import Finding, fail, ok, warn
-from webhook.cli.doctor.release import MODE_VARIABLE, Release
+from webhook.cli.doctor.release import Release
 from webhook.formats.kubernetes.gates import has_gate
 from webhook.kube.api_errors import APIError
 from webhook.kube.resource import Resource
 from webhook.model.names import NUMA_TOPOLOGY_SPEC, PLACEMENT
 from webhook.model.raw import Raw
 
-ENFORCE: Final = "Enforce"
 GOOD: Final = '{"numaTopologyPolicy": ""}'
 BAD: Final = '{"numaTopologyPolicy": "SingleNumaNod"}'
 _DENIED: Final = "admission webhook"
@@ -43,7 +42,7 @@ def trial_pod(name: str, spec: str) -> dict[str, Any]:
 
 async def good_pod(release: Release) -> list[Finding]:
     """Whether a pod that asks for a placement gets one."""
-    if (mode := await release.setting(MODE_VARIABLE, ENFORCE)) != ENFORCE:
+    if (mode := (await release.settings()).mode) != "Enforce":
         return [
             warn(
                 f"settings.mode is {mode}: pods are neither changed nor denied, so no pod was tried",
@@ -93,7 +92,7 @@ def judge_refusal(error: APIError, namespace: str) -> Finding:
 
 async def bad_pod(release: Release) -> list[Finding]:
     """Whether a typing error in an annotation is denied, with its place. Not in other modes than Enforce."""
-    if await release.setting(MODE_VARIABLE, ENFORCE) != ENFORCE:
+    if (await release.settings()).mode != "Enforce":
         return []
     try:
         await create_trial_pod(release, "topology-webhook-doctor-bad", BAD)

@@ -10,7 +10,7 @@ What neither shows is not reported: an NRT does not say which pod is where. A NU
 allocatable there as the pod requests of each resource that is listed by NUMA node; other pods are not considered.
 
 And nodes whose NRT shows less in use than their running pods hold. An exporter may write once a minute
-(`settings.nrtAgeSeconds`), so younger pods may be missing. Koordlet's objects never show what is in use.
+(`settings.advanced.nrtAgeSeconds`), so younger pods may be missing. Koordlet's objects never show what is in use.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ from webhook.formats.nrt import NodeTopology, Publisher
 from webhook.model.policy import Scope
 from webhook.model.resources import CPU, is_device
 
-# Two periods of an exporter, as settings.nrtAgeSeconds.
+# Two periods of an exporter, as settings.advanced.nrtAgeSeconds.
 _SETTLED_SECONDS: Final = 120
 
 
