@@ -61,7 +61,7 @@ class MountedVolume:
 def mounted_volumes(api: Api, namespace: str, pod_spec: Mapping[str, Any], folder: Path) -> dict[str, MountedVolume]:
     """The Secrets and ConfigMaps that a pod's only container mounts, by their path in it. folder: of its volumes."""
     (container,) = pod_spec["containers"]
-    found = {}
+    found: dict[str, MountedVolume] = {}
     for volume in pod_spec.get("volumes", ()):
         if (source := volume.get("secret")) is not None:
             path = f"secrets/{source['secretName']}"
