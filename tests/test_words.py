@@ -151,7 +151,7 @@ RETIRED_FOR_USERS = {
     "pods_let_go": "pods_ungated",
     "late_hints_total": "hints_backfilled_total",
     "open_grants": "assumed_pods",
-    "informer_silence_seconds": "informer_last_event_age_seconds",
+    "informer_silence_seconds": "informer_last_event_timestamp_seconds",
     "placement_rounds_total": "placement_cycles_total",
     "NotNext": "BindingInProgress",
     "LeaderElsewhere": "NotLeader",

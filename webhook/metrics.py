@@ -4,7 +4,7 @@ The reviews and the controllers feed counters and histograms. Gauges are compute
 """
 
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -186,13 +186,13 @@ _BUCKETS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.25
 
 @dataclass(frozen=True, slots=True)
 class InformerSample:
-    """The current state of one informer; `last_event_age_seconds` counts from the last answer or event."""
+    """The current state of one informer; `last_event`: the last answer or event, in seconds since the epoch."""
 
     resource: str
     synced: bool
     objects: int
     lists: int
-    last_event_age_seconds: float
+    last_event: float
     faulty_objects: int
 
 
@@ -211,6 +211,15 @@ class ClusterSample:
     provisioning_requests: Mapping[str, int]
     """Answer -> ProvisioningRequests for gangs."""
     assumed_count: int
+    oldest_waiting_pod: int | None
+    """When it was created, in seconds since the epoch; None: no pod waits."""
+    oldest_waiting_gang: int | None
+    """When its oldest waiting pod was created, likewise."""
+    preemption_is_paused: bool
+    nodes_without_topology: int
+    nodes_with_stale_topology: int
+    rooms: Sequence[tuple[str, str, str, str, float, float | None]]
+    """Resource; topology, level and domain, each empty where it is not about one; free, and on one NUMA node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +232,8 @@ class Sample:
     certificate_end: datetime | None
     cluster: ClusterSample | None
     """None if this replica does not lead."""
+    api_errors: Mapping[tuple[str, str], int]
+    """Method and status -> failed calls to the API server."""
 
 
 class Metrics:
@@ -314,6 +325,7 @@ class _StateCollector(Collector):
                 sample.certificate_end.timestamp(),
             )
         yield _internal_errors()
+        yield _api_errors(sample.api_errors)
         yield from _informers(sample.informers)
 
 
@@ -355,6 +367,58 @@ def _cluster(sample: ClusterSample) -> Iterator[Metric]:
         sample.assumed_count,
     )
 
+    yield _gauge("preemption_paused", "1 while no pods are preempted, else 0.", sample.preemption_is_paused)
+    yield _gauge(
+        "nodes_without_topology",
+        "Nodes without a NodeResourceTopology that lists NUMA nodes.",
+        sample.nodes_without_topology,
+    )
+    yield _gauge(
+        "nodes_with_stale_topology",
+        "Nodes whose NodeResourceTopology was not written since a pod was bound there.",
+        sample.nodes_with_stale_topology,
+    )
+    for unit, created in (("pod", sample.oldest_waiting_pod), ("gang", sample.oldest_waiting_gang)):
+        if created is not None:
+            text = f"When the oldest waiting {unit} was created, in seconds since the epoch."
+            yield _gauge(f"oldest_waiting_{unit}_created_timestamp_seconds", text, created)
+    yield from _rooms(sample.rooms)
+
+
+def _rooms(rooms: Iterable[tuple[str, str, str, str, float, float | None]]) -> Iterator[Metric]:
+    """Amounts in cores, bytes or pieces."""
+    domain = ["topology", "level", "domain"]
+    of_what = {
+        "": ("in the cluster", []),
+        "largest_domain_": ("in the domain of a level that has most of it", domain[:2]),
+        "domain_": ("in a domain of a coarse level", domain),
+    }
+    families = {
+        (kind, what): GaugeMetricFamily(
+            f"{NAMESPACE}_{kind}{what}", f"{text} {where}, in cores, bytes or pieces.", labels=["resource", *labels]
+        )
+        for kind, (where, labels) in of_what.items()
+        for what, text in (("free_amount", "What pods can still request"), ("numa_block", "The most on one NUMA node"))
+    }
+    for resource, *place, free, largest in rooms:
+        kind = "" if not place[0] else "domain_" if place[2] else "largest_domain_"
+        labels = [resource, *place[: len(of_what[kind][1])]]
+        families[kind, "free_amount"].add_metric(labels, free)
+        if largest is not None:
+            families[kind, "numa_block"].add_metric(labels, largest)
+    yield from families.values()
+
+
+def _api_errors(errors: Mapping[tuple[str, str], int]) -> Metric:
+    family = CounterMetricFamily(
+        f"{NAMESPACE}_api_errors",
+        "Calls to the API server that failed, by method and HTTP status.",
+        labels=["method", "code"],
+    )
+    for labels, count in errors.items():
+        family.add_metric(labels, count)
+    return family
+
 
 def _internal_errors() -> Metric:
     """All kinds start at 0, so that an alert on a rate sees the first fault, too."""
@@ -375,9 +439,9 @@ def _informers(informers: Iterable[InformerSample]) -> Iterator[Metric]:
         ("informer_objects", "Objects in the local copy.", lambda i: i.objects),
         ("informer_faulty_objects", "Objects that could not be used, or only in part.", lambda i: i.faulty_objects),
         (
-            "informer_last_event_age_seconds",
-            "Time since the API server last sent anything about this resource; bookmarks come about every minute.",
-            lambda i: i.last_event_age_seconds,
+            "informer_last_event_timestamp_seconds",
+            "When the API server last sent anything about this resource; bookmarks come about every minute.",
+            lambda i: i.last_event,
         ),
     ]
     for name, text, value in columns:

@@ -56,7 +56,10 @@ HEALTHY = {
     f'{T}connections_closed_total{{pod="a",port="observation",reason="handshake"}}': "0+600x60",
     f'{T}certificate_end_timestamp_seconds{{pod="a"}}': "86400x60",
     f'{T}unknown_policies{{pod="a"}}': "0x60",
-    f'{T}informer_last_event_age_seconds{{pod="a",resource="pods"}}': "50x60",
+    f'{T}informer_last_event_timestamp_seconds{{pod="a",resource="pods"}}': "0+60x60",
+    f'{T}oldest_waiting_gang_created_timestamp_seconds{{pod="a"}}': "0+60x90",
+    f'{T}preemption_paused{{pod="a"}}': "0x60",
+    f'{T}nodes_with_stale_topology{{pod="a"}}': "0x60",
 }
 CASES = {
     "TopologyWebhookNotReady": Case({f'{T}ready{{pod="{pod}"}}': "1x9 0x50" for pod in "ab"}, "15m"),
@@ -68,6 +71,12 @@ CASES = {
         {"reason": "TopologyAffinityError"},
     ),
     "TopologyWebhookStuckPods": Case({f'{T}stuck_pods{{pod="a"}}': "0x9 1x50"}, "40m", {"pod": "a"}),
+    # An hour after the gang's first pod, and then five minutes.
+    "TopologyWebhookGangWaitsLong": Case(
+        {f'{T}oldest_waiting_gang_created_timestamp_seconds{{pod="a"}}': "0x90"}, "66m"
+    ),
+    "TopologyWebhookPreemptionPaused": Case({f'{T}preemption_paused{{pod="a"}}': "0x9 1x50"}, "15m"),
+    "TopologyWebhookExporterSilent": Case({f'{T}nodes_with_stale_topology{{pod="a"}}': "0x9 3x50"}, "25m"),
     "TopologyWebhookInternalErrors": Case(
         {f'{T}internal_errors_total{{pod="a",where="pod"}}': "0x9 1x50"}, "10m", {"where": "pod"}
     ),
@@ -85,7 +94,9 @@ CASES = {
     "TopologyWebhookCertificateExpires": Case({f'{T}certificate_end_timestamp_seconds{{pod="a"}}': "4200x60"}, "16m"),
     "TopologyWebhookUnknownPolicies": Case({f'{T}unknown_policies{{pod="a"}}': "0x9 2x50"}, "20m", {"pod": "a"}),
     "TopologyWebhookInformerStale": Case(
-        {f'{T}informer_last_event_age_seconds{{pod="a",resource="pods"}}': "50x9 301x50"}, "15m", {"resource": "pods"}
+        {f'{T}informer_last_event_timestamp_seconds{{pod="a",resource="pods"}}': "0+60x9 540x50"},
+        "20m",
+        {"resource": "pods"},
     ),
 }
 
@@ -156,9 +167,24 @@ def test_no_metrics_at_all_is_not_ready(promtool: Path, tmp_path: Path) -> None:
     assert promtool_test(promtool, tmp_path, played({"up": "1x10"}, check)) == ""
 
 
-def test_the_docs_list_the_alerts_and_no_other() -> None:
+def test_the_docs_have_a_section_for_each_alert_and_no_other() -> None:
     section = DOCS.partition("## Alerts\n")[2]
-    assert re.findall(r"^\| `(Topology\w+)` \|", section, re.MULTILINE) == list(ALERTS)
+    assert re.findall(r"^### (Topology\w+)\n\nFires when ", section, re.MULTILINE) == list(ALERTS)
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_the_runbook_of_an_alert_is_an_anchor_that_exists(alert: str) -> None:
+    page, _, anchor = ALERTS[alert]["annotations"]["runbook_url"].partition("#")
+    titles = re.findall(r"^#+ (.+)$", (CHART.parents[1] / page).read_text(), re.MULTILINE)
+    assert anchor in {title.lower().replace(" ", "-") for title in titles}
+    assert anchor == alert.lower()
+
+
+def test_runbooks_can_be_where_a_team_publishes_them(helm: Helm) -> None:
+    url = "https://wiki.example.com/metrics"
+    rendered = helm.template({"prometheusRule": {"enabled": True, "runbookUrl": url}})["PrometheusRule"]
+    urls = [rule["annotations"]["runbook_url"] for group in rendered["spec"]["groups"] for rule in group["rules"]]
+    assert urls == [f"{url}#{alert.lower()}" for alert in ALERTS]
 
 
 def test_the_rule_object_has_the_alerts_as_they_are_tested(helm: Helm) -> None:

@@ -1,6 +1,7 @@
 """Clients of the API server with separate connections: urgent calls must not wait behind others."""
 
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Self
@@ -42,3 +43,10 @@ class Clients:
             await Client.connect(*where, placement_pace()) as owners,
         ):
             yield cls(general, leadership, placement, owners)
+
+    def errors(self) -> Mapping[tuple[str, str], int]:
+        """Failed calls by method and status, of all clients together."""
+        found: Counter[tuple[str, str]] = Counter()
+        for client in {self.general, self.leadership, self.placement, self.owners}:
+            found.update(client.errors)
+        return found

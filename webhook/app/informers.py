@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from time import monotonic
+from time import monotonic, time
 from typing import Any, Final, NoReturn
 
 from webhook.formats.topology import TopologySource
@@ -66,14 +66,14 @@ class Watched:
         return Check(f"informer {status.name}", status.synced, f"{detail}; {status.error}" if status.error else detail)
 
     def sample(self) -> InformerSample:
-        """The informer's metrics. Ages are in seconds."""
+        """The informer's metrics."""
         status = self.status
         return InformerSample(
             resource=status.name,
             synced=status.synced,
             objects=status.objects,
             lists=status.lists,
-            last_event_age_seconds=monotonic() - status.last_contact,
+            last_event=time() - (monotonic() - status.last_contact),
             faulty_objects=len(self.feed.faults),
         )
 

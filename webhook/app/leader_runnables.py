@@ -38,7 +38,7 @@ from webhook.controllers.rejection_counter import RejectionCounter
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.controllers.unbindable_pods import UnbindablePods
 from webhook.controllers.unbound_pods import DelegatedPods
-from webhook.controllers.waiting_pods import waiting_pods
+from webhook.controllers.waiting_pods import oldest_waiting, waiting_pods
 from webhook.formats.kubernetes.pod import Owner
 from webhook.kube.claim_writes import ClaimWrites
 from webhook.kube.events import EventRecorder
@@ -171,6 +171,14 @@ class LeaderRunnables:
     def waiting_pods(self) -> Mapping[tuple[str, str], int]:
         """How many pods wait, by namespace and reason, as far as a leader has tried them."""
         return waiting_pods(self._cache.gated_pods(), self._status_reporter.reason_of)
+
+    def oldest_waiting(self) -> tuple[int | None, int | None]:
+        """When the oldest waiting pod was created, and the oldest one of a gang."""
+        return oldest_waiting(self._cache.gated_pods().values())
+
+    def preemption_is_paused(self) -> bool:
+        """Whether pods are preempted for nobody at present, or not for a namespace, because it had no effect."""
+        return self.controller.planner.preemptors.in_vain.is_paused
 
     def scale_up_pods(self) -> Mapping[str, int]:
         """Autoscaler -> pods that are marked for it; empty without one."""

@@ -60,6 +60,8 @@ from webhook.server.health import Check, Health
 from webhook.server.listener import OBSERVATION_LIMITS, Closed, Listener
 from webhook.server.routes import observation_app, review_app
 from webhook.state.cluster_cache import ClusterCache
+from webhook.views.nodes import nodes_without_topology, silent_exporters
+from webhook.views.room import rooms
 
 log = structlog.get_logger(__name__)
 
@@ -112,6 +114,7 @@ class Service:
     def __init__(self, settings: Settings, clients: Clients) -> None:
         client = clients.general
         self._settings = settings
+        self._clients = clients
         self._client = client
         self._user: str | None = None
         times = times_of(settings)
@@ -272,9 +275,13 @@ class Service:
             generation=self._cache.generation,
             certificate_end=self._certificate.end,
             cluster=self._cluster_sample() if self._leadership.is_leader() else None,
+            api_errors=self._clients.errors(),
         )
 
     def _cluster_sample(self) -> ClusterSample:
+        snapshot = self._cache.snapshot()
+        trees = self._runnables.controller.planner.trees
+        oldest_pod, oldest_gang = self._runnables.oldest_waiting()
         return ClusterSample(
             policy_disagreements=self._cache.policies.disagreements,
             unknown_policies=self._cache.policies.unknown,
@@ -284,6 +291,12 @@ class Service:
             scale_up_pods=self._runnables.scale_up_pods(),
             provisioning_requests=self._runnables.provisioning_requests(),
             assumed_count=self._cache.assumed_count,
+            oldest_waiting_pod=oldest_pod,
+            oldest_waiting_gang=oldest_gang,
+            preemption_is_paused=self._runnables.preemption_is_paused(),
+            nodes_without_topology=nodes_without_topology(self._cache),
+            nodes_with_stale_topology=len(silent_exporters(self._cache)),
+            rooms=tuple(rooms(snapshot.nodes, snapshot.topologies.values(), trees)),
         )
 
 

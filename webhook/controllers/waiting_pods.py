@@ -2,7 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Any, Final
+
+from webhook.formats.kubernetes.membership import membership_of
+from webhook.formats.kubernetes.timestamps import epoch_seconds
 
 # Any user can create namespaces with waiting pods; a time series costs the monitoring 3 KB.
 _NAMESPACES: Final = 20
@@ -23,3 +26,20 @@ def waiting_pods(
     for (namespace, reason), count in counts.items():
         found[namespace if namespace in named else REST, reason] += count
     return found
+
+
+def oldest_waiting(raws: Iterable[Mapping[str, Any]]) -> tuple[int | None, int | None]:
+    """When the oldest waiting pod was created, and the oldest one of a gang, in seconds since the epoch; None: no such.
+
+    raws: the waiting pods.
+    """
+    pod = gang = None
+    for raw in raws:
+        created = epoch_seconds(raw["metadata"].get("creationTimestamp"))
+        if created is None:
+            continue
+        if pod is None or created < pod:
+            pod = created
+        if (gang is None or created < gang) and membership_of(raw) is not None:
+            gang = created
+    return pod, gang

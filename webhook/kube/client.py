@@ -8,6 +8,7 @@ import asyncio
 import json
 import socket
 import sys
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -45,6 +46,7 @@ _CONNECTIONS: Final = 32
 # An event of a watch can be larger than aiohttp's default buffer of 64 KiB.
 _READ_BYTES: Final = 2 * 1024 * 1024
 _TOKEN: Final = "BearerToken"  # noqa: S105 # the name in the Kubernetes client's configuration
+NO_ANSWER: Final = "none"
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
@@ -290,6 +292,8 @@ class Client:
         self._credentials = credentials
         self._pace = pace or RateLimiter()
         self._http = HTTPSession(configuration)
+        self.errors: Counter[tuple[str, str]] = Counter()
+        """How many calls failed, by method and status; "none": there was no answer, or it broke off."""
 
     @classmethod
     async def connect(
@@ -413,6 +417,7 @@ class Client:
         try:
             return await response.read()
         except (aiohttp.ClientError, OSError) as error:
+            self.errors[method, NO_ANSWER] += 1
             raise _broken_off(method, path, error) from error
 
     async def _send(
@@ -433,9 +438,11 @@ class Client:
                 method, path, query, body, content_type=content_type, accept=accept, limits=limits
             )
         except (aiohttp.ClientError, OSError) as error:  # asyncio.TimeoutError is an OSError since Python 3.11
+            self.errors[method, NO_ANSWER] += 1
             msg = f"{method} {path}: {_in_words(error)}"
             raise UnreachableError(msg) from error
         if response.status >= 400:
+            self.errors[method, str(response.status)] += 1
             if response.status == 401:
                 self._credentials.forget_token()
             raise await _error_of(response)

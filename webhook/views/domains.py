@@ -226,7 +226,7 @@ class _Columns:
         tree = self._tree
         free = tree.sums(level, amounts.free[tree.order])[these].tolist()
         total = tree.sums(level, amounts.total[tree.order])[these].tolist()
-        largest = _greatest(amounts.largest[tree.order], tree, level)[these].tolist()
+        largest = greatest(amounts.largest[tree.order], tree, level)[these].tolist()
         used = tree.sums(level, amounts.used[tree.order])[these].tolist()
         return [
             FreeAmounts(amounts.resource, *row[:2], None if row[2] == UNLISTED else row[2], row[3])
@@ -245,7 +245,7 @@ def domain_value(snapshot: Snapshot, tree: TopologyTree, level: int, number: int
     return None if code == ABSENT else of_level.values[code]
 
 
-def _greatest(amounts: Amounts, tree: TopologyTree, level: int) -> Amounts:
+def greatest(amounts: Amounts, tree: TopologyTree, level: int) -> Amounts:
     """int64 [domain]: the greatest amount in each domain of a level. amounts: int64 [position]."""
     if level == tree.node_level:
         return amounts

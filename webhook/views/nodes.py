@@ -320,6 +320,12 @@ def devices_on(cache: ClusterCache, node: str) -> Iterable[DeviceView]:
         )
 
 
+def nodes_without_topology(cache: ClusterCache) -> int:
+    """How many nodes have no NodeResourceTopology that lists NUMA nodes."""
+    topologies = cache.state.topologies
+    return sum(1 for name in cache.state.nodes if (topology := topologies.get(name)) is None or not topology.zones)
+
+
 class _Rows:
     """The engine's arrays of some resources as records."""
 

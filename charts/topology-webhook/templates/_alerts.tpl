@@ -15,6 +15,9 @@
       {{- end }}
       {{- $_ := set $rule "expr" (regexReplaceAll $end $rule.expr (toString $change.threshold)) }}
     {{- end }}
+    {{- with $.Values.prometheusRule.runbookUrl }}
+      {{- $_ := set $rule.annotations "runbook_url" (replace "docs/metrics.md" . $rule.annotations.runbook_url) }}
+    {{- end }}
     {{- with $change.for }}
       {{- $_ := set $rule "for" . }}
     {{- end }}

@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestServer
 from kubernetes.aio.client import Configuration
 
 from tests.unit.kube.listwatch import HOLD, ListWatch, ServerError, event, informing, until
-from webhook.kube.api_errors import LONGEST_RETRY_AFTER, APIError, MalformedAnswerError
+from webhook.kube.api_errors import LONGEST_RETRY_AFTER, APIError, MalformedAnswerError, UnreachableError
 from webhook.kube.ca_bundle import bundle_patch
 from webhook.kube.client import Client
 from webhook.kube.credentials import Credentials
@@ -148,3 +148,21 @@ async def test_the_other_calls_fail_as_calls_do_or_find_nothing(answer: Any) -> 
                 assert not await call
             except MalformedAnswerError:
                 continue
+
+
+async def test_failed_calls_are_counted_by_method_and_status() -> None:
+    async def handle(_: web.Request) -> web.Response:
+        return web.json_response({"kind": "Status", "reason": "NotFound"}, status=404)
+
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", handle)
+    server = TestServer(application)
+    await server.start_server()
+    async with Client(Credentials(Configuration(host=str(server.make_url("")).rstrip("/")), "test")) as client:
+        for _ in range(2):
+            with pytest.raises(APIError):
+                await client.get("/x")
+        await server.close()
+        with pytest.raises(UnreachableError):
+            await client.delete("/x")
+    assert client.errors == {("GET", "404"): 2, ("DELETE", "none"): 1}

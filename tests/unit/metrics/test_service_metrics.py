@@ -65,6 +65,12 @@ def test_what_every_replica_sees_of_the_cluster_is_reported_by_the_leader_alone(
         "scale_up_pods",
         "provisioning_requests",
         "assumed_pods",
+        "oldest_waiting_pod_created_timestamp_seconds",
+        "oldest_waiting_gang_created_timestamp_seconds",
+        "preemption_paused",
+        "nodes_without_topology",
+        "nodes_with_stale_topology",
+        *(f"{of}{what}" for of in ("", "domain_", "largest_domain_") for what in ("free_amount", "numa_block")),
     ]
     assert leader.keys() - follower.keys() == {f"{NAMESPACE}_{name}" for name in of_the_cluster}
     assert (leader[f"{NAMESPACE}_leader"], follower[f"{NAMESPACE}_leader"]) == (1.0, 0.0)
