@@ -34,7 +34,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from webhook.engine.dra.aligned_devices import AlignedFitter, AlignedSearch, Place
-from webhook.engine.dra.device_allocation import DeviceAllocator, Verdict
+from webhook.engine.dra.device_allocation import MAX_CONSUMERS, DeviceAllocator, Verdict
 from webhook.engine.dra.device_pools import Budget, DeviceInventory, NodeDevices, TakenDevices
 from webhook.engine.snapshot.cluster_state import ClusterState, SliceAmount
 from webhook.formats.dra import (
@@ -132,6 +132,8 @@ class DeviceState:
         self._users: defaultdict[str, set[str]] = defaultdict(set)
         self._unsaid: defaultdict[str, dict[str, str]] = defaultdict(dict)  # by row, then node: why it is not counted
         self._served: frozenset[str] | None = frozenset()
+        self._reaches_any = False
+        """Whether a claim that pods name is or was allocated: its nodes need not have slices."""
         self._marked: dict[str, None] = {}
         self._has_changed = False
         self.feeds: Mapping[str, Feed[Any]] = {
@@ -242,7 +244,7 @@ class DeviceState:
 
     def put_node(self, name: str) -> None:
         """Note a node that is new or changed: by its labels it may reach devices that are not its own."""
-        if self.inventory.has_shared:
+        if self.inventory.has_shared or self._reaches_any:
             self._marked[name] = None
 
     def settle(self, most: int = _AT_ONCE) -> bool:
@@ -373,8 +375,12 @@ class DeviceState:
             unsaid = answer.detail.partition(": ")[2] or answer.cause.phrase
         if unsaid or free == most:
             free = _ANY_NUMBER
-        if row.claim.allocation is not None or free == _ANY_NUMBER:
+        if free == _ANY_NUMBER:
             return SliceAmount(free, 0), unsaid
+        if row.claim.allocation is not None:
+            # It is elsewhere, or used by as many pods as can: some day it may be allocated here.
+            anew = replace(row.claim, allocation=None, reserved_for=())
+            fitter = self._allocator.fitter([anew], budget=Budget(_OPERATIONS))
         total, answer = fitter.how_many(replace(offered, taken=_NONE_TAKEN), most)
         if answer.verdict is Verdict.CANNOT_SAY or total == most:
             total = _ANY_NUMBER
@@ -507,10 +513,12 @@ class DeviceState:
 
     def _named(self, claim: Claim) -> tuple[Claimed, Mapping[str, _Row]]:
         """What pods request that name the claim: how many of them share it is not known."""
-        if claim.allocation is not None:
-            return Claimed(unchecked="it is allocated already"), {}
         name = f"claim {claim.key}"
-        return Claimed({name: 1}), {name: _Row(claim, shared=True)}
+        # Only what the nodes depend on: each pod that uses it changes its object. More than all are no pod's any more.
+        users = claim.reserved_for if len(claim.reserved_for) >= MAX_CONSUMERS else ()
+        row = Claim(claim.namespace, claim.name, claim.uid, claim.spec, claim.allocation, users, fault=claim.fault)
+        self._reaches_any |= claim.allocation is not None
+        return Claimed({name: 1}), {name: _Row(row, shared=True)}
 
     def _count(self, user: str, namespace: str, defined: tuple[Claimed, Mapping[str, _Row]] | None) -> None:
         """Set what a claim or template requests; None: it is gone."""
@@ -552,9 +560,10 @@ class DeviceState:
             self._marked.update(dict.fromkeys(nodes))
 
     def _mark_all(self) -> None:
-        """Mark all nodes that have devices, and look at what the resources are."""
+        """Mark all nodes that can have devices, and look at what the resources are."""
         self._served = None
-        self._marked.update(dict.fromkeys(self._nodes.nodes if self.inventory.has_shared else self.inventory.nodes))
+        every = self.inventory.has_shared or self._reaches_any
+        self._marked.update(dict.fromkeys(self._nodes.nodes if every else self.inventory.nodes))
         self.changed.emit()
 
 

@@ -174,3 +174,20 @@ def test_a_pod_with_claims_is_not_denied_at_creation_where_only_devices_are_miss
     # Whatever its devices are, no NUMA node has 20 CPUs.
     put(cache, resource_slice("a-1", gpus(0)))
     assert mutate_pod(pod(cpu=20, **ONE), cache.snapshot(), Rules()).verdict is Verdict.DENY
+
+
+def test_pods_that_name_an_allocated_claim_go_where_it_is_alone_and_as_a_gang() -> None:
+    shared = [{"name": "gpu", "resourceClaimName": "shared"}]
+    cache = racks({"a-0": 4, "b-0": 4}, claim("shared", node="b-0", devices=["gpu-0"]))
+    put(cache, gated(name="p", resourceClaims=shared))
+    planner = planner_of(cache)
+    found = planner.place(read(planner, "p"))
+    assert isinstance(found, Assignment)
+    assert found.allocation.node == "b-0"
+    assert "1 of 2 nodes fits" in found.text
+    assert nodes_of(gang(planner, *members(cache, 2, resourceClaims=shared))) == ["b-0", "b-0"]
+    # Nothing is free on b-0. If the claim were allocated anew, a-0 could take them: so both may, some day.
+    put(cache, *machine(name="b-0", free=[0, 0], labels={RACK: "b"}))
+    waits = planner.place(read(planner, "p"))
+    assert isinstance(waits, NoAssignment)
+    assert "2 nodes could take it once other pods leave" in waits.text

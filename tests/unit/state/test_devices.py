@@ -126,7 +126,7 @@ def test_waiting_pods_are_tried_again_after_each_change_of_devices_but_not_of_ve
     cache = cluster_cache(node(name="n0"), resource_slice("n0"), CLASS)
     changes: list[None] = []
     cache.changed.subscribe(lambda: changes.append(None))
-    first = claim(node="n0", devices=["gpu-0"])
+    first = claim(node="n0", devices=["gpu-0"], owner="p")
     put(cache, first)
     assert len(changes) == 1
     put(cache, {**first, "metadata": {**first["metadata"], "resourceVersion": "2"}})
@@ -196,9 +196,38 @@ def test_a_claim_that_a_pod_names_is_had_by_any_number_of_pods() -> None:
     assert (found, unchecked) == ({"claim default/gpu": 1}, "")
     assert amounts(cache, resource="claim default/gpu")[1] > 1000
     assert amounts(cache, "n1", "claim default/gpu")[1] == 0
-    put(cache, claim(node="n0", devices=["gpu-0"]))
-    found, unchecked = requests(cache, resourceClaims=[{"name": "c", "resourceClaimName": "gpu"}])
-    assert (found, unchecked) == ({}, "claim c: it is allocated already")
+
+
+# n0 [gpu-0 .. gpu-3]   n1 [gpu-0 .. gpu-3]   n2 without slices
+def test_a_claim_that_is_allocated_is_had_on_the_nodes_of_its_allocation_by_any_number_of_pods() -> None:
+    row, named = "claim default/gpu", [{"name": "c", "resourceClaimName": "gpu"}]
+    nodes = [node(name=f"n{number}") for number in range(3)]
+    cache = cluster_cache(*nodes, resource_slice("n0"), resource_slice("n1"), CLASS, claim())
+
+    def there() -> list[bool]:
+        assert requests(cache, resourceClaims=named) == ({row: 1}, "")
+        return [amounts(cache, f"n{number}", row)[1] > 1000 for number in range(3)]
+
+    assert there() == [True, True, False]
+    put(cache, claim(node="n1", devices=["gpu-0"]))
+    assert there() == [False, True, False]
+    # It can be allocated there some day: no pod is kept off n0 for ever, or denied.
+    assert amounts(cache, "n0", row)[0] > 0
+    generation = cache.generation
+    put(cache, claim(node="n1", devices=["gpu-0"], reserved_for=["p"]))
+    assert there() == [False, True, False]
+    assert cache.generation == generation  # whoever uses it costs no node anything
+    put(cache, claim(node="n1", devices=["gpu-0"], reserved_for=[f"p{number}" for number in range(256)]))
+    assert there() == [False, False, False]
+    # Its driver may have withdrawn the slices: where it is allocated, it is.
+    put(cache, claim(node="n2", devices=["gpu-0"]))
+    assert there() == [False, False, True]
+    anywhere = claim(node="n2", devices=["gpu-0"])
+    del anywhere["status"]["allocation"]["nodeSelector"]
+    put(cache, anywhere)
+    assert there() == [True, True, True]
+    put(cache, claim())
+    assert there() == [True, True, False]
 
 
 def test_what_is_not_known_is_not_counted_and_said() -> None:
