@@ -13,9 +13,9 @@ ROOT = Path(__file__).parents[1]
 
 # In every sentence: docs, chart, comments, docstrings, messages. Regular expressions.
 RETIRED_IN_PROSE = {
-    r"late hints?": "hint backfill",
+    r"late hints?": "allocation backfill",
     r"uncounted": "unreported",
-    r"unguarded": "unhinted",
+    r"un(?:guarded|hinted)": "unallocated",
     r"foresee(?:s|n)?": "replay",
     r"rehears(?:al|als|e|ed|es|ing)": "replay",
     r"lineages?": "owner chain",
@@ -85,9 +85,10 @@ RETIRED_IN_CODE = {
     "withdraw": "forget",
     "overdue": "expired",
     "uncounted": "unreported",
-    "unguarded": "unhinted",
-    "late hint": "hint backfill",
-    "late hints": "hint backfills",
+    "unguarded": "unallocated",
+    "unhinted": "unallocated",
+    "late hint": "allocation backfill",
+    "late hints": "allocation backfills",
     "foresee": "replay",
     "foreseen": "replayed",
     "foresight": "certainty",
@@ -229,13 +230,13 @@ def retired_in_name(name: str) -> list[tuple[str, str]]:
 
 
 def test_identifiers_are_read_by_their_parts() -> None:
-    assert retired_in_name("_LateHintsOf") == [("late hints", "hint backfills")]
+    assert retired_in_name("_LateHintsOf") == [("late hints", "allocation backfills")]
     assert retired_in_name("ClusterWorld") == [("world", "cache, or snapshot")]
     assert retired_in_name("worldwide_promising") == []
 
 
 def test_words_are_found_in_any_case_and_number_and_not_within_others() -> None:
-    assert retired_in("Late hints and a Rehearsal") == [("Late hints", "hint backfill"), ("Rehearsal", "replay")]
+    assert retired_in("Late hints and a Rehearsal") == [("Late hints", "allocation backfill"), ("Rehearsal", "replay")]
     assert retired_in("an unforeseen, latehint `pod-lineage` hint") == []
 
 

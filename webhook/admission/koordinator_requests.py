@@ -12,7 +12,7 @@ Source: koordinator pkg/util/reservation (GetRequiredReservationAffinity), pkg/s
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from webhook.admission.workload.templates import Template, templates_in
 from webhook.formats.koordinator.cpu_bind import (
@@ -34,6 +34,7 @@ from webhook.model.names import (
     RESERVATION_AFFINITY,
     RESOURCE_SPEC,
 )
+from webhook.model.raw import Raw
 from webhook.model.resources import CPU, format_amount
 from webhook.model.wording import quoted
 from webhook.state.rules import Rules
@@ -66,7 +67,7 @@ def requests_of_pod(pod: Pod, spec: CPUBindSpec, prefix: str = "") -> Koordinato
     return KoordinatorRequests(tuple(faults), tuple(warnings))
 
 
-def requests_of_templates(raw: Mapping[str, Any], before: Mapping[str, Any], rules: Rules) -> KoordinatorRequests:
+def requests_of_templates(raw: Raw, before: Raw, rules: Rules) -> KoordinatorRequests:
     """The requests of a workload's new or changed templates."""
     old = {template.path: template for template in templates_in(before)} if before else {}
     faults: list[UserError] = []

@@ -16,7 +16,7 @@ Source: kubernetes pkg/registry/core/pod/storage (assignPod merges a Binding's a
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from webhook.formats.kubernetes.admission_review import AdmissionRequest, Operation
 from webhook.formats.kubernetes.gates import has_gate
@@ -44,6 +44,7 @@ from webhook.model.names import (
     SCHEDULING_GROUP,
     STRATEGY,
 )
+from webhook.model.raw import Raw
 from webhook.model.wording import counted
 from webhook.state.rules import Rules
 from webhook.state.unmanaged import why_not_mutated
@@ -137,5 +138,5 @@ def _is_ours(name: str) -> bool:
     return (name.startswith(OUR_DOMAIN) and name not in _BY_USERS) or name == RESOURCE_STATUS
 
 
-def _metadata(raw: Mapping[str, Any], field: str) -> Mapping[str, str]:
+def _metadata(raw: Raw, field: str) -> Mapping[str, str]:
     return (raw.get("metadata") or {}).get(field) or {}

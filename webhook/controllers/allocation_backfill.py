@@ -11,8 +11,7 @@ nodes.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import structlog
 
@@ -23,6 +22,7 @@ from webhook.internal_errors import Where, contained
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.pod_writes import PodWrites
+from webhook.model.raw import Raw
 from webhook.placing.pod.controller_patches import allocation_patch
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.kubelet_predictions import AllocationBackfill
@@ -85,6 +85,6 @@ class AllocationBackfiller(Sweep):
             log.warning("hint.retry", pod=backfill.pod, error=write.error)
 
 
-def _is_the_same(raw: Mapping[str, Any], backfill: AllocationBackfill, allocation: NUMAAllocation) -> bool:
+def _is_the_same(raw: Raw, backfill: AllocationBackfill, allocation: NUMAAllocation) -> bool:
     """Whether the pod that was read is the one that the allocation is for."""
     return (raw["metadata"].get("uid"), raw["spec"].get("nodeName")) == (backfill.uid, allocation.node)

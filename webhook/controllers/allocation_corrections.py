@@ -10,9 +10,9 @@ A pod whose allocation is not ours is not changed. If a pod stays without an all
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -23,6 +23,7 @@ from webhook.kube.api_errors import ClusterError
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.pod_writes import PodWrites
 from webhook.kube.write import Outcome
+from webhook.model.raw import Raw
 from webhook.placing.pod.binding_pod import assigned_node
 from webhook.placing.pod.controller_patches import correcting
 from webhook.placing.pod.placement_text import where
@@ -100,7 +101,7 @@ class AllocationCorrections(Sweep):
             log.warning("hint.retry", pod=change.pod, error=write.error)
         return write.is_written
 
-    def _tell(self, raw: Mapping[str, Any], change: AllocationChange) -> None:
+    def _tell(self, raw: Raw, change: AllocationChange) -> None:
         before, after = (
             _numa_ids(raw),
             None if change.allocation is None else [numa_id for numa_id, _ in change.allocation],
@@ -113,7 +114,7 @@ class AllocationCorrections(Sweep):
             self._events.tell(PodEvent(change.pod, change.uid, "HintCorrected", note, "Backfill"))
 
 
-def _numa_ids(raw: Mapping[str, Any]) -> list[int]:
+def _numa_ids(raw: Raw) -> list[int]:
     allocation = assigned_node(raw)
     return [] if allocation is None else [numa_id for numa_id, _ in allocation.numa_nodes]
 
@@ -126,7 +127,7 @@ def _later(*_: object) -> None:
     """Do nothing: the next sweep retries a failed write."""
 
 
-def _is_the_same(raw: Mapping[str, Any], change: AllocationChange) -> bool:
+def _is_the_same(raw: Raw, change: AllocationChange) -> bool:
     """Whether the pod that was read is the one that the allocation is for, and still runs."""
     is_it = (raw["metadata"].get("uid"), raw["spec"].get("nodeName")) == (change.uid, change.node)
     return is_it and raw.get("status", {}).get("phase") not in {"Succeeded", "Failed"}

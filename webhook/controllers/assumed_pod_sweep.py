@@ -12,8 +12,8 @@ So are allocations of claims by others that were reviewed and never came: their 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Final
 
 import structlog
 
@@ -22,6 +22,7 @@ from webhook.formats.kubernetes.gates import waits_for_us_alone
 from webhook.internal_errors import Where, contained
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.election import Term
+from webhook.model.raw import Raw
 from webhook.placing.pod.binding_pod import assigned_node
 from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.cluster_cache import ClusterCache
@@ -34,7 +35,7 @@ _AGAIN_SECONDS: Final = 5.0
 _SLOTS: Final = 8
 _POLL_SECONDS: Final = 0.05
 
-Fetch = Callable[[str, str], Awaitable[Mapping[str, Any] | None]]
+Fetch = Callable[[str, str], Awaitable[Raw | None]]
 """(namespace, name) -> the pod, read with one GET; None if it does not exist."""
 
 
@@ -107,7 +108,7 @@ def _never() -> bool:
     return False
 
 
-def _took(pod: Mapping[str, Any] | None, assumed_pod: AssumedPod) -> bool:
+def _took(pod: Raw | None, assumed_pod: AssumedPod) -> bool:
     if pod is None or pod["metadata"].get("uid") != assumed_pod.uid:
         return False
     if node := pod["spec"].get("nodeName"):

@@ -13,9 +13,9 @@ and deallocates the claim if no other pod has it. Until then the pod is not plac
    Source: kubernetes pkg/controller/resourceclaim/controller.go (syncClaim).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -23,6 +23,7 @@ from webhook.controllers.sweep import Sweep
 from webhook.internal_errors import Where, contained
 from webhook.kube.claim_writes import ClaimWrites
 from webhook.kube.pacing import Backoff
+from webhook.model.raw import Raw
 from webhook.state.cluster_cache import ClusterCache
 
 log = structlog.get_logger(__name__)
@@ -67,7 +68,7 @@ class ClaimTakeBack(Sweep):
                 with contained(Where.POD, pod=pod):
                     await self._take_back(claim, uid, pod, now)
 
-    def _left_over(self, pod: str, raw: Mapping[str, Any]) -> list[tuple[str, str]]:
+    def _left_over(self, pod: str, raw: Raw) -> list[tuple[str, str]]:
         with contained(Where.POD, pod=pod):
             if self._cache.assumed_by(pod) is None:
                 return [(claim, raw["metadata"].get("uid", "")) for claim in self._cache.devices.left_over(raw)]

@@ -12,15 +12,16 @@ Every second the leader checks the gangs that were examined (see the placement c
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic, time
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from webhook.controllers.sweep import Sweep
 from webhook.formats.kubernetes.pod import Owner
 from webhook.internal_errors import Where, contained
 from webhook.kube.events import EventRecorder, ObjectEvent
+from webhook.model.raw import Raw
 from webhook.placing.gang.gang_search import GatedGang
 from webhook.placing.gang.gang_text import placed_gang_text
 from webhook.placing.pod.gated_pods import seconds_waited
@@ -50,7 +51,7 @@ class _Examined:
 
     owner: Owner
     namespace: str
-    oldest: Mapping[str, Any]
+    oldest: Raw
     """The pod object of its oldest member that waits."""
     keys: frozenset[str]
     """Its members that waited, by namespace/name."""

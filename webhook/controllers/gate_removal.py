@@ -6,9 +6,9 @@ that is removed. After writes that failed the pauses grow. The pod's placement t
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from time import time
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -19,6 +19,7 @@ from webhook.internal_errors import Where, internal_error
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.pacing import Backoff
 from webhook.kube.pod_writes import PodWrites
+from webhook.model.raw import Raw
 from webhook.placing.pod.controller_patches import ungate_patch
 from webhook.placing.pod.gated_pods import seconds_waited
 from webhook.state.cluster_cache import ClusterCache
@@ -63,7 +64,7 @@ class GateRemoval(Sweep):
         else:
             self._backoff.reset()
 
-    async def _error(self, key: str, raw: Mapping[str, Any]) -> str:
+    async def _error(self, key: str, raw: Raw) -> str:
         """Ungate a pod; returns why that failed, and an empty text if it did not."""
         async with self._slots:
             if not self._is_leader():

@@ -25,6 +25,7 @@ from webhook.formats.kubernetes.membership import native_group
 from webhook.formats.kubernetes.native_pod_group import CONDITION_TYPES, NativePodGroup
 from webhook.internal_errors import Where, contained
 from webhook.kube.pod_group_client import NativePodGroupWrites
+from webhook.model.raw import Raw
 from webhook.placing.gang.gang_search import GatedGang
 from webhook.placing.gang.gang_text import placed_gang_text
 from webhook.placing.pod.placement_text import waiting
@@ -119,7 +120,7 @@ class NativeGroupConditions(Sweep):
         return "True", "Scheduled", f"{text}{others}{ignored}"[:_LONGEST_MESSAGE]
 
 
-def _condition(type_: str, said: Said, before: Mapping[str, Any], group: NativePodGroup) -> dict[str, Any]:
+def _condition(type_: str, said: Said, before: Raw, group: NativePodGroup) -> dict[str, Any]:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     since = before.get("lastTransitionTime") if before.get("status") == said[0] else None
     status, reason, message = said

@@ -18,9 +18,9 @@ Source: kubernetes pkg/scheduler/schedule_one.go (evaluateNominatedNode, handleS
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -32,6 +32,7 @@ from webhook.formats.patches.managed_fields import without_our_preferences
 from webhook.internal_errors import Where, contained
 from webhook.kube.pod_writes import PodWrites
 from webhook.model.errors import UserError
+from webhook.model.raw import Raw
 from webhook.placing.pod.assignment import without
 from webhook.placing.pod.binding_pod import assigned_node
 from webhook.state.avoided_nodes import avoiding
@@ -146,7 +147,7 @@ class Nominator(Sweep):
         return min((best.node for best in decision.best(_LOOKED_AT)), key=named.__getitem__, default=None)
 
 
-def _told(raw: Mapping[str, Any]) -> set[str]:
+def _told(raw: Raw) -> set[str]:
     """The words of the pod's last scheduling failure, if a webhook denied the binding; else empty."""
     for condition in (raw.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":

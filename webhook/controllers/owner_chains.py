@@ -15,7 +15,7 @@ The chain ends where an object is gone, is another one of the same name, may not
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -34,6 +34,7 @@ from webhook.kube.api_errors import ClusterError
 from webhook.kube.owners import ReadOwner, read_chain
 from webhook.kube.pacing import Backoff
 from webhook.model.errors import UserError
+from webhook.model.raw import Raw
 from webhook.placing.pod.placement_text import shortened
 
 Key = tuple[str, Owner]
@@ -277,12 +278,12 @@ def _equal(one: OwnerChain, other: OwnerChain) -> bool:
     return (one.top, one.annotations, _of_interest(one.raw)) == (other.top, other.annotations, _of_interest(other.raw))
 
 
-def _of_interest(raw: Mapping[str, Any] | None) -> tuple[Any, ...]:
+def _of_interest(raw: Raw | None) -> tuple[Any, ...]:
     if raw is None:
         return ()
     metadata = raw["metadata"]
     return metadata.get("annotations"), metadata.get("labels"), raw.get("spec"), _succeeded(raw)
 
 
-def _succeeded(raw: Mapping[str, Any]) -> Any:
+def _succeeded(raw: Raw) -> Any:
     return (raw.get("status") or {}).get("succeeded")

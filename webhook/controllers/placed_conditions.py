@@ -8,10 +8,10 @@ The status is a resource of its own, so this is one more write for each pod. Not
 3. The rest is written one by one, by namespace in turn, at a limited rate. A pod is compared again right before.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -21,6 +21,7 @@ from webhook.internal_errors import Where, contained
 from webhook.kube.pacing import FairQueue, RateLimiter
 from webhook.kube.pod_writes import PodWrites
 from webhook.model.names import PLACEMENT
+from webhook.model.raw import Raw
 from webhook.state.cluster_cache import ClusterCache
 
 log = structlog.get_logger(__name__)
@@ -152,12 +153,12 @@ class PlacedConditions(Sweep):
             log.debug("condition.failed", pod=one[0], error=write.error)
 
 
-def _incarnation(pod: tuple[str, Mapping[str, Any]]) -> _Incarnation:
+def _incarnation(pod: tuple[str, Raw]) -> _Incarnation:
     key, raw = pod
     return key, str(raw["metadata"].get("uid", ""))
 
 
-def _not_placed(raw: Mapping[str, Any], reason: str) -> _Wanted | None:
+def _not_placed(raw: Raw, reason: str) -> _Wanted | None:
     text = (raw["metadata"].get("annotations") or {}).get(PLACEMENT, "")
     condition = PlacedCondition.of("False", reason, text)
     if condition.is_said(raw):

@@ -30,6 +30,7 @@ from webhook.kube.owners import ReadOwner
 from webhook.kube.pod_group_client import PodGroups
 from webhook.model.errors import UserError
 from webhook.model.names import KAI_BATCH_MIN_MEMBER, PLACEMENT, POD_GROUP_NAME
+from webhook.model.raw import Raw
 from webhook.placing.gang.gang_search import GatedGang
 from webhook.placing.gang.gang_text import placed_gang_text
 from webhook.placing.pod.placement_text import annotated
@@ -59,7 +60,7 @@ class PodGroupKeeper(Sweep):
         cache: ClusterCache,
         pod_groups: PodGroups,
         read_owner: ReadOwner,
-        read_pod: Callable[[str], Awaitable[Mapping[str, Any] | None]],
+        read_pod: Callable[[str], Awaitable[Raw | None]],
         is_leader: Callable[[], bool],
         is_served: Callable[[], bool],
     ) -> None:
@@ -69,7 +70,7 @@ class PodGroupKeeper(Sweep):
         self._owner_chains = OwnerChains(read_owner, _nothing)
         self._read_pod = read_pod
         self._is_served = is_served
-        self._members: dict[str, Mapping[str, Any]] = {}
+        self._members: dict[str, Raw] = {}
         self._why: dict[str, tuple[frozenset[str], str]] = {}
         self._not_before: dict[str, float] = {}
         self._wanted: dict[str, tuple[_Basis, dict[str, Any] | None]] = {}
@@ -115,7 +116,7 @@ class PodGroupKeeper(Sweep):
                 await self._work.pause()
         await self._settle_the_rest(there)
 
-    async def _groups_by_member(self) -> dict[str, Mapping[str, Any]]:
+    async def _groups_by_member(self) -> dict[str, Raw]:
         """The gangs that have pods, each with a present or former member; any member yields the same PodGroup."""
         gated = self._cache.gated_pods().keys()
         assigned_members = self._cache.gangs.groups()
@@ -129,7 +130,7 @@ class PodGroupKeeper(Sweep):
                     self._members[group] = raw
         return dict(self._members)
 
-    async def _member(self, keys: Sequence[str]) -> Mapping[str, Any] | None:
+    async def _member(self, keys: Sequence[str]) -> Raw | None:
         """A member of a gang that was assigned before we led; None if there is none or it cannot be read."""
         for key in keys:
             try:
@@ -173,7 +174,7 @@ class PodGroupKeeper(Sweep):
 
 
 def _wanted(
-    raw: Mapping[str, Any], owner_chain: OwnerChain, status: str, topologies: Mapping[str, Topology]
+    raw: Raw, owner_chain: OwnerChain, status: str, topologies: Mapping[str, Topology]
 ) -> dict[str, Any] | None:
     """The desired PodGroup of a pod's gang; None if the gang is not the owners' own, or a pod is invalid."""
     metadata = raw["metadata"]

@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from time import time
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from webhook.controllers.metric_recorder import ControllerMetrics, Ungated
 from webhook.internal_errors import Where, contained
@@ -26,6 +26,7 @@ from webhook.kube.pacing import FairQueue, RateLimiter
 from webhook.kube.pod_writes import PodWrites
 from webhook.kube.write import Outcome
 from webhook.model.names import PLACEMENT
+from webhook.model.raw import Raw
 from webhook.placing.pod.assignment import Assignment, NoAssignment
 from webhook.placing.pod.controller_patches import status_patch
 from webhook.placing.pod.gated_pods import GatedPod, seconds_waited
@@ -48,7 +49,7 @@ class StatusReporter:
         self,
         writes: PodWrites,
         events: EventRecorder,
-        gated: Callable[[], Mapping[str, Mapping[str, Any]]],
+        gated: Callable[[], Mapping[str, Raw]],
         metrics: ControllerMetrics,
     ) -> None:
         self.metrics = metrics
@@ -63,13 +64,13 @@ class StatusReporter:
         self._stale: dict[str, _Report] = {}
         self._arrived = asyncio.Event()
 
-    def news(self, raw: Mapping[str, Any], kind: frozenset[Hashable]) -> bool:
+    def news(self, raw: Raw, kind: frozenset[Hashable]) -> bool:
         """Whether these kinds of reasons have not been reported of the pod yet."""
         return self._known.get(_key(raw)) != (_uid(raw), kind)
 
     def waits(
         self,
-        raw: Mapping[str, Any],
+        raw: Raw,
         why: NoAssignment,
         group: str | None = None,
         *,
@@ -101,7 +102,7 @@ class StatusReporter:
         if not gated.reports_on_owner:
             self._events.tell(PodEvent(gated.key, gated.pod.uid, reason, assignment.text, "Assign"))
 
-    def ungated(self, key: str, raw: Mapping[str, Any], note: str) -> None:
+    def ungated(self, key: str, raw: Raw, note: str) -> None:
         """Report that the pod is ungated without an assignment; raw: the pod as it was, note: why."""
         self._forget(key)
         self.metrics.ungated(Ungated.TIMEOUT, seconds_waited(raw, time()))
@@ -183,7 +184,7 @@ class _Report:
     """How often it was sent, with this time."""
 
 
-def _key(raw: Mapping[str, Any]) -> str:
+def _key(raw: Raw) -> str:
     return f"{raw['metadata'].get('namespace', '')}/{raw['metadata'].get('name', '')}"
 
 
@@ -191,5 +192,5 @@ def _namespace(key: str) -> str:
     return key.partition("/")[0]
 
 
-def _uid(raw: Mapping[str, Any]) -> str:
+def _uid(raw: Raw) -> str:
     return str(raw["metadata"].get("uid", ""))

@@ -12,7 +12,7 @@ At intervals the leader checks each pod that has had neither gate nor node for a
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -31,6 +31,7 @@ from webhook.kube.pod_writes import PodWrites
 from webhook.kube.write import Outcome
 from webhook.model.errors import UserError
 from webhook.model.names import MANAGED_FIELDS
+from webhook.model.raw import Raw
 from webhook.placing.pod.binding_pod import assigned_node
 from webhook.state.avoided_nodes import avoiding
 from webhook.state.cluster_cache import ClusterCache
@@ -113,7 +114,7 @@ class StuckPods(Sweep):
                     await self._look_after(key, pods[key, uid], why)
             await asyncio.sleep(0)  # let reviews run
 
-    async def _look_after(self, key: str, raw: Mapping[str, Any], why: str) -> None:
+    async def _look_after(self, key: str, raw: Raw, why: str) -> None:
         uid = raw["metadata"].get("uid", "")
         if not (self._limits.evict and Pod.from_object(raw).controller):
             self._events.tell(
@@ -129,7 +130,7 @@ class StuckPods(Sweep):
             log.warning("pod.eviction_failed", pod=key, error=eviction.error)
 
 
-def why_stuck(key: str, raw: Mapping[str, Any], cache: ClusterCache, rules: Rules) -> str | None:
+def why_stuck(key: str, raw: Raw, cache: ClusterCache, rules: Rules) -> str | None:
     """Why the pod's nodes do not fit although others do; None if it is not stuck."""
     if why_not_mutated(raw, rules) or "deletionTimestamp" in raw["metadata"]:
         return None

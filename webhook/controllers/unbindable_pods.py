@@ -29,8 +29,8 @@ Source: kubernetes pkg/scheduler/schedule_one.go (handleSchedulingFailure, bindi
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 import structlog
 
@@ -41,6 +41,7 @@ from webhook.formats.kubernetes.membership import membership_of
 from webhook.internal_errors import Where, contained
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.pod_writes import PodWrites
+from webhook.model.raw import Raw
 from webhook.placing.pod.binding_pod import assigned_node
 from webhook.placing.pod.controller_patches import forget_patch
 from webhook.state.cluster_cache import ClusterCache
@@ -97,9 +98,9 @@ class UnbindablePods(Sweep):
             some = due[first : first + self._concurrency]
             await asyncio.gather(*(self._give_back(one[0], one[1], failing[one]) for one in some))
 
-    def _failing(self) -> dict[_Failing, Mapping[str, Any]]:
+    def _failing(self) -> dict[_Failing, Raw]:
         """The assigned pods with a reservation that the scheduler reports as unbindable, or may never report on."""
-        found: dict[_Failing, Mapping[str, Any]] = {}
+        found: dict[_Failing, Raw] = {}
         for key, raw in self._cache.ungated_pods().items():
             with contained(Where.POD, pod=key):
                 patience = self._patience(raw)
@@ -110,14 +111,14 @@ class UnbindablePods(Sweep):
                     found[key, raw["metadata"].get("uid", ""), patience] = raw
         return found
 
-    def _patience(self, raw: Mapping[str, Any]) -> float | None:
+    def _patience(self, raw: Raw) -> float | None:
         """The seconds that a pod's state must last; None if there is nothing to release."""
         if is_unschedulable(raw):
             beside_others = self._cache.is_gated_as_a_whole(membership_of(raw))
             return _BESIDE_OTHERS_SECONDS if beside_others else _PATIENCE_SECONDS
         return _UNTOLD_SECONDS if why_untold(raw) else None
 
-    async def _give_back(self, key: str, uid: str, raw: Mapping[str, Any]) -> None:
+    async def _give_back(self, key: str, uid: str, raw: Raw) -> None:
         with contained(Where.POD, pod=key):
             allocation = assigned_node(raw)
             text = None if allocation is None else assigned_not_bound(allocation.node, raw)

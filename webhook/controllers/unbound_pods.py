@@ -11,14 +11,15 @@ reservation:
 """
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from webhook.controllers.sweep import Sweep
 from webhook.internal_errors import Where, contained
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.pacing import RateLimiter
 from webhook.kube.pod_writes import PodWrites
+from webhook.model.raw import Raw
 from webhook.placing.pod.binding_pod import assigned_node
 from webhook.placing.pod.controller_patches import status_patch
 from webhook.placing.pod.placement_text import shortened
@@ -64,7 +65,7 @@ class DelegatedPods(Sweep):
             if reported == _PER_SWEEP:
                 return
 
-    async def _report(self, key: str, uid: str, raw: Mapping[str, Any], now: float) -> int:
+    async def _report(self, key: str, uid: str, raw: Raw, now: float) -> int:
         """Report on one pod; returns the number of reports, 0 or 1."""
         text = why_not_bound(raw, self._rules)
         if text is None or not self._is_news((key, uid), text, now):
@@ -82,7 +83,7 @@ class DelegatedPods(Sweep):
         return known is None or (known[0] != _NUMBERS.sub("#", text) and now - known[1] >= _AGAIN_SECONDS)
 
 
-def why_not_bound(raw: Mapping[str, Any], rules: Rules) -> str | None:
+def why_not_bound(raw: Raw, rules: Rules) -> str | None:
     """What a pod waits for that is delegated to the scheduler, or assigned and without a reservation.
 
     None for any other pod, or if nothing is known.
@@ -95,7 +96,7 @@ def why_not_bound(raw: Mapping[str, Any], rules: Rules) -> str | None:
     return None if why is None else _not_bound(delegation_text(why), last_failure(raw))
 
 
-def assigned_not_bound(node: str, raw: Mapping[str, Any]) -> str | None:
+def assigned_not_bound(node: str, raw: Raw) -> str | None:
     """The text of an assigned pod that the scheduler cannot bind; None if its first attempt is still to come."""
     begins = f"placed on {node}, where nothing is reserved for it any more"
     return _not_bound(begins, last_failure(raw) or why_untold(raw))

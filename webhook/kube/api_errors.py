@@ -1,14 +1,16 @@
 """What can go wrong in a call to the API server, as types that callers distinguish."""
 
 from collections.abc import Mapping
-from typing import Any, Final, Self
+from typing import Final, Self
+
+from webhook.model.raw import Raw
 
 # An API server asks for one second (priority and fairness), a proxy in front of it for several. If a server asks for
 # more, we still retry earlier: pods wait for us.
 LONGEST_RETRY_AFTER: Final = 60.0
 
 
-def mapping_or_empty(value: object) -> Mapping[str, Any]:
+def mapping_or_empty(value: object) -> Raw:
     """A field of an answer that should be an object; {} if it is not one."""
     return value if isinstance(value, Mapping) else {}
 
@@ -50,7 +52,7 @@ class APIError(ClusterError):
         self.retry_after = retry_after
 
     @classmethod
-    def from_status(cls, status: Mapping[str, Any], code: int = 0, retry_after: float = 0.0) -> Self:
+    def from_status(cls, status: Raw, code: int = 0, retry_after: float = 0.0) -> Self:
         """Read a `v1 Status` object; `code` is the HTTP status if the object has none."""
         details = mapping_or_empty(status.get("details"))
         causes, seconds = details.get("causes"), details.get("retryAfterSeconds")

@@ -1,8 +1,6 @@
 """Writes to ResourceClaims. Each names the version that it is based on: a claim that has changed stays as it is."""
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 from webhook.formats.dra import FINALIZER, GROUP, Claim
 from webhook.kube.api_errors import mapping_or_empty
@@ -64,7 +62,7 @@ class ClaimWrites:
             await self._client.write(path, {"metadata": {**_version(raw), "finalizers": kept}})
 
 
-def _version(raw: Mapping[str, Any]) -> Raw:
+def _version(raw: Raw) -> Raw:
     """The fields of `metadata` that must be as they were."""
     return {field: raw["metadata"].get(field) for field in ("uid", "resourceVersion")}
 

@@ -1,7 +1,7 @@
 """The objects that own pods, each read with one GET."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 from webhook.formats.kubernetes.owner_chain import check_owner, owner_above
@@ -11,7 +11,7 @@ from webhook.kube.client import Client
 from webhook.kube.resource import Resource
 from webhook.model.raw import Raw
 
-ReadOwner = Callable[[str, Owner], Awaitable[Mapping[str, Any] | None]]
+ReadOwner = Callable[[str, Owner], Awaitable[Raw | None]]
 """(namespace, reference) -> the object; None if it cannot be read. Raises ClusterError, UserError."""
 
 DEEPEST: Final = 8
@@ -23,9 +23,9 @@ StatefulSet -> LeaderWorkerSet.
 _NOT_TO_BE_HAD: Final = frozenset({403, 404})
 
 
-async def read_chain(read: ReadOwner, namespace: str, owner: Owner) -> list[Mapping[str, Any]]:
+async def read_chain(read: ReadOwner, namespace: str, owner: Owner) -> list[Raw]:
     """The objects from `owner` upwards that can be read. Raises ClusterError, UserError."""
-    chain: list[Mapping[str, Any]] = []
+    chain: list[Raw] = []
     above: Owner | None = owner
     while above is not None and len(chain) < DEEPEST:
         raw = await read(namespace, above)

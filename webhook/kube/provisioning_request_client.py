@@ -3,9 +3,9 @@
 Both are created by POST, never applied: an object that exists already is not changed. Both are deleted by their uid.
 """
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from webhook.formats.autoscaling import GROUP, PLURAL, VERSIONS
 from webhook.kube.api_errors import ClusterError
@@ -40,7 +40,7 @@ class ProvisioningWrites:
         """Delete a PodTemplate with this uid."""
         return await _gone(self._client.delete(f"{_templates(namespace)}/{name}", _only(uid)))
 
-    async def read_template(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+    async def read_template(self, namespace: str, name: str) -> Raw | None:
         """A PodTemplate; None if there is none, or it cannot be read now."""
         try:
             return await self._client.get(f"{_templates(namespace)}/{name}")

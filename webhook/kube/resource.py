@@ -1,8 +1,6 @@
 """Collections of objects, and where the API server serves them."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import structlog
 
@@ -34,7 +32,7 @@ class Resource:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
-def key_of(raw: Mapping[str, Any]) -> str:
+def key_of(raw: Raw) -> str:
     """`namespace/name` of an object, or its name if it is cluster-scoped."""
     metadata = raw["metadata"]
     namespace = metadata.get("namespace")

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from webhook.model.errors import UserError
 from webhook.model.json_text import shortened
+from webhook.model.raw import Raw
 from webhook.model.wording import quoted
 
 
@@ -17,7 +18,7 @@ def is_on(annotations: Mapping[str, str], key: str, path: str = "metadata.annota
     return text == "true"
 
 
-NO_FIELDS: Final[Mapping[str, Any]] = MappingProxyType({})
+NO_FIELDS: Final[Raw] = MappingProxyType({})
 
 
 # Python refuses to parse a number of more than 4300 digits; no valid value has more digits than these.
@@ -29,7 +30,7 @@ def whole_number(text: str) -> int | None:
     return int(text) if len(text) <= _DIGITS and text.isascii() and text.isdigit() else None
 
 
-def mapping(raw: Mapping[str, Any], name: str, path: str) -> Mapping[str, Any]:
+def mapping(raw: Raw, name: str, path: str) -> Raw:
     """The object in field `name`; `path` is the path of the field itself; raises UserError."""
     value = raw.get(name)
     if not value:
@@ -39,7 +40,7 @@ def mapping(raw: Mapping[str, Any], name: str, path: str) -> Mapping[str, Any]:
     return value
 
 
-def mappings(raw: Mapping[str, Any], name: str, path: str) -> Sequence[Mapping[str, Any]]:
+def mappings(raw: Raw, name: str, path: str) -> Sequence[Raw]:
     """The list of objects in field `name`; `path` is the path of the field itself; raises UserError."""
     value = raw.get(name)
     if not value:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from webhook.model.errors import UserError, UserErrors
+from webhook.model.raw import Raw
 from webhook.model.wording import counted
 
 MAX_CONTAINERS: Final = 64
@@ -51,7 +52,7 @@ class _Size(NamedTuple):
     what: str
 
 
-def check_size(spec: Mapping[str, Any], *, with_ours: bool = False) -> None:
+def check_size(spec: Raw, *, with_ours: bool = False) -> None:
     """Raise TooLarge (UserErrors for several faults) if a pod's spec exceeds these limits.
 
     Only counts are checked; the readers of each field check its type. with_ours: the spec may include what we add.
@@ -86,7 +87,7 @@ def check_annotations(annotations: Mapping[str, object], *, with_ours: bool = Fa
         )
 
 
-def _sizes(spec: Mapping[str, Any], with_ours: bool) -> Iterator[_Size]:
+def _sizes(spec: Raw, with_ours: bool) -> Iterator[_Size]:
     containers = [*_list(spec, "initContainers"), *_list(spec, "containers")]
     yield _Size("spec.containers", len(containers), MAX_CONTAINERS, "containers and init containers")
     lists = [_object(container, "resources") for container in containers]
@@ -127,6 +128,6 @@ def _list(raw: object, name: str) -> Sequence[Any]:
     return value if isinstance(value, list) else ()
 
 
-def _object(raw: object, name: str) -> Mapping[str, Any]:
+def _object(raw: object, name: str) -> Raw:
     value = raw.get(name) if isinstance(raw, Mapping) else None
     return value if isinstance(value, Mapping) else {}

@@ -18,14 +18,15 @@ all of this counts for the pods of their own namespace alone, and a namespace ha
 oldest are dropped. It never denies a pod, because it ends.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from webhook.formats.kubernetes.avoided_node import Avoided, AvoidedNode, avoided_by, learned_in, learned_key
 from webhook.formats.kubernetes.membership import membership_of
 from webhook.formats.kubernetes.pod import Pod
 from webhook.formats.kubernetes.rejected_pod import RejectedPod
+from webhook.model.raw import Raw
 from webhook.signal import Signal
 
 # Per namespace. More nodes than reject the pods of one namespace between two reports of their NRTs, unless something
@@ -34,7 +35,7 @@ _MOST: Final = 256
 _LEARNED_SECONDS: Final = 86_400
 
 
-def avoiding(pod: Pod, raw: Mapping[str, Any], avoided: Avoided, namespace: str = "") -> Pod:
+def avoiding(pod: Pod, raw: Raw, avoided: Avoided, namespace: str = "") -> Pod:
     """The pod of an object with the nodes that it avoids. namespace: where the object names none."""
     if not avoided:
         return pod

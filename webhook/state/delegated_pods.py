@@ -9,10 +9,10 @@ reservation is tentative. It ends as soon as the scheduler reports that it canno
 `TENTATIVE_SECONDS`.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from webhook.formats.autoscaling import is_mark, scheduled_condition
+from webhook.model.raw import Raw
 
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -24,12 +24,12 @@ TENTATIVE_SECONDS: Final = 5.0
 _VOLUMES: Final = ("persistentVolumeClaim", "ephemeral", "csi")
 
 
-def why_delegated(raw: Mapping[str, Any], *, with_claims: bool = True) -> str | None:
+def why_delegated(raw: Raw, *, with_claims: bool = True) -> str | None:
     """The constraint that only the scheduler can judge, in words for users; None if the pod has none.
 
     with_claims: whether its resource claims count, which the leader may allocate (webhook.placing.pod.claim_alignment).
     """
-    spec: Mapping[str, Any] = raw.get("spec") or {}
+    spec: Raw = raw.get("spec") or {}
     affinity = spec.get("affinity") or {}
     for kind, name in _AMONG_PODS.items():
         terms = affinity.get(kind) or {}
@@ -52,12 +52,12 @@ def delegation_text(why: str) -> str:
     return f"the scheduler chooses the node, for its {why}"
 
 
-def is_unschedulable(raw: Mapping[str, Any]) -> bool:
+def is_unschedulable(raw: Raw) -> bool:
     """Whether the scheduler found no node in its last attempt, and does not preempt pods on one either.
 
     Source: kubernetes pkg/scheduler/schedule_one.go (handleSchedulingFailure).
     """
-    status: Mapping[str, Any] = raw.get("status") or {}
+    status: Raw = raw.get("status") or {}
     condition = _scheduled(status)
     return not status.get("nominatedNodeName") and (condition.get("status"), condition.get("reason")) == (
         "False",
@@ -65,14 +65,14 @@ def is_unschedulable(raw: Mapping[str, Any]) -> bool:
     )
 
 
-def last_failure(raw: Mapping[str, Any]) -> str | None:
+def last_failure(raw: Raw) -> str | None:
     """What the scheduler reports of its last attempt to bind the pod; None if it made none, or bound the pod."""
     condition = _scheduled(raw.get("status") or {})
     failed = condition.get("status") == "False" and condition.get("reason") in {"Unschedulable", "SchedulerError"}
     return str(condition.get("message") or condition["reason"]) if failed else None
 
 
-def why_untold(raw: Mapping[str, Any]) -> str | None:
+def why_untold(raw: Raw) -> str | None:
     """Why the scheduler, which has not reported an attempt for the pod yet, may never do so; None if it will.
 
     Source: kubernetes pkg/scheduler/framework/plugins/dynamicresources (PreEnqueue). A pod whose claims do not exist
@@ -84,7 +84,7 @@ def why_untold(raw: Mapping[str, Any]) -> str | None:
     return "the scheduler has not tried it; one of its resource claims may not exist"
 
 
-def _scheduled(status: Mapping[str, Any]) -> Mapping[str, Any]:
+def _scheduled(status: Raw) -> Raw:
     """The condition PodScheduled as the scheduler wrote it: our own mark for autoscalers says nothing about it."""
     found = scheduled_condition({"status": status})
     return {} if is_mark(found) else found

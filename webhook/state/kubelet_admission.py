@@ -15,9 +15,9 @@ More or less may be free than is known. Whether the NUMA nodes that the kubelet 
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from webhook.engine.arrays import NO_ZONE
 from webhook.engine.kubelet import predict
@@ -31,6 +31,7 @@ from webhook.formats.koordinator.intent import NUMAIntent
 from webhook.formats.koordinator.numa_allocation import NUMANodeAmounts
 from webhook.formats.kubernetes.pod import Pod
 from webhook.formats.kubernetes.resident import ResidentPod
+from webhook.model.raw import Raw
 from webhook.state.assumed.free_bounds import NO_LEEWAY, Leeway
 
 
@@ -39,7 +40,7 @@ class AssignedPod:
     """A pod that is assigned to the node and waits for its binding."""
 
     assumed: Reservation
-    raw: Mapping[str, Any]
+    raw: Raw
     """The pod object, as last seen."""
 
 

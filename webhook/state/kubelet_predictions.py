@@ -10,7 +10,7 @@ allocation.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.internal_errors import Where, contained, internal_error
 from webhook.model.options import Options
 from webhook.model.policy import Exclusive
+from webhook.model.raw import Raw
 from webhook.model.resources import PODS
 from webhook.state.assumed.assumed_pods import AssumedPods
 from webhook.state.assumed.unallocated import Replayed, Unallocated, WhyUnknown
@@ -165,7 +166,7 @@ _MOST_CONTAINERS: Final = 4
 class KubeletPredictions:
     """Predicts from bound, assigned and assumed pods. waiting: the pods that are not bound, by namespace/name."""
 
-    def __init__(self, assumed_pods: AssumedPods, ledger: Ledger, waiting: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(self, assumed_pods: AssumedPods, ledger: Ledger, waiting: Mapping[str, Raw]) -> None:
         self._assumed_pods = assumed_pods
         self._ledger = ledger
         self._waiting = waiting

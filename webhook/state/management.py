@@ -18,7 +18,7 @@ Source for 3: koordinator NodeNUMAResourceArgs.SingleNUMANodeExclusive (docs/pro
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from webhook.engine.kubelet.alignable import is_aligned_somewhere
 from webhook.formats.koordinator.intent import NO_SPEC, NUMASpec
@@ -30,6 +30,7 @@ from webhook.model.limits import check_annotations, check_size
 from webhook.model.names import INHERIT, MANAGED, NUMA_DEFAULTS, SCHEDULING_GROUP
 from webhook.model.options import Manage
 from webhook.model.policy import Exclusive, NUMAPolicy
+from webhook.model.raw import Raw
 from webhook.state.cluster_snapshot import ClusterSnapshot
 from webhook.state.rules import Rules
 from webhook.state.unmanaged import NOT_ANNOTATED, asks, is_annotated, why_node_is_chosen, why_not_mutated
@@ -100,14 +101,12 @@ class Unmanaged:
     warnings: tuple[str, ...] = ()
 
 
-def namespace_of(raw: Mapping[str, Any]) -> str:
+def namespace_of(raw: Raw) -> str:
     """The pod's namespace; a manifest may leave it out."""
     return str((raw.get("metadata") or {}).get("namespace") or DEFAULT_NAMESPACE)
 
 
-def management_of(
-    raw: Mapping[str, Any], cache: ClusterSnapshot, rules: Rules, namespace: str = ""
-) -> Management | Unmanaged:
+def management_of(raw: Raw, cache: ClusterSnapshot, rules: Rules, namespace: str = "") -> Management | Unmanaged:
     """What applies to a pod, or why it is unmanaged. namespace: for a template, which does not name its own."""
     name = namespace or namespace_of(raw)
     found = Management.of(cache.namespaces.get(name), rules)
@@ -138,9 +137,7 @@ def _may_request(group: str, namespace: str, cache: ClusterSnapshot) -> bool:
 _UNREADABLE: Final = "it cannot be placed here: "
 
 
-def _why_not_covered(
-    raw: Mapping[str, Any], namespace: str, mode: Manage, cache: ClusterSnapshot, rules: Rules
-) -> str | None:
+def _why_not_covered(raw: Raw, namespace: str, mode: Manage, cache: ClusterSnapshot, rules: Rules) -> str | None:
     """Why the mode does not cover a pod that requests nothing itself; None if it does."""
     if mode is Manage.ANNOTATED:
         return NOT_ANNOTATED
@@ -159,7 +156,7 @@ def _why_not_covered(
     return None
 
 
-def as_managed(raw: Mapping[str, Any], cache: ClusterSnapshot, rules: Rules) -> Mapping[str, Any]:
+def as_managed(raw: Raw, cache: ClusterSnapshot, rules: Rules) -> Raw:
     """The pod with the marks that a reviewed creation would have added; unchanged if it has them or would have none.
 
     Faults in the namespace's annotations are ignored, because the pod exists already.

@@ -14,7 +14,7 @@
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from webhook.formats.kai import KAIPodGroup, is_kept_by_us
 from webhook.formats.kubernetes.bound_pod import BoundPod
@@ -82,7 +82,7 @@ class KAIPodGroups(Store[KAIPodGroup]):
         super().put(record)
 
 
-def _of_a_user(raw: Mapping[str, Any]) -> KAIPodGroup | None:
+def _of_a_user(raw: Raw) -> KAIPodGroup | None:
     return None if is_kept_by_us(raw) else KAIPodGroup.from_object(raw)
 
 
@@ -113,7 +113,7 @@ class KubeletRejections(Store[RejectedPod]):
                 self.seen.emit(record.rejection)
             self.found.emit(record, in_order)
 
-    def _rejected(self, raw: Mapping[str, Any]) -> RejectedPod | None:
+    def _rejected(self, raw: Raw) -> RejectedPod | None:
         """None if the pod failed for another reason."""
         reason = rejection_reason(raw)
         if reason is None:
@@ -144,7 +144,7 @@ class MissedPods:
         self._recent = recent
         self._bound: dict[str, str] = {}
 
-    def is_missed(self, raw: Mapping[str, Any], pod: ResidentPod, now: float) -> bool:
+    def is_missed(self, raw: Raw, pod: ResidentPod, now: float) -> bool:
         """Whether the creation of this pod was missed. now: seconds by the API server's clock."""
         if not self._is_covered(raw, pod):
             self.forget(pod.key)
@@ -161,7 +161,7 @@ class MissedPods:
         """Remove the pod (namespace/name) from the records."""
         self._bound.pop(pod, None)
 
-    def _is_covered(self, raw: Mapping[str, Any], pod: ResidentPod) -> bool:
+    def _is_covered(self, raw: Raw, pod: ResidentPod) -> bool:
         if not self._rules.manage_missed or pod.terminal:
             return False
         name = namespace_of(raw)
@@ -316,7 +316,7 @@ class BoundPods:
         """The bound pods that have not ended, by namespace/name, live."""
         return self._by_key
 
-    def read(self, raw: Mapping[str, Any], record: ResidentPod) -> BoundPod | None:
+    def read(self, raw: Raw, record: ResidentPod) -> BoundPod | None:
         """The record of a pod object; None if it has no node, has ended, or if preemption is off."""
         return BoundPod.of(raw, record) if self._is_enabled and record.node and not record.terminal else None
 

@@ -1,8 +1,7 @@
 """A pod as the cache keeps it: a small record of a running pod, the whole object of a managed pod that waits."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from webhook.formats.koordinator.numa_allocation import AllocationKey, NUMAAllocation
 from webhook.formats.kubernetes.bound_pod import BoundPod
@@ -18,8 +17,8 @@ from webhook.state.delegated_pods import why_delegated
 from webhook.state.rules import Rules
 from webhook.state.unmanaged import is_annotated, why_unmanaged
 
-IsMissed = Callable[[Mapping[str, Any], ResidentPod], bool]
-ReadBound = Callable[[Mapping[str, Any], ResidentPod], BoundPod | None]
+IsMissed = Callable[[Raw, ResidentPod], bool]
+ReadBound = Callable[[Raw, ResidentPod], BoundPod | None]
 
 
 @record
@@ -45,7 +44,7 @@ class PodInfo:
     @classmethod
     def from_object(
         cls,
-        raw: Mapping[str, Any],
+        raw: Raw,
         rules: Rules,
         key: AllocationKey,
         is_missed: IsMissed | None = None,
@@ -71,7 +70,7 @@ class PodInfo:
         return cls(record, {"metadata": {"name": metadata["name"], "uid": metadata.get("uid", "")}, "spec": {}})
 
 
-def believed(raw: Mapping[str, Any], rules: Rules, key: AllocationKey) -> Mapping[str, Any]:
+def believed(raw: Raw, rules: Rules, key: AllocationKey) -> Raw:
     """The pod, with its allocation only as far as that counts. The argument is not modified.
 
     The key may be lost while placed pods are not bound yet. Nothing can unpin them, so without their room on the node
@@ -93,7 +92,7 @@ def believed(raw: Mapping[str, Any], rules: Rules, key: AllocationKey) -> Mappin
     return {**raw, "metadata": {**metadata, "annotations": annotations}}
 
 
-def _is_pinned(spec: Mapping[str, Any], node: str) -> bool:
+def _is_pinned(spec: Raw, node: str) -> bool:
     """Whether the pod can go to this node alone, pinned as a placed pod is (see `affinity_patch`)."""
     if (spec.get("nodeSelector") or {}).get(HOSTNAME_LABEL) == node:
         return True
@@ -103,7 +102,7 @@ def _is_pinned(spec: Mapping[str, Any], node: str) -> bool:
     return bool(terms) and all(named in (term.get("matchFields") or ()) for term in terms)
 
 
-def _member(raw: Mapping[str, Any], record: ResidentPod) -> tuple[AssignedMember | None, str, bool]:
+def _member(raw: Raw, record: ResidentPod) -> tuple[AssignedMember | None, str, bool]:
     node, membership, unasked = record.node or record.assigned_node, membership_of(raw), False
     if membership is None and record.node:
         membership, unasked = unasked_membership_of(raw), True
@@ -112,7 +111,7 @@ def _member(raw: Mapping[str, Any], record: ResidentPod) -> tuple[AssignedMember
     return AssignedMember.of(raw, node, membership), membership.group, unasked
 
 
-def _unconfirmed(raw: Mapping[str, Any], record: ResidentPod, rules: Rules) -> str:
+def _unconfirmed(raw: Raw, record: ResidentPod, rules: Rules) -> str:
     text: str = (raw["metadata"].get("annotations") or {}).get(PLACEMENT, "")
     if not text or record.terminal or record.deleting or not (record.node or record.assigned_node):
         return ""

@@ -6,7 +6,7 @@ kinds that are counted per node (nodes, NodeResourceTopologies, pods) have feeds
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import structlog
 
@@ -31,10 +31,10 @@ class Feed(Generic[Record]):
     def __init__(
         self,
         kind: str,
-        read: Callable[[Mapping[str, Any]], Record],
+        read: Callable[[Raw], Record],
         put: Callable[[Record], None],
         drop: Callable[[str], None],
-        read_rest: Callable[[Mapping[str, Any]], Record | None] | None = None,
+        read_rest: Callable[[Raw], Record | None] | None = None,
     ) -> None:
         """read_rest: makes a record of an object without its large field, which has not changed; None if it cannot."""
         self.kind = kind
@@ -68,7 +68,7 @@ class Feed(Generic[Record]):
         self._store(key, record)
         return True
 
-    def add(self, raw: Mapping[str, Any]) -> Record:
+    def add(self, raw: Raw) -> Record:
         """Store an object of a cluster that is read once, and return its record; raises UserError if it is faulty."""
         record = self._read(raw)
         if record is not None:
@@ -118,7 +118,7 @@ class Store(Generic[Record]):
     def __init__(
         self,
         kind: str,
-        read: Callable[[Mapping[str, Any]], Record | None],
+        read: Callable[[Raw], Record | None],
         key: Callable[[Record], str],
     ) -> None:
         """read: makes a record of an object; None for one that is not kept. key: namespace/name, or the name."""

@@ -48,6 +48,7 @@ from webhook.formats.kubernetes.pod import Pod
 from webhook.formats.patches.json_patch import Operation, Patch
 from webhook.model.names import NUMA_ALLOCATION, PLACEMENT, RESOURCE_STATUS
 from webhook.model.policy import NUMAPolicy, Scope
+from webhook.model.raw import Raw
 from webhook.model.resources import format_amount
 from webhook.placing.pod import placement_text
 from webhook.placing.pod.binding_pod import BindingPod, assigned_node
@@ -209,7 +210,7 @@ class Given:
         return {} if located is None or located == self.placement else {PLACEMENT: located}
 
 
-def rejected_before(raw: Mapping[str, Any], node: str, avoided: Avoided) -> Refusal | None:
+def rejected_before(raw: Raw, node: str, avoided: Avoided) -> Refusal | None:
     """The refusal of a node that the pod avoids after a rejection; None if it does not avoid it."""
     if not avoided:
         return None
@@ -341,7 +342,7 @@ def _enforcement(node_arrays: NodeArrays, pod: Pod, intent: NUMAIntent) -> tuple
     return weak, not_enforced(node_arrays, request, 0)
 
 
-def into_binding(binding: Mapping[str, Any], given: Given) -> tuple[Operation, ...]:
+def into_binding(binding: Raw, given: Given) -> tuple[Operation, ...]:
     """The JSON patch that writes the result into a Binding. Other annotations of the Binding stay."""
     patch = Patch(binding)
     for name, text in given.annotations.items():
@@ -380,7 +381,7 @@ def _holders(kubelet_admission: KubeletAdmission, numa_nodes: NUMANodeAmounts, *
     )
 
 
-def _holds(raw: Mapping[str, Any], *, with_unknown: bool) -> bool:
+def _holds(raw: Raw, *, with_unknown: bool) -> bool:
     allocation = assigned_node(raw)
     return has_gate(raw) or (allocation is not None and (allocation.certain or with_unknown))
 

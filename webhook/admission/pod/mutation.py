@@ -35,6 +35,7 @@ from webhook.model.names import (
     PLACEMENT,
     SCHEDULING_GROUP,
 )
+from webhook.model.raw import Raw
 from webhook.placing.pod import placement_text
 from webhook.placing.pod.claim_alignment import requires_root
 from webhook.placing.pod.decision import (
@@ -83,9 +84,7 @@ def _variables(annotations: Mapping[str, str], topologies: Mapping[str, Topology
     return variables or variables_of_levels(())
 
 
-def _inject(
-    patch: Patch, path: tuple[str | int, ...], container: Mapping[str, Any], variables: Mapping[str, str]
-) -> None:
+def _inject(patch: Patch, path: tuple[str | int, ...], container: Raw, variables: Mapping[str, str]) -> None:
     defined = {variable.get("name") for variable in container.get("env") or ()}
     for name in sorted(variables.keys() - defined):
         source = {"fieldRef": {"fieldPath": f"metadata.labels['{variables[name]}']"}}
@@ -93,7 +92,7 @@ def _inject(
 
 
 def mutate_pod(
-    raw: Mapping[str, Any],
+    raw: Raw,
     cluster_snapshot: ClusterSnapshot,
     rules: Rules,
     path: str = "",
@@ -156,7 +155,7 @@ def mutate_pod(
     return replace(decided, mutated=patch.document, operations=operations, warnings=warnings, marks=marks)
 
 
-def _unread_switches(raw: Mapping[str, Any], path: str) -> Iterator[str]:
+def _unread_switches(raw: Raw, path: str) -> Iterator[str]:
     """The faults of switches that a pod has without a request. A pod is not denied for them: it may be anybody's."""
     annotations = (raw.get("metadata") or {}).get("annotations") or {}
     for switch in (INHERIT, INJECT_ENV):
@@ -166,7 +165,7 @@ def _unread_switches(raw: Mapping[str, Any], path: str) -> Iterator[str]:
             yield " ".join(map(str, error.faults))
 
 
-def _marked(raw: Mapping[str, Any], marks: Mapping[str, str]) -> Mapping[str, Any]:
+def _marked(raw: Raw, marks: Mapping[str, str]) -> Raw:
     """The pod as a member of its PodGroup, if it is marked as one: it gets the gate, and reads its owners."""
     if SCHEDULING_GROUP not in marks:
         return raw
@@ -175,7 +174,7 @@ def _marked(raw: Mapping[str, Any], marks: Mapping[str, str]) -> Mapping[str, An
     return {**raw, "metadata": {**metadata, "annotations": annotations}}
 
 
-def denied(error: UserError, raw: Mapping[str, Any], reason: str) -> PodDecision:
+def denied(error: UserError, raw: Raw, reason: str) -> PodDecision:
     """The denial of an invalid pod."""
     return PodDecision(Verdict.DENY, " ".join(map(str, error.faults)), raw, reason=reason)
 
@@ -191,9 +190,7 @@ def _decided(
     return decided
 
 
-def written(
-    raw: Mapping[str, Any], decided: PodDecision, topologies: Mapping[str, Topology], marks: Mapping[str, str]
-) -> Patch:
+def written(raw: Raw, decided: PodDecision, topologies: Mapping[str, Topology], marks: Mapping[str, str]) -> Patch:
     """The patch that writes the decision into the pod and removes the additions of an earlier pass."""
     users = without_ours(raw, ManagedFields.parse(_annotations(raw).get(MANAGED_FIELDS)))
     wanted = Patch(users)
@@ -226,11 +223,11 @@ def _said(decided: PodDecision) -> str:
     return (placement_text.to_be_assigned if decided.fit_count else placement_text.waiting)(decided.message)
 
 
-def _affinity(pod: Mapping[str, Any]) -> Any:
+def _affinity(pod: Raw) -> Any:
     return (pod.get("spec") or {}).get("affinity")
 
 
-def _restore(patch: Patch, users: Mapping[str, Any], path: tuple[str, str]) -> None:
+def _restore(patch: Patch, users: Raw, path: tuple[str, str]) -> None:
     """Reset a field of the spec to what the user wrote."""
     held, wanted = ((pod.get("spec") or {}).get(path[1]) for pod in (patch.document, users))
     if wanted is None and held is not None:
@@ -239,7 +236,7 @@ def _restore(patch: Patch, users: Mapping[str, Any], path: tuple[str, str]) -> N
         patch.replace(path, wanted)
 
 
-def _annotations(raw: Mapping[str, Any]) -> Mapping[str, str]:
+def _annotations(raw: Raw) -> Mapping[str, str]:
     return (raw.get("metadata") or {}).get("annotations") or {}
 
 

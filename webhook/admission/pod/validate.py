@@ -16,6 +16,7 @@ from webhook.formats.kubernetes.pod import Pod
 from webhook.formats.topology import Topology
 from webhook.model.errors import UserError, UserErrors
 from webhook.model.names import NUMA_TOPOLOGY_SPEC, RESERVATION_AFFINITY, RESOURCE_SPEC
+from webhook.model.raw import Raw
 from webhook.placing.gang.workload_judgement import check_bare_pod
 from webhook.state.cluster_snapshot import ClusterSnapshot
 from webhook.state.rules import Rules
@@ -62,7 +63,7 @@ def validate_pod(request: AdmissionRequest, topologies: Mapping[str, Topology], 
     return Allowed(warnings)
 
 
-def _asked(pod: Mapping[str, Any]) -> dict[str, Any]:
+def _asked(pod: Raw) -> dict[str, Any]:
     """The annotations by which a pod requests something."""
     annotations = (pod.get("metadata") or {}).get("annotations") or {}
     return {name: annotations[name] for name in _ASKS if name in annotations}

@@ -8,11 +8,12 @@ from typing import Any, Final
 from webhook.formats.kubernetes.owner_chain import INHERITED, LEADER_TEMPLATE, grouped_beside
 from webhook.formats.patches.json_patch import Tokens
 from webhook.formats.workload.volcano import scheduler_of_pods
+from webhook.model.raw import Raw
 from webhook.placing.gang.workload_judgement import MAX_DEPTH, MAX_FIELD_NAME
 
 # The pod that submits a RayJob is not part of its cluster.
 _NOT_SEARCHED: Final = frozenset({"metadata", "status", "submitterPodTemplate"})
-_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+_NOTHING: Final[Raw] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +21,9 @@ class Template:
     """A pod template in its workload."""
 
     path: Tokens
-    raw: Mapping[str, Any]
-    annotations: Mapping[str, Any]
-    above: Mapping[str, Any]
+    raw: Raw
+    annotations: Raw
+    above: Raw
     """The annotations of the objects above that pods take from their owners; the nearest object wins."""
     default_scheduler: str = "default-scheduler"
 
@@ -44,7 +45,7 @@ def path_of(tokens: Tokens) -> str:
 
 
 def templates_in(
-    raw: Any, path: Tokens = (), above: Mapping[str, Any] = _NOTHING, scheduler: str = "default-scheduler"
+    raw: Any, path: Tokens = (), above: Raw = _NOTHING, scheduler: str = "default-scheduler"
 ) -> Iterator[Template]:
     """The pod templates below an object. Templates that are nested too deeply are ignored.
 
@@ -73,19 +74,19 @@ def templates_in(
             yield from templates_in(below, (*path, key), {**beside, **above}, scheduler)
 
 
-def asked_in(annotations: Mapping[str, Any]) -> dict[str, Any]:
+def asked_in(annotations: Raw) -> dict[str, Any]:
     """The annotations that pods take from their owners."""
     return {key: text for key, text in annotations.items() if key in INHERITED}
 
 
-def annotations_on(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+def annotations_on(raw: Raw) -> Raw:
     """The annotations of an object; {} if they have an invalid type."""
     metadata = raw.get("metadata")
     annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
     return annotations if isinstance(annotations, Mapping) else {}
 
 
-def _may_be_annotated(raw: Mapping[str, Any]) -> bool:
+def _may_be_annotated(raw: Raw) -> bool:
     metadata = raw.get("metadata")
     return metadata is None or (
         isinstance(metadata, Mapping) and isinstance(metadata.get("annotations"), Mapping | None)

@@ -34,6 +34,7 @@ from webhook.model.errors import UserError, sentences
 from webhook.model.fields import is_on
 from webhook.model.limits import TooLarge, check_size
 from webhook.model.names import INHERIT, INJECT_ENV, NUMA_TOPOLOGY_SPEC, PCIE_ROOT, RESOURCE_SPEC
+from webhook.model.raw import Raw
 from webhook.model.wording import quoted
 from webhook.placing.gang.workload_judgement import annotations_in, check_gangs, may_be_completed, why_unmanaged
 from webhook.placing.pod.claim_alignment import requires_root
@@ -47,9 +48,7 @@ _NUMA: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC)
 _MOST_TEMPLATES: Final = 20
 
 
-def unaligned_templates(
-    raw: Mapping[str, Any], before: Mapping[str, Any], snapshot: Snapshot, rules: Rules
-) -> Iterator[tuple[NotAligned, str]]:
+def unaligned_templates(raw: Raw, before: Raw, snapshot: Snapshot, rules: Rules) -> Iterator[tuple[NotAligned, str]]:
     """What kubelets do not align of a template's pods that request a NUMA policy, and the template's path.
 
     The request may be on the template or above it. A template that had the same problem before is skipped: a workload
@@ -150,7 +149,7 @@ class WorkloadValidator:
         return Allowed((*warnings, *told)[:_MOST_WARNINGS])
 
 
-def _before(raw: Mapping[str, Any], topologies: Mapping[str, Topology], rules: Rules) -> KueueRequest:
+def _before(raw: Raw, topologies: Mapping[str, Topology], rules: Rules) -> KueueRequest:
     """The last version with Kueue's annotations read as ours; as it is, if they were invalid."""
     try:
         return asked_workload(raw, topologies, rules)
@@ -158,7 +157,7 @@ def _before(raw: Mapping[str, Any], topologies: Mapping[str, Topology], rules: R
         return KueueRequest(raw, {})
 
 
-def _of_kueue(raw: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+def _of_kueue(raw: Raw) -> list[tuple[str, dict[str, Any]]]:
     """(path, annotations) of Kueue's topology requests."""
     found = annotations_in(raw)
     return [
@@ -168,9 +167,7 @@ def _of_kueue(raw: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-def _new_warnings(
-    raw: Mapping[str, Any], before: Mapping[str, Any], topologies: Mapping[str, Topology], rules: Rules
-) -> Iterator[str]:
+def _new_warnings(raw: Raw, before: Raw, topologies: Mapping[str, Topology], rules: Rules) -> Iterator[str]:
     """The warnings about its annotations that its last version did not have."""
     if before and list(annotations_in(raw)) == list(annotations_in(before)):
         return
@@ -178,9 +175,7 @@ def _new_warnings(
     yield from (warning for warning in annotation_warnings(raw, topologies, rules) if warning not in old)
 
 
-def _annotations(
-    raw: Mapping[str, Any], before: Mapping[str, Any], topologies: Mapping[str, Topology], rules: Rules
-) -> Allowed | Denied:
+def _annotations(raw: Raw, before: Raw, topologies: Mapping[str, Topology], rules: Rules) -> Allowed | Denied:
     """Validate the annotations if they changed."""
     try:
         asked = _asked(raw)
@@ -224,7 +219,7 @@ def _is_numa(fault: UserError) -> bool:
     return any(f"[{key}]" in fault.path for key in _NUMA)
 
 
-def _asked(raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _asked(raw: Raw) -> dict[str, dict[str, Any]]:
     """Path -> annotations about placement; only paths that have any."""
     found = {}
     for path, annotations in annotations_in(raw):
@@ -239,14 +234,14 @@ def _asked(raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _asked_before(raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _asked_before(raw: Raw) -> dict[str, dict[str, Any]]:
     try:
         return _asked(raw)
     except TooLarge:
         return {}
 
 
-def _not_text(asked: Mapping[str, Mapping[str, Any]]) -> Iterator[UserError]:
+def _not_text(asked: Mapping[str, Raw]) -> Iterator[UserError]:
     """Values of another type, which a custom resource without a schema accepts."""
     for path, annotations in asked.items():
         for key, text in annotations.items():
@@ -254,7 +249,7 @@ def _not_text(asked: Mapping[str, Mapping[str, Any]]) -> Iterator[UserError]:
                 yield UserError(f"{path}[{key}]", f"This must be text, not {quoted(text)}. Write it in quotes.")
 
 
-def _outputs(asked: Mapping[str, Mapping[str, Any]]) -> Iterator[UserError]:
+def _outputs(asked: Mapping[str, Raw]) -> Iterator[UserError]:
     """Annotations that only we may write. On the workload itself they have no effect."""
     for path, annotations in asked.items():
         for key in sorted(filter(is_output, annotations)) if path != _OWN else ():

@@ -15,6 +15,7 @@ from typing import Any
 
 from webhook.cli.input.object_schema import LIST, OBJECT, TEXT, Schema, faults
 from webhook.cli.input.yaml_text import YAMLFault, line_of, load_all
+from webhook.model.raw import Raw
 
 SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = "-"
@@ -52,7 +53,7 @@ class Item:
     document: int
     line: int
     prefix: str
-    body: Mapping[str, Any] = field(repr=False)
+    body: Raw = field(repr=False)
 
     @property
     def kind(self) -> str:

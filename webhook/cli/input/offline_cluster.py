@@ -8,7 +8,7 @@ warning.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import time
-from typing import Any, Final
+from typing import Final
 
 from webhook.admission.kueue_requests import asked_owner
 from webhook.cli.input.documents import Item
@@ -35,6 +35,7 @@ from webhook.formats.kubernetes.timestamps import epoch_seconds
 from webhook.formats.topology import Topology
 from webhook.model.errors import UserError
 from webhook.model.names import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGIES
+from webhook.model.raw import Raw
 from webhook.model.wording import counted
 from webhook.placing.pod.gated_pods import marked_group
 from webhook.state.assumed.unreported import ReportingTimes
@@ -47,7 +48,7 @@ from webhook.state.rules import Rules
 _IN_CONDITIONS: Final = ("lastTransitionTime", "lastHeartbeatTime", "lastProbeTime")
 
 
-def newest_time(objects: Iterable[Mapping[str, Any]]) -> float | None:
+def newest_time(objects: Iterable[Raw]) -> float | None:
     """When a snapshot was taken: the newest time in its objects, in seconds since the epoch; None without any.
 
     Ages count from then, also in a snapshot of last week. What a NodeResourceTopology reports of a pod depends on them.
@@ -55,7 +56,7 @@ def newest_time(objects: Iterable[Mapping[str, Any]]) -> float | None:
     return max((time for raw in objects for time in _times(raw) if time is not None), default=None)
 
 
-def _times(raw: Mapping[str, Any]) -> Iterator[int | None]:
+def _times(raw: Raw) -> Iterator[int | None]:
     metadata = raw["metadata"]
     yield epoch_seconds(metadata.get("creationTimestamp"))
     for entry in _objects(metadata.get("managedFields")):
@@ -66,7 +67,7 @@ def _times(raw: Mapping[str, Any]) -> Iterator[int | None]:
             yield epoch_seconds(condition.get(name))
 
 
-def _objects(value: object) -> Iterator[Mapping[str, Any]]:
+def _objects(value: object) -> Iterator[Raw]:
     """The objects in a list of a file, which is not checked yet."""
     yield from (entry for entry in value if isinstance(entry, Mapping)) if isinstance(value, list) else ()
 
@@ -82,7 +83,7 @@ class Cluster:
         self.cache.use_allocation_key(UnverifiedAllocations(b""))
         self.running: list[RunningPod] = []
         """Pods with a node that may be members of a gang."""
-        self.others: list[Mapping[str, Any]] = []
+        self.others: list[Raw] = []
         """Objects that may own pods."""
         self.warnings: list[str] = []
 
@@ -96,19 +97,19 @@ class Cluster:
         return self.cache.gangs.groups()
 
     @property
-    def gated(self) -> Mapping[str, Mapping[str, Any]]:
+    def gated(self) -> Mapping[str, Raw]:
         """Gated pods, by namespace/name."""
         return self.cache.gated_pods()
 
-    def add_node(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
+    def add_node(self, raw: Raw) -> tuple[str, ...]:
         """Add a Node; returns its problems."""
         return self.cache.nodes.add(raw).problems
 
-    def add_node_topology(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
+    def add_node_topology(self, raw: Raw) -> tuple[str, ...]:
         """Add a NodeResourceTopology; returns its problems."""
         return self.cache.node_topologies.add(raw).problems
 
-    def add_pod(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
+    def add_pod(self, raw: Raw) -> tuple[str, ...]:
         """Add a Pod. One that has ended holds nothing; if a kubelet rejected it, others avoid its node."""
         if not raw["metadata"].get("namespace"):
             raw = {**raw, "metadata": {**raw["metadata"], "namespace": DEFAULT_NAMESPACE}}
@@ -122,17 +123,17 @@ class Cluster:
             self.running.append(running)
         return ()
 
-    def add_topology(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
+    def add_topology(self, raw: Raw) -> tuple[str, ...]:
         """Add a Topology."""
         self.cache.topologies[Topology.from_object(raw).source].add(raw)
         return ()
 
-    def add_disruption_budget(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
+    def add_disruption_budget(self, raw: Raw) -> tuple[str, ...]:
         """Add a PodDisruptionBudget."""
         self.cache.disruption_budgets.feed.add(raw)
         return ()
 
-    def add_device_object(self, kind: str, raw: Mapping[str, Any]) -> tuple[str, ...]:
+    def add_device_object(self, kind: str, raw: Raw) -> tuple[str, ...]:
         """Add an object of a kind in `DEVICE_KINDS`, if the setting lets it count."""
         if not self._counts_devices:
             return ()
@@ -141,17 +142,17 @@ class Cluster:
         fault = getattr(self.cache.devices.feeds[kind].add(raw), "fault", "")
         return (fault,) if fault else ()
 
-    def add_namespace(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
+    def add_namespace(self, raw: Raw) -> tuple[str, ...]:
         """Add a Namespace; its faults are reported on its pods."""
         self.cache.namespaces.add(raw)
         return ()
 
-    def add_pod_group(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
+    def add_pod_group(self, raw: Raw) -> tuple[str, ...]:
         """Add a PodGroup; its faults are reported on its pods."""
         self.cache.kai_groups.feed.add(raw)
         return ()
 
-    def add_native_group(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
+    def add_native_group(self, raw: Raw) -> tuple[str, ...]:
         """Add a PodGroup of Kubernetes itself; its faults are reported on its pods."""
         self.serve_native_groups()
         self.cache.native_groups.feed.add(raw)
@@ -161,7 +162,7 @@ class Cluster:
         """PodGroups of Kubernetes itself are served, even if there are none."""
         self.cache.native_groups.serve(next(iter(CONDITION_TYPES)))
 
-    def asked_by(self, rules: Rules) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+    def asked_by(self, rules: Rules) -> Callable[[Raw], Raw]:
         """How the request of an object that owns pods is read."""
         return lambda raw: asked_owner(raw, self.cache.topologies_by_name(), rules)
 
@@ -187,13 +188,13 @@ def _never() -> bool:
     return False
 
 
-def adds_devices(kind: str) -> Callable[[Cluster, Mapping[str, Any]], tuple[str, ...]]:
+def adds_devices(kind: str) -> Callable[[Cluster, Raw], tuple[str, ...]]:
     """The function that adds objects of a kind in `DEVICE_KINDS`, which do not name it in a list."""
     return lambda cluster, raw: cluster.add_device_object(kind, raw)
 
 
 # (API group, kind) -> its schema, and the function that adds it.
-_KINDS: Final[Mapping[tuple[str, str], tuple[Schema, Callable[[Cluster, Mapping[str, Any]], tuple[str, ...]]]]] = {
+_KINDS: Final[Mapping[tuple[str, str], tuple[Schema, Callable[[Cluster, Raw], tuple[str, ...]]]]] = {
     ("", "Namespace"): (NAMESPACE, Cluster.add_namespace),
     ("", "Node"): (NODE, Cluster.add_node),
     ("", "Pod"): (POD, Cluster.add_pod),

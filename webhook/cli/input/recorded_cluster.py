@@ -5,15 +5,16 @@ the policy Restricted; the webhook does not manage the others.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from webhook.cli.input.documents import InputError
 from webhook.cli.input.offline_cluster import Cluster
 from webhook.formats.koordinator.intent import parse_numa_intent
 from webhook.formats.kubernetes.pod import Pod
 from webhook.model.names import HOSTNAME_LABEL, NUMA_TOPOLOGY_SPEC
+from webhook.model.raw import Raw
 from webhook.simulation.trace import RecordedNode, RecordedPod, TraceError, read_nodes, read_pods
 from webhook.simulation.workload import PodGroup, PodKind, SimulatedWorkload
 
@@ -74,7 +75,7 @@ def _lines(path: str) -> Iterator[str]:
         raise InputError(f"{path}: byte 0x{error.object[error.start]:02x} is not UTF-8 text") from error
 
 
-def _node(node: RecordedNode) -> Mapping[str, Any]:
+def _node(node: RecordedNode) -> Raw:
     zones = node.numa_nodes
     allocatable = {
         "cpu": str(node.cpus // zones * zones),
@@ -89,7 +90,7 @@ def _node(node: RecordedNode) -> Mapping[str, Any]:
     }
 
 
-def _node_topology(node: RecordedNode) -> Mapping[str, Any]:
+def _node_topology(node: RecordedNode) -> Raw:
     zones = node.numa_nodes
     policy = {"topologyManagerPolicy": "restricted", "topologyManagerScope": "container"}
     near = [

@@ -9,10 +9,11 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from webhook.formats.workload.record import Workload
 from webhook.model.names import POD_GROUP_NAME
+from webhook.model.raw import Raw
 
 MAKES: Final[Mapping[str, frozenset[str]]] = {
     "Deployment": frozenset({"ReplicaSet"}),
@@ -39,7 +40,7 @@ class RunningPod:
     """The `pod-group-name` on the pod."""
 
     @classmethod
-    def from_object(cls, raw: Mapping[str, Any], node: str) -> "RunningPod | None":
+    def from_object(cls, raw: Raw, node: str) -> "RunningPod | None":
         """Read a pod that is bound or assigned to `node`; None if it cannot be a member of a gang, or has ended."""
         metadata = raw.get("metadata") or {}
         group = (metadata.get("annotations") or {}).get(POD_GROUP_NAME) or ""

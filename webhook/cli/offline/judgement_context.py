@@ -1,9 +1,9 @@
 """The cluster and the other objects of a call, against which each object is judged."""
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from webhook.cli.input.documents import Item
 from webhook.cli.input.offline_cluster import Cluster
@@ -140,7 +140,7 @@ def _group(api_version: str) -> str:
     return api_version.rpartition("/")[0]
 
 
-def _namespace(metadata: Mapping[str, Any]) -> str:
+def _namespace(metadata: Raw) -> str:
     return str(metadata.get("namespace") or DEFAULT_NAMESPACE)
 
 

@@ -21,7 +21,7 @@ that fits there. They add no other node, and do not remove the empty one.
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -33,6 +33,7 @@ from webhook.formats.autoscaling import is_marked, mark, unmark
 from webhook.internal_errors import Where, contained
 from webhook.kube.pacing import FairQueue, RateLimiter
 from webhook.kube.pod_writes import PodWrites
+from webhook.model.raw import Raw
 from webhook.placing.autoscaling.answers import ScaleUpAnswers
 from webhook.placing.autoscaling.lacking_room import LackingRoom, ScaleUp
 from webhook.placing.pod.gated_pods import GatedPod
@@ -214,5 +215,5 @@ class ScaleUpMarks(Sweep):
             log.warning("pod.mark_failed", pod=key, error=write.error)
 
 
-def _incarnation(key: str, raw: Mapping[str, Any]) -> _Incarnation:
+def _incarnation(key: str, raw: Raw) -> _Incarnation:
     return key, str(raw["metadata"].get("uid", ""))

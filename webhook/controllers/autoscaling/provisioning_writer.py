@@ -43,7 +43,7 @@ from webhook.internal_errors import Where, contained
 from webhook.kube.pacing import RateLimiter
 from webhook.kube.provisioning_request_client import ProvisioningWrites
 from webhook.kube.write import Write
-from webhook.model.raw import Draft
+from webhook.model.raw import Draft, Raw
 from webhook.placing.autoscaling.lacking_room import NewNodes
 from webhook.placing.autoscaling.provisioning_pod_sets import PodSets, digest_of
 from webhook.placing.gang.gang_search import GatedGang
@@ -378,5 +378,5 @@ def _names(objects: ProvisioningObjects) -> list[str]:
     return [_name(each) for each in objects.templates]
 
 
-def _name(body: Mapping[str, Any]) -> str:
+def _name(body: Raw) -> str:
     return str(body["metadata"]["name"])

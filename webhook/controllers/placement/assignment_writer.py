@@ -16,10 +16,10 @@
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -30,6 +30,7 @@ from webhook.kube.pacing import Backoff
 from webhook.kube.pod_writes import PodWrites
 from webhook.kube.write import WRITTEN, Outcome, Write
 from webhook.model.errors import UserError
+from webhook.model.raw import Raw
 from webhook.placing.pod.assignment import Assignment
 from webhook.placing.pod.binding_pod import assigned_node
 from webhook.placing.pod.gated_pods import GatedPod
@@ -159,7 +160,7 @@ class AssignmentWriter:
         return renewed
 
 
-def _shows(raw: Mapping[str, Any] | None, gated: GatedPod, assignment: Assignment) -> bool:
+def _shows(raw: Raw | None, gated: GatedPod, assignment: Assignment) -> bool:
     """Whether the pod that was read has the assignment."""
     if raw is None or raw["metadata"].get("uid") != gated.pod.uid or waits_for_us_alone(raw):
         return False
@@ -167,7 +168,7 @@ def _shows(raw: Mapping[str, Any] | None, gated: GatedPod, assignment: Assignmen
     return assignment.nodes is not None or assigned_node(raw) == assignment.allocation
 
 
-def _still_waiting(raw: Mapping[str, Any] | None, gated: GatedPod) -> GatedPod | None:
+def _still_waiting(raw: Raw | None, gated: GatedPod) -> GatedPod | None:
     """The pod that was read, if it is the same and can take the assignment."""
     if raw is None or raw["metadata"].get("uid") != gated.pod.uid or "deletionTimestamp" in raw["metadata"]:
         return None

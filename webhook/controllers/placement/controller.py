@@ -44,6 +44,7 @@ from webhook.kube.election import Term
 from webhook.kube.leadership import Leadership
 from webhook.kube.owners import ReadOwner
 from webhook.kube.pod_writes import PodWrites
+from webhook.model.raw import Raw
 from webhook.placing.fair_order import PART_SECONDS
 from webhook.placing.gang.gang_search import GatedGang
 from webhook.placing.planner import Attempt, Clocks, Cycle, Limits, Planner, Waits
@@ -127,7 +128,7 @@ class ReadyPods:
         self._pending = pending
         self._failures = failures
 
-    async def of(self, gated: Mapping[str, Mapping[str, Any]], cycle: Cycle, work: WorkClock) -> list[GatedPod]:
+    async def of(self, gated: Mapping[str, Raw], cycle: Cycle, work: WorkClock) -> list[GatedPod]:
         """The ready ones of these gated pods (by namespace/name), in order. Reviews may run meanwhile."""
         await work.result_of(self._pods.update(gated))
         groups = self._cache.native_groups.served()

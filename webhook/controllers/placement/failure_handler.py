@@ -10,10 +10,9 @@ Source: kubernetes pkg/scheduler/schedule_one.go (handleSchedulingFailure).
 """
 
 import json
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from time import time
-from typing import Any
 
 import structlog
 
@@ -25,6 +24,7 @@ from webhook.formats.patches.json_patch import Operation
 from webhook.internal_errors import INTERNAL, Where, contained, internal_error
 from webhook.kube.pod_writes import PodWrites
 from webhook.model.names import DOMAIN, POD_GROUP_NAME, SCHEDULING_GROUP
+from webhook.model.raw import Raw
 from webhook.model.wording import counted
 from webhook.placing.gang.gang_search import GatedGang
 from webhook.placing.gang.gang_text import spoken_path
@@ -116,12 +116,12 @@ class UnplacedUngater:
         patch = ungate_patch(gated.raw, constraint, text, {**gated.taken, **outputs}, domain=release.domain)
         return await self._ungate(gated.key, gated.raw, patch, note)
 
-    async def unasked(self, key: str, raw: Mapping[str, Any], why: str) -> bool:
+    async def unasked(self, key: str, raw: Raw, why: str) -> bool:
         """Ungate a pod that we do not manage; why: the reason to report."""
         note = f"ungated: {why}"
         return await self._ungate(key, raw, ungate_patch(raw, Constraint(), note, without=[SCHEDULING_GROUP]), note)
 
-    async def _ungate(self, key: str, raw: Mapping[str, Any], patch: Sequence[Operation], note: str) -> bool:
+    async def _ungate(self, key: str, raw: Raw, patch: Sequence[Operation], note: str) -> bool:
         if not self._may_write() or not (await self._writes.patch(key, patch)).is_written:
             return False
         log.info("pod.ungated", pod=key, why=note)
@@ -175,7 +175,7 @@ class FailureHandler:
         """Whether this result, with what was done about it since, has not been reported of the pod yet."""
         return self._status_reporter.news(gated.raw, self._planner.kind(gated.key, kind))
 
-    def unreadable(self, key: str, raw: Mapping[str, Any], why: str) -> None:
+    def unreadable(self, key: str, raw: Raw, why: str) -> None:
         """Handle a pod that cannot be parsed."""
         if self._has_waited(raw):
             self.unmanaged(key, raw, why)
@@ -184,7 +184,7 @@ class FailureHandler:
         if self._status_reporter.news(raw, found.kind):
             self._status_reporter.waits(raw, found)
 
-    def unmanaged(self, key: str, raw: Mapping[str, Any], why: str) -> None:
+    def unmanaged(self, key: str, raw: Raw, why: str) -> None:
         """Ungate a pod that we do not place; why: the reason to report."""
         self._pending.ungate(key, raw, partial(self._ungater.unasked, key, raw, why))
 
@@ -211,5 +211,5 @@ class FailureHandler:
         """Forget past internal errors with the gang: its next delay is the shortest again."""
         self._delays.succeeded(gang.membership.group)
 
-    def _has_waited(self, raw: Mapping[str, Any]) -> bool:
+    def _has_waited(self, raw: Raw) -> bool:
         return 0 < self._ungate_after <= seconds_waited(raw, time())

@@ -10,7 +10,7 @@ The last leader knew no gated pod that we do not know: it stopped seconds before
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -19,6 +19,7 @@ from webhook.kube.pacing import Backoff
 from webhook.kube.pod_writes import PodWrites
 from webhook.kube.write import Outcome
 from webhook.model.names import EPOCH
+from webhook.model.raw import Raw
 
 log = structlog.get_logger(__name__)
 
@@ -26,7 +27,7 @@ _POLL_SECONDS: Final = 0.02
 
 
 async def fence(
-    gated: Callable[[], Mapping[str, Mapping[str, Any]]],
+    gated: Callable[[], Mapping[str, Raw]],
     writes: PodWrites,
     term: str,
     goes_on: Callable[[], bool],
@@ -61,11 +62,11 @@ async def _bump(
     return None
 
 
-def _uid(raw: Mapping[str, Any]) -> str:
+def _uid(raw: Raw) -> str:
     return str(raw["metadata"].get("uid", ""))
 
 
-def _epoch(raw: Mapping[str, Any] | None, uid: str, term: str) -> str:
+def _epoch(raw: Raw | None, uid: str, term: str) -> str:
     """The term in the pod's annotation; an ungated or another pod needs none and counts as fenced."""
     if raw is None or _uid(raw) != uid:
         return term

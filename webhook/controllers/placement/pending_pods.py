@@ -7,11 +7,11 @@
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -20,6 +20,7 @@ from webhook.controllers.placement.writes_in_flight import WritesInFlight
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.internal_errors import INTERNAL
 from webhook.kube.write import Outcome
+from webhook.model.raw import Raw
 from webhook.placing.pod.assignment import Assignment, NoAssignment
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.placing.pod.placement_text import shortened
@@ -107,7 +108,7 @@ class PendingPods:
         arrival = None if waits_for_none else assignment.arrival(gated)
         self._assigning.start(gated.key, gated.pod.uid, assign, assignment.allocation.node, arrival)
 
-    def ungate(self, key: str, raw: Mapping[str, Any], write: Callable[[], Awaitable[bool]]) -> None:
+    def ungate(self, key: str, raw: Raw, write: Callable[[], Awaitable[bool]]) -> None:
         """Ungate the pod without an assignment, in the background."""
         uid = raw["metadata"].get("uid", "")
         if not (self._ungating.full or key in self._ungating or key in self._assigning or self.delays.is_put_off(uid)):

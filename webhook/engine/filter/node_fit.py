@@ -14,7 +14,7 @@ component-helpers scheduling/corev1/nodeaffinity; apimachinery pkg/labels (selec
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.formats.kubernetes.node import Taint
 from webhook.formats.kubernetes.pod import Pod
+from webhook.model.raw import Raw
 from webhook.model.resources import PODS
 
 CORDON: Final = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
@@ -39,7 +40,7 @@ class Tolerations:
 
     __slots__ = ("_reported",)
 
-    def __init__(self, raws: Iterable[Mapping[str, Any]]) -> None:
+    def __init__(self, raws: Iterable[Raw]) -> None:
         # (key, effect, value); an empty effect covers every effect, an empty key every key, Exists every value.
         self._reported: set[tuple[str | None, str | None, str | None]] = set()
         for raw in raws:
@@ -62,12 +63,12 @@ class Tolerations:
         return next((taint for taint in taints if not self.cover(taint)), None)
 
 
-def tolerates(tolerations: Sequence[Mapping[str, Any]], taint: Taint) -> bool:
+def tolerates(tolerations: Sequence[Raw], taint: Taint) -> bool:
     """Whether any of the tolerations covers the taint."""
     return Tolerations(tolerations).cover(taint)
 
 
-def untolerated(tolerations: Sequence[Mapping[str, Any]], taints: Sequence[Taint]) -> Taint | None:
+def untolerated(tolerations: Sequence[Raw], taints: Sequence[Taint]) -> Taint | None:
     """The first taint that no toleration covers."""
     return Tolerations(tolerations).first_uncovered(taints)
 
@@ -83,7 +84,7 @@ def selected(node_arrays: NodeArrays, selector: Mapping[str, str]) -> Bools | No
     return holds
 
 
-def matches_any(node_arrays: NodeArrays, terms: Sequence[Mapping[str, Any]] | None) -> Bools | None:
+def matches_any(node_arrays: NodeArrays, terms: Sequence[Raw] | None) -> Bools | None:
     """Nodes where some nodeSelectorTerm holds, bool [node]; None = all of them (no required affinity)."""
     if terms is None:
         return None
@@ -91,7 +92,7 @@ def matches_any(node_arrays: NodeArrays, terms: Sequence[Mapping[str, Any]] | No
     return np.logical_or.reduce(matched) if matched else np.zeros(node_arrays.n, dtype=np.bool_)
 
 
-def matches(node_arrays: NodeArrays, term: Mapping[str, Any]) -> Bools:
+def matches(node_arrays: NodeArrays, term: Raw) -> Bools:
     """Nodes where a nodeSelectorTerm holds, bool [node]."""
     holds: Bools | None = None
     for raw in term.get("matchExpressions") or ():
@@ -138,7 +139,7 @@ def _compared(codes: Codes, vocabulary: Vocabulary, operator: str, bound: int) -
     return np.append(table, False).take(codes)
 
 
-def _named(node_arrays: NodeArrays, raw: Mapping[str, Any]) -> Bools:
+def _named(node_arrays: NodeArrays, raw: Raw) -> Bools:
     """Nodes where a requirement in matchFields holds, bool [node]: the node's name, In or NotIn exactly one value."""
     values: Sequence[str] = raw.get("values") or ()
     operator = raw.get("operator")

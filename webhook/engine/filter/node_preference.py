@@ -11,9 +11,9 @@ Source: kubernetes pkg/scheduler/framework/plugins (nodeaffinity, tainttoleratio
 pkg/scheduler/apis/config/v1/default_plugins.go.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from webhook.engine.filter.node_fit import labelled, matches
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.formats.kubernetes.node import PREFER_NO_SCHEDULE
 from webhook.formats.kubernetes.pod import Pod, PreferredTerm
+from webhook.model.raw import Raw
 
 _AFFINITY: Final = 2
 _TAINTS: Final = 3
@@ -68,7 +69,7 @@ def _weights(node_arrays: NodeArrays, terms: Iterable[PreferredTerm]) -> Counts 
     return weights
 
 
-def _untolerated(node_arrays: NodeArrays, tolerations: Iterable[Mapping[str, Any]]) -> Counts | None:
+def _untolerated(node_arrays: NodeArrays, tolerations: Iterable[Raw]) -> Counts | None:
     """A node has at most one soft taint for each key, so each tolerated key subtracts one on its nodes."""
     if node_arrays.soft_taints.empty:
         return None

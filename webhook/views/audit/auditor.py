@@ -1,10 +1,9 @@
 """The audit of a cluster: its pods and Events are taken one by one, so that not all of them have to be kept."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from webhook.formats.kubernetes.resident import TERMINAL_PHASES
+from webhook.model.raw import Raw
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.rules import Rules
 from webhook.views.audit.actions import actions
@@ -39,7 +38,7 @@ class Auditor:
         self._rejections = Rejections(self._managed)
         self._gangs = SplitGangs(snapshot, cache.state.nodes)
 
-    def add_pod(self, raw: Mapping[str, Any]) -> None:
+    def add_pod(self, raw: Raw) -> None:
         """Take a pod of the cluster, also one that has ended."""
         self._rejections.add_pod(raw)
         if (raw.get("status") or {}).get("phase") in TERMINAL_PHASES:
@@ -50,7 +49,7 @@ class Auditor:
         if resident is not None:
             self._gangs.add(raw, resident)
 
-    def add_event(self, raw: Mapping[str, Any]) -> None:
+    def add_event(self, raw: Raw) -> None:
         """Take an Event of the cluster."""
         self._rejections.add_event(raw)
 

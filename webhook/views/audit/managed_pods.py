@@ -4,11 +4,10 @@ Each pod counts as if it were created now: without its node, and without the mar
 its namespace overrides the setting, as at a creation. Annotations of owners count only where the pod carries them.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from webhook.model.options import Manage
+from webhook.model.raw import Raw
 from webhook.state.cluster_snapshot import ClusterSnapshot
 from webhook.state.management import MARKS, Unmanaged, management_of
 from webhook.state.rules import Rules
@@ -34,7 +33,7 @@ class ManagedPods:
         self._namespaces: dict[Manage, set[str]] = {mode: set() for mode in Manage}
         self._pods = dict.fromkeys(Manage, 0)
 
-    def least_mode(self, raw: Mapping[str, Any]) -> Manage | None:
+    def least_mode(self, raw: Raw) -> Manage | None:
         """The narrowest value that manages the pod; None: none does."""
         as_new = _as_new(raw)
         for mode, rules in self._rules:
@@ -42,7 +41,7 @@ class ManagedPods:
                 return mode
         return None
 
-    def add(self, raw: Mapping[str, Any]) -> None:
+    def add(self, raw: Raw) -> None:
         """Count a pod that has not ended."""
         least = self.least_mode(raw)
         if least is None:
@@ -57,7 +56,7 @@ class ManagedPods:
         return tuple(ManageView(mode, self._pods[mode], len(self._namespaces[mode])) for mode in Manage)
 
 
-def _as_new(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+def _as_new(raw: Raw) -> Raw:
     """The pod as it was before its creation."""
     metadata, spec = raw["metadata"], raw["spec"]
     annotations = metadata.get("annotations") or {}

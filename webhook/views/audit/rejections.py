@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from webhook.formats.kubernetes.rejected_pod import RejectionReason, rejection_reason
 from webhook.model.options import Manage
+from webhook.model.raw import Raw
 from webhook.views.audit.managed_pods import ManagedPods
 
 _HASH: Final = "pod-template-hash"
@@ -26,7 +27,7 @@ class Workload:
     name: str
 
 
-def workload_of(raw: Mapping[str, Any]) -> Workload:
+def workload_of(raw: Raw) -> Workload:
     """The controller of a pod. A ReplicaSet that a Deployment made is named as the Deployment, by the template hash."""
     metadata = raw["metadata"]
     namespace = str(metadata.get("namespace") or "")
@@ -65,7 +66,7 @@ class Rejections:
         self._modes: dict[Workload, Manage | None] = {}
         self._by_controller: dict[tuple[str, str], tuple[Workload, Manage | None]] = {}
 
-    def add_pod(self, raw: Mapping[str, Any]) -> None:
+    def add_pod(self, raw: Raw) -> None:
         """Take a pod, rejected or not."""
         workload = workload_of(raw)
         for owner in raw["metadata"].get("ownerReferences") or ():
@@ -77,7 +78,7 @@ class Rejections:
             self._pods[_uid(raw["metadata"])] = workload, reason, str(raw["spec"].get("nodeName") or "")
             self._modes.setdefault(workload, self._managed.least_mode(raw))
 
-    def add_event(self, raw: Mapping[str, Any]) -> None:
+    def add_event(self, raw: Raw) -> None:
         """Take an Event; others than those of rejections are ignored."""
         about = _mapping(raw.get("involvedObject") or raw.get("regarding"))
         reason, source = str(raw.get("reason")), _mapping(raw.get("source") or raw.get("deprecatedSource"))
@@ -118,9 +119,9 @@ def _counted(names: Any) -> Mapping[str, int]:
     return dict(sorted(Counter(names).items(), key=lambda entry: (-entry[1], entry[0])))
 
 
-def _uid(metadata: Mapping[str, Any]) -> str:
+def _uid(metadata: Raw) -> str:
     return str(metadata.get("uid") or f"{metadata.get('namespace', '')}/{metadata.get('name', '')}")
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
+def _mapping(value: object) -> Raw:
     return value if isinstance(value, Mapping) else {}

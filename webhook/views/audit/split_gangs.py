@@ -10,7 +10,7 @@ the pods allow them. NUMA nodes and other rules of placement are not considered,
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from webhook.formats.patches.managed_fields import ManagedFields, without_ours
 from webhook.formats.topology import Topology
 from webhook.model.errors import UserError
 from webhook.model.names import HOSTNAME_LABEL, JOB_COMPLETION_INDEX, LWS_GROUP_INDEX, MANAGED_FIELDS
+from webhook.model.raw import Raw
 from webhook.model.resources import PODS
 from webhook.state.cluster_snapshot import ClusterSnapshot
 
@@ -43,7 +44,7 @@ class GangKey:
     id: str
 
 
-def gang_of(raw: Mapping[str, Any]) -> GangKey | None:
+def gang_of(raw: Raw) -> GangKey | None:
     """The gang of a pod, also where no annotation of this service says so; None if it is in none.
 
     In this order: the gang that the pod's annotations name; the PodGroup of another scheduler; the group of a
@@ -105,7 +106,7 @@ class SplitGangs:
         self._nodes = nodes
         self._gangs: dict[GangKey, list[_Member]] = {}
 
-    def add(self, raw: Mapping[str, Any], resident: ResidentPod) -> None:
+    def add(self, raw: Raw, resident: ResidentPod) -> None:
         """Take a bound pod that has not ended."""
         key = gang_of(raw)
         if key is None or resident.node not in self._nodes:

@@ -1,4 +1,4 @@
-"""What a kubelet gave to unhinted pods, if everything since the last NRT is known."""
+"""What a kubelet gave to unallocated pods, if everything since the last NRT is known."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -50,7 +50,7 @@ def replayed(
     why_unknown: WhyUnknown | None = None,
     given: Mapping[str, NumaAmounts] | None = None,
 ) -> dict[str, Replayed]:
-    """Pod name -> replay result, for each unhinted pod."""
+    """Pod name -> replay result, for each unallocated pod."""
     node_arrays = state(node(name="n"), nrt, *before, *admissions).node_arrays()
     alone = node_alone(node_arrays, "n", before)
     assert alone is not None
