@@ -14,20 +14,22 @@ from enum import StrEnum
 from typing import Any, Final
 
 from webhook.engine.reason import FITS, REASONS
+from webhook.formats.koordinator.intent import parse_numa_spec
 from webhook.formats.topology import Topology
 from webhook.model.errors import UserError
 from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, MIN_MEMBER, NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME
 from webhook.model.quantity import QuantityError
+from webhook.model.raw import Raw
 from webhook.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, amount, format_amount, format_list
 from webhook.model.wording import did_you_mean, quoted
 from webhook.placing.gang.gang_search import GatedGang
 from webhook.placing.planner import Planner
 from webhook.placing.pod.assignment import NoAssignment
-from webhook.placing.pod.decision import decide_pod
+from webhook.placing.pod.decision import Verdict, decide_pod
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.placing.pod.placement_text import phrase, waiting
 from webhook.placing.waiting_unit import WaitingUnit
-from webhook.state.management import DEFAULT_NAMESPACE
+from webhook.state.management import DEFAULT_NAMESPACE, Unmanaged, management_of
 from webhook.views.node_map import Marks
 
 MOST_PODS: Final = 512
@@ -128,7 +130,7 @@ class Answer:
 def answer(planner: Planner, query: FitQuery) -> Answer:
     """The engine's answer on the cluster as it is."""
     manifests = query.manifests()
-    first = planner.read(manifests[0], None)
+    first = planner.read(_as_created(manifests[0], planner), None)
     decided = decide_pod(planner.state.snapshot().nodes, first.pod, first.intent, planner.rules)
     decision = decided.nodes
     assert decision is not None  # noqa: S101 # it is a new decision
@@ -136,8 +138,9 @@ def answer(planner: Planner, query: FitQuery) -> Answer:
     why = {n: phrases[reason] for n, reason in enumerate(decision.reason.tolist()) if reason != FITS}
     index = decision.snapshot.node_arrays.index
     alone = {index[each.node]: (1, frozenset(each.numa_nodes)) for each in decision.best(decision.fit_count)}
-    if first.membership is None:
-        return Answer(query, bool(alone), decided.message, Marks(alone, why), of_one=True)
+    if first.membership is None or decided.verdict is Verdict.DENY:
+        fits = bool(alone) and decided.verdict is not Verdict.DENY
+        return Answer(query, fits, decided.message, Marks(alone, why), of_one=True)
     members = tuple(_member(first, raw, rank) for rank, raw in enumerate(manifests))
     agreed = planner.agreed(GatedGang(first.membership, members))
     if agreed.disagreeing:
@@ -155,7 +158,17 @@ def answer(planner: Planner, query: FitQuery) -> Answer:
     return Answer(query, True, found.message, Marks(places, why), of_one=False)
 
 
-def _member(first: GatedPod, raw: dict[str, Any], rank: int) -> GatedPod:
+def _as_created(raw: Raw, planner: Planner) -> Raw:
+    """The pod with what its creation records: the defaults of the settings and of its namespace. Raises UserError."""
+    found = management_of(raw, planner.state.snapshot(), planner.rules)
+    if isinstance(found, Unmanaged):
+        return raw
+    annotations = raw["metadata"]["annotations"]
+    marks = found.marks(annotations, parse_numa_spec(annotations)[0])
+    return {**raw, "metadata": {**raw["metadata"], "annotations": {**annotations, **marks}}}
+
+
+def _member(first: GatedPod, raw: Raw, rank: int) -> GatedPod:
     """The first member under another name: to read each of 512 from its manifest takes a quarter of a second."""
     assert first.membership is not None  # noqa: S101 # the caller has checked it
     return replace(

@@ -290,8 +290,8 @@ def silent_exporters(cache: ClusterCache) -> frozenset[str]:
     now, age, topologies = cache.current_time(), cache.times.age, cache.state.topologies
     last: dict[str, int] = {}
     for pod in cache.state.pods.values():
-        if pod.bound_at is not None and pod.exclusive_resources and pod.node:
-            last[pod.node] = max(last.get(pod.node, 0), pod.bound_at)
+        if (at := pod.bound_at) is not None and pod.exclusive_resources and at > last.get(pod.node, 0):
+            last[pod.node] = at
     return frozenset(
         node
         for node, bound_at in last.items()

@@ -6,6 +6,7 @@ from webhook.model.resources import (
     MAX_AMOUNT,
     amount,
     format_amount,
+    format_share,
     format_list,
     is_aligned_for_guaranteed_only,
     is_device,
@@ -127,3 +128,25 @@ def test_of_an_absurdly_long_list_what_kubernetes_defines_is_read_before_all_els
     read = parse_list(raw, "status.allocatable")
     assert len(read) == 1024
     assert (read["cpu"], read["memory"]) == (2000, 2**30)
+
+
+@pytest.mark.parametrize(
+    ("resource", "part", "whole", "text"),
+    [
+        ("cpu", 8_000, 32_000, "8 of 32"),
+        ("cpu", 1_500, 32_000, "1.5 of 32"),
+        ("cpu", 10, 32_000, "0.01 of 32"),
+        ("cpu", 128_000_000, 160_000_000, "128,000 of 160,000"),
+        ("memory", 128_688 << 30, 126 << 40, "125.7 of 126Ti"),
+        ("memory", (126 << 40) - (1 << 30), 126 << 40, "125.999 of 126Ti"),
+        ("memory", 0, 126 << 40, "0 of 126Ti"),
+        ("memory", 126 << 40, 126 << 40, "126 of 126Ti"),
+        ("hugepages-2Mi", 1 << 30, 2 << 30, "1 of 2Gi"),
+        ("memory", 0, 0, "0 of 0"),
+        ("nvidia.com/gpu", 3, 8, "3 of 8"),
+    ],
+)
+def test_a_share_is_in_one_unit_and_looks_like_all_or_nothing_only_if_it_is(
+    resource: str, part: int, whole: int, text: str
+) -> None:
+    assert format_share(resource, part, whole) == text

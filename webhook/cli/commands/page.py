@@ -74,8 +74,9 @@ def page(
 ) -> None:
     """Show the cluster's topology in a browser.
 
-    The page shows what is free where, gangs, and what waits and why. It reads the cluster with the rights of the
-    kubeconfig's user, changes nothing, and follows the cluster until Ctrl-C. With --cluster, it shows a snapshot.
+    The page is a map of what is used where, with gangs, what waits and why, and where a pod or gang would fit. It
+    reads the cluster with the rights of the kubeconfig's user, changes nothing, and follows the cluster until Ctrl-C.
+    With --cluster, it shows a snapshot.
 
     The exit code is 0 if a signal ended it, and 2 if the flags or files are invalid, the API server cannot be
     reached, or the port cannot be opened.
