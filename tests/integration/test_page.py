@@ -5,6 +5,7 @@ page-0000: NUMA 0 ── 16 cpu
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -81,6 +82,23 @@ def test_a_replica_and_a_users_own_page_show_the_same_numbers(
         expect(row).to_contain_text("12 of 16 used")
         seen.append(row.inner_text())
     assert seen[0] == seen[1]
+
+
+def test_the_map_follows_a_pod_and_what_was_asked_is_answered_anew(served: str, pods: Pods, browser_page: Page) -> None:
+    page = browser_page
+    page.goto(f"{served}/?fit=8+cpu,+1Gi")
+    tile, answer = page.locator('a.tile[aria-label^="page-0000:"]'), page.locator("#answer")
+    expect(tile).to_have_attribute("aria-label", "page-0000: 0 of 16 cpu used; NUMA 0 0 of 16; fits, NUMA 0")
+    expect(answer).to_contain_text("fits. SingleNUMANode: 1 of")
+    pods.create(pod("large", cpu=12))
+    expect(tile).to_have_attribute("aria-label", re.compile("12 of 16 cpu used; NUMA 0 12 of 16; does not fit: "))
+    expect(answer).to_contain_text("does not fit now. SingleNUMANode: none of")
+    pods.create(pod("waits", cpu=8))
+    rail = page.get_by_role("complementary", name="Waiting")
+    rail.get_by_role("link", name=f"{pods.namespace}/waits").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"Pod {pods.namespace}/waits")
+    # A review of the real pod says what the map said about the one that was only imagined.
+    expect(page.locator("dd.text").first).to_contain_text("SingleNUMANode: none of")
 
 
 def test_what_may_not_be_read_is_named(control_plane: ControlPlane, pods: Pods, browser_page: Page) -> None:
