@@ -113,11 +113,13 @@ docs: $(READY) ## Build the docs as a site in build/site
 	@mkdocs build --strict --clean && echo "docs: build/site/index.html"
 
 .PHONY: lint
-lint: $(READY) ## ruff, mypy --strict, the import rule, yamllint, actionlint
+lint: $(READY) ## ruff, mypy --strict, the import rule, yamllint, long lines of pages, actionlint
 	@ruff check --quiet . && ruff format --check --quiet . && echo "ruff: ok"
 	@mypy --no-error-summary && echo "mypy --strict: ok"
 	@lint-imports --no-logo >$(VENV)/import-rule.log 2>&1 && echo "import rule: kept" || { cat $(VENV)/import-rule.log; exit 1; }
 	@yamllint --strict . && echo "yamllint: ok"
+	@# Longer lines are not read in a terminal or on GitHub without scrolling; the cells of a table wrap to several each.
+	@! LC_ALL=C.UTF-8 grep -nHE '^([^|].{200}|.*\|[^|]{203})' *.md docs/*.md charts/*/README.md && echo "lines of pages: ok"
 	@shellcheck .ci/run image/check krew/kubectl-topology && echo "shellcheck: ok"
 	@python -m tests.workflows && echo "actionlint: ok"
 
