@@ -343,6 +343,7 @@ COMMON = {
 ADVANCED = {
     "defaultExclusive": "Preferred",
     "koordinatorReservations": True,
+    "kueueAdmissionCheck": True,
     "dynamicResources": False,
     "fidelity": "Plugin",
     "scoreStrategy": "LeastNUMANodes",
@@ -566,6 +567,18 @@ def test_the_right_to_read_reservations_of_koordinator_comes_with_the_setting(he
     (role,) = (each for each in rendered.of("ClusterRole") if each["metadata"]["name"] == "tw-topology-webhook")
     granted = [rule["verbs"] for rule in role["rules"] if rule["apiGroups"] == ["scheduling.koordinator.sh"]]
     assert granted == ([["list", "watch"]] if reads else [])
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_the_rights_on_kueues_objects_come_with_the_admission_check(helm: Helm, *, answers: bool) -> None:
+    rendered = helm.template({"settings": {"advanced": {"kueueAdmissionCheck": answers}}})
+    (role,) = (each for each in rendered.of("ClusterRole") if each["metadata"]["name"] == "tw-topology-webhook")
+    granted = [
+        rule["verbs"]
+        for rule in role["rules"]
+        if "workloads" in rule["resources"] or "workloads/status" in rule["resources"]
+    ]
+    assert granted == ([["list", "watch"], ["patch"]] if answers else [])
 
 
 @pytest.mark.parametrize(("reads", "mode"), [(True, "Enforce"), (True, "Observe"), (False, "Enforce")])

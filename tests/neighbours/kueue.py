@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from tests.neighbours.operators import configured, operator
+from webhook.model.names import KUEUE_CHECK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from tests.cluster.control_plane import ControlPlane
     from tests.neighbours.build import NeighbourFiles
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 QUEUE = {"kueue.x-k8s.io/queue-name": "queue"}
 """The label of what Kueue manages."""
 API = "/apis/kueue.x-k8s.io/v1beta1"
-_FINALIZED = ("workloads", "localqueues", "clusterqueues", "resourceflavors")
+_FINALIZED = ("workloads", "localqueues", "clusterqueues", "resourceflavors", "admissionchecks")
 _CERTIFICATES = "/etc/kueue/metrics/certs"
 
 
@@ -33,8 +34,8 @@ def kueue(plane: ControlPlane, files: NeighbourFiles) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def queue(plane: ControlPlane, namespace: str, cpus: int) -> Iterator[None]:
-    """A queue in a namespace, with quota for CPUs; memory is plenty.
+def queue(plane: ControlPlane, namespace: str, cpus: int, *checks: str) -> Iterator[None]:
+    """A queue in a namespace, with quota for CPUs; memory is plenty. checks: AdmissionChecks that the webhook answers.
 
     On exit it is deleted with the namespace, while Kueue runs: its objects have finalizers.
     """
@@ -42,7 +43,17 @@ def queue(plane: ControlPlane, namespace: str, cpus: int) -> Iterator[None]:
     create(
         f"{API}/resourceflavors", {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "ResourceFlavor", **_named("any")}
     )
-    create(f"{API}/clusterqueues", _cluster_queue(cpus))
+    for check in checks:
+        create(
+            f"{API}/admissionchecks",
+            {
+                "apiVersion": "kueue.x-k8s.io/v1beta1",
+                "kind": "AdmissionCheck",
+                **_named(check),
+                "spec": {"controllerName": KUEUE_CHECK},
+            },
+        )
+    create(f"{API}/clusterqueues", _cluster_queue(cpus, checks))
     create(
         f"{API}/namespaces/{namespace}/localqueues",
         {
@@ -58,6 +69,8 @@ def queue(plane: ControlPlane, namespace: str, cpus: int) -> Iterator[None]:
         plane.delete_namespace(namespace)
         plane.api.delete(f"{API}/clusterqueues/all")
         plane.api.delete(f"{API}/resourceflavors/any")
+        for check in checks:
+            plane.api.delete(f"{API}/admissionchecks/{check}")
         plane.wait_for("Kueue to remove its finalizers", lambda: not any(map(partial(_left, plane), _FINALIZED)))
 
 
@@ -70,7 +83,7 @@ def _named(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name}}
 
 
-def _cluster_queue(cpus: int) -> dict[str, Any]:
+def _cluster_queue(cpus: int, checks: Iterable[str]) -> dict[str, Any]:
     amounts = {"cpu": str(cpus), "memory": "1000Gi"}
     resources = [{"name": name, "nominalQuota": amount} for name, amount in amounts.items()]
     groups = [{"coveredResources": [*amounts], "flavors": [{"name": "any", "resources": resources}]}]
@@ -78,7 +91,7 @@ def _cluster_queue(cpus: int) -> dict[str, Any]:
         "apiVersion": "kueue.x-k8s.io/v1beta1",
         "kind": "ClusterQueue",
         **_named("all"),
-        "spec": {"namespaceSelector": {}, "resourceGroups": groups},
+        "spec": {"namespaceSelector": {}, "resourceGroups": groups, "admissionChecks": [*checks]},
     }
 
 

@@ -17,6 +17,7 @@ from webhook.kube.discovery import (
     Wanted,
 )
 from webhook.kube.informer import Informer, InformerStatus, Phase
+from webhook.kube.kueue_client import ADMISSION_CHECKS, RESOURCE_FLAVORS, WORKLOADS
 from webhook.kube.large_field import LargeField
 from webhook.kube.pod_group_client import NATIVE_POD_GROUPS, POD_GROUPS, PodGroups
 from webhook.kube.provisioning_request_client import PROVISIONING_REQUESTS
@@ -158,6 +159,18 @@ def watch_reservations(client: Client, cache: ClusterCache) -> tuple[Watched, ..
 def watch_devices(client: Client, cache: ClusterCache) -> tuple[Watched, ...]:
     """Devices of Dynamic Resource Allocation and the claims for them: a setting lets them be read."""
     return tuple(_when_served(client, DEVICES[kind], feed) for kind, feed in cache.devices.feeds.items())
+
+
+def watch_admission_checks(client: Client, cache: ClusterCache) -> tuple[Watched, ...]:
+    """Kueue's AdmissionChecks, and the Workloads that wait for them: a setting lets them be read."""
+    kueue = cache.kueue
+    stores = (ADMISSION_CHECKS, kueue.checks), (RESOURCE_FLAVORS, kueue.flavors), (WORKLOADS, kueue.workloads)
+    found = []
+    for wanted, store in stores:
+        watched = _when_served(client, wanted, store.feed)
+        watched.informer.served.subscribe(store.serve)
+        found.append(watched)
+    return tuple(found)
 
 
 def watch_provisioning_requests(client: Client, cache: ClusterCache) -> Watched:

@@ -13,6 +13,7 @@ from webhook.app.binding_guard import answer_lifetime, leader_state_of
 from webhook.app.clients import Clients
 from webhook.app.settings import Settings, asking_of, rules_of
 from webhook.controllers import stuck_pods
+from webhook.controllers.admission_checks import AdmissionChecks
 from webhook.controllers.allocation_backfill import AllocationBackfiller
 from webhook.controllers.allocation_corrections import AllocationCorrections
 from webhook.controllers.autoscaling.exporter_reports import MissingExporterReports
@@ -42,6 +43,7 @@ from webhook.controllers.waiting_pods import oldest_waiting, waiting_pods
 from webhook.formats.kubernetes.pod import Owner
 from webhook.kube.claim_writes import ClaimWrites
 from webhook.kube.events import EventRecorder
+from webhook.kube.kueue_client import AdmissionCheckWrites
 from webhook.kube.leadership import Leadership
 from webhook.kube.lease import clock
 from webhook.kube.owners import ReadOwner, read_owner
@@ -161,6 +163,9 @@ class LeaderRunnables:
             settle = cache.times.age + cache.times.settle
             preemption = PreemptionController(cache, planner, waves, metrics, is_leader, settle)
             self.runnables.append(Runnable(preemption.run))
+        if settings.kueue_admission_check:
+            checks = AdmissionChecks(cache, AdmissionCheckWrites(client), planner.trees, rules, reading, is_leader)
+            self.runnables.append(Runnable(checks.run))
         if after := settings.delete_rejected_after_seconds:
             self.runnables.append(Runnable(RejectedPodDeletion(cache, writes, after, is_leader, metrics).run))
         if settings.repair == "Gang":

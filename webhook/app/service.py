@@ -30,6 +30,7 @@ from webhook.app.informers import (
     FAILED_PODS,
     PODS,
     Watched,
+    watch_admission_checks,
     watch_budgets,
     watch_cluster,
     watch_devices,
@@ -133,6 +134,7 @@ class Service:
             watch_pod_groups(client, pod_groups, self._cache),
             *(watch_budgets(client, self._cache) if settings.preempts else ()),
             *(watch_reservations(client, self._cache) if settings.koordinator_reservations else ()),
+            *(watch_admission_checks(client, self._cache) if settings.kueue_admission_check else ()),
             *(watch_devices(client, self._cache) if settings.dynamic_resources else ()),
             *((watch_provisioning_requests(client, self._cache),) if settings.provisioning_class else ()),
         )

@@ -123,6 +123,9 @@ class AdvancedSettings(_Group):
     """Likewise for `singleNUMANodeExclusive` of pods with a policy: `Required` or `Preferred`."""
     koordinator_reservations: bool = False
     """Count what Koordinator's Reservations hold for their owners as taken."""
+    kueue_admission_check: bool = False
+    """Answer Kueue's AdmissionChecks with the controllerName `topology-webhook.dev/fit`: whether there is room for all
+    pods of a Workload, NUMA nodes and racks included."""
     dynamic_resources: bool = True
     """Read ResourceSlices, ResourceClaims, ResourceClaimTemplates, DeviceClasses and DeviceTaintRules where the API
     server serves `resource.k8s.io/v1`, and count the devices of each node."""

@@ -68,6 +68,7 @@ from webhook.state.delegated_pods import is_unschedulable
 from webhook.state.devices import DeviceState
 from webhook.state.kubelet_admission import KubeletAdmission
 from webhook.state.kubelet_predictions import AllocationBackfill, KubeletPredictions
+from webhook.state.kueue_admission import KueueAdmission
 from webhook.state.management import as_managed
 from webhook.state.node_policies import NodePolicies
 from webhook.state.pod_indexes import (
@@ -185,6 +186,8 @@ class ClusterCache:
         self.failed_pods = self.rejections.feed
         self.namespaces = self._namespaces.feed
         self.topologies = {source: store.feed for source, store in self._topologies.items()}
+        self.kueue = KueueAdmission()
+        """What Kueue asks by AdmissionChecks, where a setting lets it be read."""
         self.koordinator_reservations = Feed(
             "Reservation of Koordinator", KoordinatorReservation.from_object, self._put_held, self._drop_held
         )

@@ -89,8 +89,13 @@ def assign_workload(
         placement = assign_gang(snapshot, tree, gang, strategy)
         placements.append(placement)
         if index + 1 < len(requested):
-            snapshot = settled(placement.snapshot, _sequences(placement.snapshot, placement))
+            snapshot = with_gang(placement)
     return tuple(placements)
+
+
+def with_gang(placement: GangAssignment) -> Snapshot:
+    """What an assigned gang leaves of the snapshot in which it was assigned."""
+    return settled(placement.snapshot, _sequences(placement.snapshot, placement))
 
 
 def _tree_of(
