@@ -368,7 +368,8 @@ ADVANCED = {
 PEM = "-----BEGIN CERTIFICATE-----"
 OTHERS: dict[str, Any] = {
     "uninstall": {"ungate": False},
-    "ports": {"webhook": 9443, "metrics": 9080, "page": 9090},
+    "ports": {"webhook": 9443, "metrics": 9080, "metricsTls": 9444, "page": 9090},
+    "metrics": {"secure": True},
     "page": {"enabled": True, "hosts": ["topology.example.com"]},
     "webhook": {"excludedNamespaces": ["gpu"], "objectSelector": {"matchLabels": {"a": "b"}}},
     "tls": {
@@ -385,6 +386,7 @@ INSTALLATION = {
     "manageMissed": False,
     "port": 9443,
     "metricsPort": 9080,
+    "metricsTlsPort": 9444,
     "page": True,
     "pagePort": 9090,
     "pageHosts": ["topology.example.com"],

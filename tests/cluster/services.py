@@ -34,6 +34,7 @@ class Backend(NamedTuple):
     health_port: int
     page_port: int = 0
     """0: any free one, which its log names."""
+    metrics_tls_port: int = 0
 
     def is_ready(self) -> bool:
         """Whether /readyz answers 200 in time."""

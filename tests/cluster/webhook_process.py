@@ -96,6 +96,8 @@ class Replica:
         listen = {"bind-address": "127.0.0.1", "port": backend.port, "metrics-port": backend.health_port}
         if self._shows_page:  # earlier versions do not know the flag
             listen["page-port"] = backend.page_port
+        if self._has_secure_metrics:
+            listen["metrics-tls-port"] = backend.metrics_tls_port
         flags = [f"--{name}={value}" for name, value in {**listen, "kubeconfig": self._kubeconfig}.items()]
         self.process = Process(
             self.name,
@@ -182,6 +184,15 @@ class Replica:
     def page_url(self) -> str | None:
         """The base URL of its page; None if that is not enabled."""
         return f"http://127.0.0.1:{self.backend.page_port}/" if self._shows_page else None
+
+    @property
+    def secure_metrics_url(self) -> str:
+        """The URL of the metrics for clients with a token."""
+        return f"https://127.0.0.1:{self.backend.metrics_tls_port}/metrics"
+
+    @property
+    def _has_secure_metrics(self) -> bool:
+        return "metricsTlsPort" in self.configuration.get("installation", {})
 
     @property
     def _shows_page(self) -> bool:
@@ -369,7 +380,7 @@ def in_sections(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def free_ports() -> Backend:
     """Ports that were free a moment ago. Unlike the control plane, the webhook cannot share reserved ports."""
-    return Backend(port=free_port(), health_port=free_port(), page_port=free_port())
+    return Backend(port=free_port(), health_port=free_port(), page_port=free_port(), metrics_tls_port=free_port())
 
 
 def container_environment(container: Mapping[str, Any], pod_name: str) -> dict[str, str]:

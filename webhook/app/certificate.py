@@ -263,6 +263,7 @@ class ServingCertificate:
         self._poll_seconds = min(polls)
         self._shown: Shown | None = None
         self._context: HandshakeContext | None = None
+        self._open_context: HandshakeContext | None = None
         self._established = asyncio.Event()
 
     async def context(self) -> HandshakeContext:
@@ -270,6 +271,12 @@ class ServingCertificate:
         await self._established.wait()
         assert self._context is not None  # noqa: S101 # set before the event
         return self._context
+
+    async def open_context(self) -> HandshakeContext:
+        """The same for a port that requests no client certificates."""
+        await self._established.wait()
+        assert self._open_context is not None  # noqa: S101 # set before the event
+        return self._open_context
 
     @property
     def valid(self) -> bool:
@@ -314,13 +321,14 @@ class ServingCertificate:
         if shown is self._shown and clients is self._clients:
             return
         check(shown.leaf, shown.names, self._clock(), shown.trust)
-        context = server_context(shown.leaf, clients)
+        context, open_context = server_context(shown.leaf, clients), server_context(shown.leaf, None)
         if shown.trust is not None:
             self._publish(shown.trust.ca_bundle)
-        if self._context is None:
-            self._context = HandshakeContext(context)
+        if self._context is None or self._open_context is None:
+            self._context, self._open_context = HandshakeContext(context), HandshakeContext(open_context)
         else:
             self._context.replace(context)
+            self._open_context.replace(open_context)
         if clients is not None and clients is not self._clients:
             log.info("client_ca.read", certificates=[pem.common_name(ca) for ca in clients.certificates])
         self._shown, self._clients, self.end = shown, clients, shown.leaf.window.end

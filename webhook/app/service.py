@@ -50,6 +50,7 @@ from webhook.controllers.placement.controller import Background
 from webhook.kube.ca_bundle import CABundleKeeper
 from webhook.kube.client import Client, own_user
 from webhook.kube.informer import InformerStatus
+from webhook.kube.metrics_access import MetricsAccess
 from webhook.kube.pacing import Turns
 from webhook.kube.pod_group_client import POD_GROUPS, PodGroups
 from webhook.kube.shared_secret import SharedSecret
@@ -59,7 +60,7 @@ from webhook.page.work_share import REST_PER_WORK
 from webhook.placing.planner import Planner
 from webhook.server.health import Check, Health
 from webhook.server.listener import OBSERVATION_LIMITS, Closed, Listener
-from webhook.server.routes import observation_app, review_app
+from webhook.server.routes import metrics_app, observation_app, review_app
 from webhook.state.cluster_cache import ClusterCache
 from webhook.views.nodes import nodes_without_topology, silent_exporters
 from webhook.views.room import rooms
@@ -189,13 +190,14 @@ class Service:
         """Open the ports, serve until `stop` is set, then hand over leadership and drain."""
         settings = self._settings
         observation = Listener(
-            observation_app(self._health, self._metrics),
+            observation_app(self._health, self._metrics if settings.metrics_tls_port is None else None),
             finish_seconds=1.0,
             name="observation",
             limits=OBSERVATION_LIMITS,
             told=partial(self._count_closed, "observation"),
         )
         reviews: Listener | None = None
+        metrics: Listener | None = None
         page = self._page()
         try:
             await observation.open(settings.bind_address, settings.metrics_port)
@@ -211,6 +213,11 @@ class Service:
                 reviews = Listener(routes, finish_seconds(settings.drain_seconds), told=told)
                 await reviews.open(settings.bind_address, settings.port, context.listening)
                 self._takes_reviews = True
+                if settings.metrics_tls_port is not None:
+                    metrics = self._metrics_listener()
+                    open_context = await self._certificate.open_context()
+                    await metrics.open(settings.bind_address, settings.metrics_tls_port, open_context.listening)
+                    log.info("serve.metrics", address=settings.bind_address, port=metrics.port)
                 log.info("serve.reviews", address=settings.bind_address, port=reviews.port)
                 await stop.wait()
                 async with asyncio.TaskGroup() as ending:
@@ -219,9 +226,20 @@ class Service:
         finally:
             if reviews is not None:
                 await reviews.close()
-            if page is not None:
-                await page.close()
+            for port in (metrics, page):
+                if port is not None:
+                    await port.close()
             await observation.close()
+
+    def _metrics_listener(self) -> Listener:
+        """The port of metrics for clients with a token."""
+        return Listener(
+            metrics_app(self._metrics, MetricsAccess(self._client).of),
+            finish_seconds=1.0,
+            name="metrics",
+            limits=OBSERVATION_LIMITS,
+            told=partial(self._count_closed, "metrics"),
+        )
 
     def _page(self) -> Listener | None:
         """The page's port, if it is enabled."""

@@ -197,6 +197,9 @@ class InstallationSettings(_Group):
     """HTTPS port for the API server's calls. 0: a free port."""
     metrics_port: Port = 8080
     """HTTP port for /healthz, /readyz and /metrics. 0: a free port."""
+    metrics_tls_port: Annotated[int, Field(ge=0, le=65535)] | None = None
+    """HTTPS port for /metrics, which metrics-port then lacks: it answers clients with a token whose user may `get` the
+    path /metrics. 0: a free port. Unset: metrics-port serves everyone."""
     page: bool = False
     """Serve the read-only page of the cluster's topology, which has no login. It listens on localhost, which `kubectl
     port-forward` reaches; with page-hosts, on bind-address."""

@@ -1,6 +1,7 @@
-"""The two applications: reviews for the API server, and health and metrics."""
+"""The applications: reviews for the API server, health and metrics, and metrics for clients with a token."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -38,12 +39,26 @@ def review_app(
     return app
 
 
-def observation_app(health: Health, metrics: Metrics) -> web.Application:
-    """/healthz, /readyz and /metrics."""
+def observation_app(health: Health, metrics: Metrics | None) -> web.Application:
+    """/healthz and /readyz, and /metrics unless another port has it."""
     app = web.Application(middlewares=[within_deadlines])
     app.router.add_get("/healthz", health.healthz)
     app.router.add_get("/readyz", health.readyz)
-    app.router.add_get("/metrics", metrics.serve)
+    if metrics is not None:
+        app.router.add_get("/metrics", metrics.serve)
+    return app
+
+
+def metrics_app(metrics: Metrics, access: Callable[[str], Awaitable[int]]) -> web.Application:
+    """/metrics for clients with a bearer token. access: the HTTP status for a token, 200 if it may read them."""
+
+    async def serve(request: web.Request) -> web.Response:
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        status = await access(token.strip() if scheme.lower() == "bearer" else "")
+        return await metrics.serve(request) if status == HTTPStatus.OK else web.Response(status=status)
+
+    app = web.Application(middlewares=[within_deadlines])
+    app.router.add_get("/metrics", serve)
     return app
 
 

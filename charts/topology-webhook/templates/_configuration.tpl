@@ -17,6 +17,9 @@ installation. */}}
   "tlsNames" (include "topology-webhook.tlsNames" . | fromJsonArray)
   "clientNames" .Values.tls.clientNames
 }}
+{{- if .Values.metrics.secure }}
+{{- $_ := set $installation "metricsTlsPort" .Values.ports.metricsTls }}
+{{- end }}
 {{- if include "topology-webhook.clientCAVolume" . }}
 {{- $_ := set $installation "clientCaFile" "/etc/topology-webhook/client-ca/ca.crt" }}
 {{- end }}

@@ -140,3 +140,16 @@ configMap: {name: {{ default (printf "%s-client-ca" (include "topology-webhook.f
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{/* Where a monitor finds the metrics. With metrics.secure, by Prometheus' own token; the certificate is for the names that
+API servers call, not for the address of a pod. */}}
+{{- define "topology-webhook.metricsEndpoint" -}}
+{{- if .Values.metrics.secure -}}
+port: metrics-tls
+scheme: https
+bearerTokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token
+tlsConfig: {insecureSkipVerify: true}
+{{- else -}}
+port: metrics
+{{- end }}
+{{- end }}
