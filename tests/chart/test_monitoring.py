@@ -121,6 +121,35 @@ def test_a_monitor_selects_the_port_with_metrics_once(helm: Helm, name: str, kin
         assert ports.count("metrics") == 1  # the leader's Service leads to the same pods, without this port
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "field"),
+    [("serviceMonitor", "ServiceMonitor", "endpoints"), ("podMonitor", "PodMonitor", "podMetricsEndpoints")],
+)
+def test_a_monitor_of_secure_metrics_shows_a_token_at_a_port_that_exists(
+    helm: Helm, name: str, kind: str, field: str
+) -> None:
+    rendered = helm.template({name: {"enabled": True}, "metrics": {"secure": True}, "networkPolicy": {"enabled": True}})
+    (endpoint,) = rendered[kind]["spec"][field]
+    assert (endpoint["port"], endpoint["scheme"]) == ("metrics-tls", "https")
+    assert endpoint["bearerTokenFile"] == "/var/run/secrets/kubernetes.io/serviceaccount/token"
+    assert {"name": "metrics-tls", "containerPort": 8444} in rendered.container["ports"]
+    assert [port["name"] for port in rendered.of("Service")[0]["spec"]["ports"]] == ["webhook", "metrics-tls"]
+    allowed = [port["port"] for rule in rendered["NetworkPolicy"]["spec"]["ingress"] for port in rule["ports"]]
+    assert allowed == [8443, 8080, 8444]
+
+
+@pytest.mark.parametrize("secure", [True, False])
+def test_the_rights_to_ask_about_tokens_come_with_secure_metrics(helm: Helm, *, secure: bool) -> None:
+    roles = {
+        role["metadata"]["name"]: role for role in helm.template({"metrics": {"secure": secure}}).of("ClusterRole")
+    }
+    own = roles["tw-topology-webhook"]["rules"]
+    asks = {each for rule in own for each in rule["resources"] if each in {"tokenreviews", "subjectaccessreviews"}}
+    assert asks == ({"tokenreviews", "subjectaccessreviews"} if secure else set())
+    reader = roles.get("tw-topology-webhook-metrics-reader")
+    assert (reader and reader["rules"]) == ([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}] if secure else None)
+
+
 def test_both_monitors_together_are_refused(helm: Helm) -> None:
     with pytest.raises(RefusedError, match="every metric would be counted twice"):
         helm.template({"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}})

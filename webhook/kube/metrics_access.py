@@ -2,7 +2,7 @@
 
 Answers are kept for a while, so that each scrape costs the API server nothing. Kueue's metrics port, as all of
 controller-runtime, decides likewise.
-Source: controller-runtime pkg/metrics/filters (WithAuthenticationAndAuthorization), whose answers last a minute, and ten
+Source: controller-runtime pkg/metrics/filters (WithAuthenticationAndAuthorization). Its answers last a minute, and ten
 seconds if the token is unknown.
 """
 

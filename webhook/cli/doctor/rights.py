@@ -60,6 +60,13 @@ PROVISIONING_RIGHTS: Final = (
 """What it needs besides for ProvisioningRequests."""
 
 
+METRICS_RIGHTS: Final = (
+    Right("create", "authentication.k8s.io", "tokenreviews"),
+    Right("create", "authorization.k8s.io", "subjectaccessreviews"),
+)
+"""What it needs besides for secure metrics."""
+
+
 DEVICE_RIGHTS: Final = tuple(
     Right(verb, wanted.group, wanted.plural) for wanted in DEVICES.values() for verb in ("list", "watch")
 )
@@ -81,6 +88,8 @@ async def account_rights(release: Release) -> list[Finding]:
     wanted = rights(release.name, self_managed=settings.tls_files is None)
     if settings.provisioning_class:
         wanted += PROVISIONING_RIGHTS
+    if settings.metrics_tls_port is not None:
+        wanted += METRICS_RIGHTS
     if settings.dynamic_resources:
         wanted += DEVICE_RIGHTS
         if settings.mode == "Enforce":
