@@ -365,6 +365,8 @@ class Claim:
     """The entry of its pod's `spec.resourceClaims` if it is made from a template."""
     owner_uid: str = ""
     """The uid of the pod (or PodGroup) that it is made for; empty if users made it."""
+    owned_by_group: bool = False
+    """Whether it is made for a PodGroup."""
     for_extended_resources: bool = False
     """Whether kube-scheduler made it for extended resources of its owner."""
     deleted: bool = False
@@ -402,6 +404,7 @@ class Claim:
             reserved_for=reserved,
             pod_claim_name=_cut(annotations.get(POD_CLAIM_NAME)),
             owner_uid=_owner_uid(metadata),
+            owned_by_group=any(one.get("kind") == "PodGroup" for one in _entries(metadata.get("ownerReferences"))),
             for_extended_resources=annotations.get(EXTENDED_RESOURCE_CLAIM) == "true",
             deleted=metadata.get("deletionTimestamp") is not None,
             finalizers=_finalizers(metadata),
@@ -585,6 +588,8 @@ class PodClaim(NamedTuple):
     """The ResourceClaimTemplate; empty if the pod names a claim."""
     skipped: bool = False
     """Whether the pod needs no claim for it: its status says so."""
+    of_group: bool = False
+    """Whether the claim is its PodGroup's, which all pods of the group share."""
 
 
 def pod_claims(pod: Mapping[str, Any]) -> tuple[PodClaim, ...]:

@@ -169,7 +169,7 @@ class ClusterCache:
         )
         """Those that the leader made, where the setting names a class of them."""
 
-        self.devices = DeviceState(self._state)
+        self.devices = DeviceState(self._state, self.native_groups.by_key())
         """Devices and claims of Dynamic Resource Allocation, where they are served and a setting lets them be read."""
         self.devices.changed.subscribe(self.changed.emit)
         self.bound_or_gone.subscribe(self.devices.bound_or_gone)

@@ -52,6 +52,7 @@ from webhook.formats.dra import (
     pod_claims,
     written_allocation,
 )
+from webhook.formats.kubernetes.native_pod_group import NativePodGroup, scheduling_group_of
 from webhook.formats.kubernetes.pod import Pod
 from webhook.model.resources import NO_RESOURCES
 from webhook.signal import Signal
@@ -70,6 +71,7 @@ cluster has a few classes, with a selector or two; a tenant can write any number
 # More equal pods with devices than any node has. What is left over counts as any number.
 _MOST_PODS: Final = 64
 _ANY_NUMBER: Final = 1 << 20
+NO_GROUPS: Final[Mapping[str, NativePodGroup]] = MappingProxyType({})
 DEFAULT_NAMESPACE: Final = "default"  # of manifests that name none
 # Of one resource on one node, of which evaluations of selectors take most; see device_allocation.OPERATIONS.
 _OPERATIONS: Final = 20_000
@@ -114,13 +116,15 @@ class _Assumed:
 class DeviceState:
     """The devices of the cluster, current as of the last event. nodes: they get the amounts."""
 
-    def __init__(self, nodes: ClusterState) -> None:
+    def __init__(self, nodes: ClusterState, groups: Mapping[str, NativePodGroup] = NO_GROUPS) -> None:
+        """groups: Kubernetes' own PodGroups by namespace/name, live."""
         self.changed = Signal[[]]()
         """Emitted after each change that may affect a waiting pod."""
         self.inventory = DeviceInventory()
         """The devices of each node."""
         self._allocator = DeviceAllocator(self.inventory)
         self._nodes = nodes
+        self._groups = groups
         self._slices: dict[str, Slice] = {}
         self._nodes_of: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)  # by driver and pool
         self._claims: dict[str, Claim] = {}  # with what is assumed
@@ -267,7 +271,7 @@ class DeviceState:
         """What a pod's claims request of its node."""
         amounts: Counter[str] = Counter()
         unchecked: dict[str, str] = {}
-        for one in pod_claims(raw):
+        for one in self._entries(raw, namespace):
             claim, template = f"{namespace}/{one.claim}", f"{namespace}/{one.template}"
             if one.skipped:
                 continue
@@ -287,7 +291,7 @@ class DeviceState:
         found: list[Claim] = []
         names: list[str] = []
         why_not, missing, left_over = "", "", ""
-        for one in pod_claims(raw):
+        for one in self._entries(raw, namespace):
             if one.skipped:
                 continue
             claim, awaited = self._claim_of(one, namespace)
@@ -316,6 +320,18 @@ class DeviceState:
             self.on,
             self.inventory.classes,
         )
+
+    def _entries(self, raw: Mapping[str, Any], namespace: str) -> Iterator[PodClaim]:
+        """The claims that a pod names. An entry that its PodGroup has as well is the group's."""
+        name = scheduling_group_of(raw)
+        group = self._groups.get(f"{namespace}/{name}") if name else None
+        shared = {} if group is None else {one.name: one for one in group.claims}
+        for one in pod_claims(raw):
+            of = shared.get(one.name)
+            if of is not None and (of.template == one.template if one.template else of.claim == one.claim):
+                yield PodClaim(one.name, of.claim, "", of_group=True)
+            else:
+                yield one
 
     def _claim_of(self, one: PodClaim, namespace: str) -> tuple[Claim | None, str]:
         """The claim of a pod's entry, or what will be it; and why it is not there yet, if it will come."""
@@ -476,7 +492,7 @@ class DeviceState:
             self._mark_devices(before)
             self._mark_devices(claim)
             self.inventory.put_claim(claim)
-        if not claim.owner_uid:
+        if not claim.owner_uid or claim.owned_by_group:
             self._count(f"claim {claim.key}", claim.namespace, self._named(claim))
         return True
 
@@ -617,6 +633,8 @@ def _why_not_allocated(claim: Claim, entry: PodClaim, uid: str) -> str:
     named, spec = f"claim {entry.name}", claim.spec
     if claim.allocation is not None or claim.fault:
         return f"{named} is allocated already"
+    if entry.of_group:
+        return f"{named} is shared by its PodGroup"
     if claim.deleted:
         return f"{named} is being deleted"
     if claim.uid and entry.template and claim.owner_uid != uid:

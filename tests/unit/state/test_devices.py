@@ -6,6 +6,7 @@ import pytest
 
 from tests.builders.clusters import cluster_cache, put
 from tests.builders.devices import DRIVER, NUMA, claim, claim_template, device_class, gpus, request, resource_slice
+from tests.builders.native_pod_groups import native_pod_group
 from tests.builders.nodes import node
 from tests.builders.pods import bound, gated, pod
 from webhook.formats.dra import Allocation, Claim, DeviceId
@@ -228,6 +229,26 @@ def test_a_claim_that_is_allocated_is_had_on_the_nodes_of_its_allocation_by_any_
     assert there() == [True, True, True]
     put(cache, claim())
     assert there() == [True, True, False]
+
+
+def test_a_claim_that_a_pod_group_shares_is_counted_once_for_all_its_pods() -> None:
+    entries = [{"name": "c0", "resourceClaimTemplateName": "gpu"}]
+    group = native_pod_group(resourceClaims=entries)
+    cache = cluster_cache(node(name="n0"), resource_slice("n0", gpus(0)), CLASS, claim_template(), group)
+    spec = {"schedulingGroup": {"podGroupName": "g"}, "resourceClaims": [*entries, *templated("gpu", "gpu")[1:]]}
+    own = {"devices of class gpu.example.com": 1}
+    assert requests(cache, **spec) == (own, "claim c0: it is not known")
+    made = claim("g-gpu", owner="uid-g")
+    made["metadata"]["ownerReferences"][0]["kind"] = "PodGroup"
+    put(cache, {**group, "status": {"resourceClaimStatuses": [{"name": "c0", "resourceClaimName": "g-gpu"}]}}, made)
+    assert requests(cache, **spec) == ({**own, "claim default/g-gpu": 1}, "")
+    assert amounts(cache, resource="claim default/g-gpu")[1] > 1000
+    claims = cache.devices.claims_of({"spec": {**spec, "resourceClaims": entries}}, "default", "p")
+    assert claims.why_not_now == "claim c0 is shared by its PodGroup"
+    # Another entry of the same name is the pod's own, and so is that of a pod of no group.
+    other = [{"name": "c0", "resourceClaimTemplateName": "other"}]
+    assert requests(cache, **{**spec, "resourceClaims": other}) == ({}, "claim c0: its template is not known")
+    assert requests(cache, resourceClaims=entries) == (own, "")
 
 
 def test_what_is_not_known_is_not_counted_and_said() -> None:
