@@ -8,25 +8,21 @@ allocates the devices, and the kubelet gives CPUs and memory without asking wher
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections import defaultdict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from tests.builders.devices import DRIVER, NUMA, claim_template, device_class, match, request
-from tests.cluster.follow import ERROR, LISTED, followed
+from tests.cluster.claim_journal import DRA
 from tests.cluster.kubelets import even_machine
 from tests.proof.scenario import ProofScenario, drawing
 from tests.proof.workload import Burst, ControllerKind, claim_template_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from tests.cluster.claim_journal import Device
     from tests.cluster.control_plane import ControlPlane
     from tests.cluster.kubelets import SimulatedMachine
-
-API: Final = "/apis/resource.k8s.io/v1"
 
 
 def dra(seed: int, machines: int = 12) -> ProofScenario:
@@ -53,43 +49,12 @@ def dra(seed: int, machines: int = 12) -> ProofScenario:
 def create_claim_templates(plane: ControlPlane, scenario: ProofScenario, namespace: str) -> None:
     """What the claims of the workloads are made from; nothing for a scenario without claims."""
     if counts := {workload.gpus for workload in scenario.workloads if workload.gpus}:
-        plane.api.create(f"{API}/deviceclasses", device_class())
+        plane.api.create(f"{DRA}/deviceclasses", device_class())
         for count in counts:
             alike = [match(NUMA)] if count > 1 else []
             raw = claim_template(claim_template_of(count), [request(count=count)], constraints=alike)
             raw["metadata"]["namespace"] = namespace
-            plane.api.create(f"{API}/namespaces/{namespace}/resourceclaimtemplates", raw)
-
-
-Device = tuple[str, str, str]
-"""Pool, driver and name."""
-
-
-@contextlib.contextmanager
-def observed_devices(
-    plane: ControlPlane, scenario: ProofScenario, namespace: str
-) -> Iterator[Mapping[str, set[Device]]]:
-    """The devices of each pod that ever had some, by its uid; they grow within the context."""
-    found: defaultdict[str, set[Device]] = defaultdict(set)
-    ended = threading.Event()
-
-    def take(raw: Mapping[str, Any]) -> None:
-        status = raw.get("status", {})
-        results = status.get("allocation", {}).get("devices", {}).get("results", ())
-        for consumer in status.get("reservedFor", ()):
-            found[consumer["uid"]] |= {(each["pool"], each["driver"], each["device"]) for each in results}
-
-    def follow() -> None:
-        for kind, raw in followed(plane.api, f"{API}/namespaces/{namespace}/resourceclaims", ended):
-            for each in raw["items"] if kind == LISTED else [raw] if kind != ERROR else []:
-                take(each)
-
-    if any(workload.gpus for workload in scenario.workloads):
-        threading.Thread(target=follow, name="devices", daemon=True).start()
-    try:
-        yield found
-    finally:
-        ended.set()
+            plane.api.create(f"{DRA}/namespaces/{namespace}/resourceclaimtemplates", raw)
 
 
 @dataclass(frozen=True)
@@ -118,7 +83,7 @@ def alignments(
     managers' checkpoints.
     """
     near = {
-        (machine.name, driver, device["name"]): device["attributes"][NUMA]["int"]
+        (driver, machine.name, device["name"]): device["attributes"][NUMA]["int"]
         for machine in machines
         for driver in machine.slices
         for device in machine.published(driver)

@@ -66,7 +66,6 @@ def measure(
     refused_binds: int,
 ) -> ProofRow:
     """The row of a run with these histories, allocations and devices of pods."""
-    has_claims = any(workload.gpus for workload in scenario.workloads)
     waits = waiting_times(scenario, pods)
     return ProofRow(
         scenario=scenario.name,
@@ -82,8 +81,8 @@ def measure(
         refused_binds=refused_binds,
         hints=sum(choice.allocation is not None for choice in allocations),
         wrong_hints=sum(choice.wrong for choice in allocations),
-        claims=len(aligned) if has_claims else None,
-        apart=sum(each.apart for each in aligned) if has_claims else None,
+        claims=len(aligned) if scenario.has_claims else None,
+        apart=sum(each.apart for each in aligned) if scenario.has_claims else None,
     )
 
 

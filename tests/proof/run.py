@@ -17,6 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from tests.cluster.claim_journal import ClaimJournal
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kubelets import kubelets, static_pod
 from tests.cluster.nodes import RACK_LABEL
@@ -27,7 +28,7 @@ from tests.neighbours.exporters import EXPORTERS
 from tests.proof.allocations import choices
 from tests.proof.autoscale import autoscaled_machines, tell_nodes
 from tests.proof.beside import tell_touched
-from tests.proof.dra import alignments, create_claim_templates, observed_devices
+from tests.proof.dra import alignments, create_claim_templates
 from tests.proof.measure import measure
 from tests.proof.observe import PodObserver
 from tests.proof.preempt import create_priorities, tell_preempted
@@ -115,14 +116,14 @@ def run(
         if scenario.beside:
             stack.enter_context(running_beside(plane, scenario.beside, NAMESPACE, tell))
         observer = stack.enter_context(PodObserver.observing(plane.api, NAMESPACE))
-        devices = stack.enter_context(observed_devices(plane, scenario, NAMESPACE))
+        claims = stack.enter_context(ClaimJournal.following(plane.api)) if scenario.has_claims else ClaimJournal()
         _submit(plane, observer, scenario, manifests)
         time.sleep(max(0.0, scenario.seconds - observer.now))
         histories, admissions = observer.histories(), fleet.events("admitted")
         refused = refused_binds(plane.api.get("/metrics"))
         time.sleep(CORRECTED_SECONDS)
         allocations = choices(admissions, observer.by_uid(), exporter or publisher)
-        aligned = alignments(devices, admissions, scenario.machines)
+        aligned = alignments(claims.devices(), admissions, scenario.machines)
         row = measure(scenario, histories, allocations, aligned, webhook=webhook, refused_binds=refused)
         if webhook:
             _explain(histories, observer, fleet.events("rejected"), tell)

@@ -77,6 +77,11 @@ class ProofScenario:
         return sum(machine.millicores for machine in self.machines) + at_first
 
     @property
+    def has_claims(self) -> bool:
+        """Whether pods request devices by ResourceClaims."""
+        return any(workload.gpus for workload in self.workloads)
+
+    @property
     def racks(self) -> Mapping[str, str]:
         """The rack of each node that is in one."""
         return {machine.name: machine.labels[RACK_LABEL] for machine in self.machines if RACK_LABEL in machine.labels}
