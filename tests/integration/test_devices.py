@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.builders.devices import DRIVER, claim_template, device_class, gpus, resource_slice
+from tests.builders.devices import DRIVER, claim_template, device_class, gpus, request, resource_slice
 from tests.cluster.gated import Pods, pod
 from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL, Machine
 from tests.cluster.racked import webhook
@@ -50,12 +50,19 @@ def devices(control_plane: ControlPlane, known: Callable[..., None], pods: Pods)
         api.delete(f"{path}/{raw['metadata']['name']}")
 
 
-def with_gpus(name: str, count: int, **how: Any) -> dict[str, Any]:
+def with_gpus(name: str, count: int, *, resource: str = GPU, **how: Any) -> dict[str, Any]:
     """A pod that requests GPUs as an extended resource."""
     raw = pod(name, cpu=2, **how)
     resources = raw["spec"]["containers"][0]["resources"]
     for amounts in (resources["requests"], resources["limits"]):
-        amounts[GPU] = str(count)
+        amounts[resource] = str(count)
+    return raw
+
+
+def with_claim(name: str, template: str, **how: Any) -> dict[str, Any]:
+    """A pod with a claim that is made from a template."""
+    raw = pod(name, **{"cpu": 2, **how}, resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": template}])
+    raw["spec"]["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
     return raw
 
 
@@ -97,9 +104,7 @@ def test_the_claim_of_a_gated_pod_gets_a_device_near_the_cpus_that_its_kubelet_t
     api.create(f"{API}/namespaces/{pods.namespace}/resourceclaimtemplates", claim_template(namespace=pods.namespace))
     known(Machine("near", free=(4, 16)))
     try:
-        wanted = pod("p", cpu=8, resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpu"}])
-        wanted["spec"]["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
-        pods.create(wanted)
+        pods.create(with_claim("p", "gpu", cpu=8))
         pods.wait_until_bound("p")
         assert pods.allocation("p") == ("near", [1])
         pods.wait_until_says("p", "devices gpu-2 on NUMA 1")
@@ -117,3 +122,35 @@ def test_the_claim_of_a_gated_pod_gets_a_device_near_the_cpus_that_its_kubelet_t
     finally:
         for path, raw in reversed(made):
             api.delete(f"{path}/{raw['metadata']['name']}")
+
+
+@pytest.mark.long
+def test_a_pool_of_device_plugins_and_slices_runs_every_kind_of_request_until_its_last_device_is_taken(
+    control_plane: ControlPlane, devices: None, pods: Pods
+) -> None:
+    # Two GPUs by a device plugin and six in slices; no create is denied, and each pod goes where its kind can run.
+    pair = claim_template("pair", [request(count=2)], namespace=pods.namespace)
+    control_plane.api.create(f"{API}/namespaces/{pods.namespace}/resourceclaimtemplates", pair)
+    of_class = f"deviceclass.resource.kubernetes.io/{DRIVER}"
+    for raw, nodes in (
+        (with_gpus("extended-2", 2), {"dra-b0", "dra-b1"}),
+        (with_claim("claim-2", "pair"), {"dra-b0", "dra-b1"}),
+        (with_gpus("class-1", 1, resource=of_class), {"dra-c0", "dra-c1"}),
+        (with_claim("claim-1", "gpu"), {"dra-c0", "dra-c1"}),
+        (with_gpus("extended-1", 1), {"plugin"}),
+        (with_gpus("another-1", 1), {"plugin"}),
+    ):
+        name = raw["metadata"]["name"]
+        pods.create(raw)
+        pods.wait_until_bound(name)
+        assert pods.bound()[name] in nodes, name
+    assert len({pods.bound()[name] for name in ("extended-2", "claim-2")}) == 2
+
+    late = {"more-extended": with_gpus("more-extended", 2), "more-claim": with_claim("more-claim", "pair")}
+    for name, raw in late.items():
+        pods.create(raw)
+        pods.wait_until_told(name, "WaitingForPlacement")
+    assert pods.gated() == set(late)
+    pods.delete("extended-2", "claim-2")
+    pods.wait_until_bound(*late)
+    assert {pods.bound()[name] for name in late} == {"dra-b0", "dra-b1"}
