@@ -10,17 +10,21 @@ import contextlib
 import threading
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from kubernetes.utils.quantity import parse_quantity
 
-from tests.chaos.load import Pace
+from tests.builders.devices import claim_template, device_class, gpus, resource_slice
+from tests.chaos.load import CLAIM_TEMPLATE, Pace
 from tests.cluster.audit import Slot
+from tests.cluster.claim_journal import DRA
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.kubelets import SLICES
 from tests.cluster.mixed_load import racks_known
 from tests.cluster.nodes import NODES_PER_RACK, RACK_LABEL, Machine, create_machines, machines
 from tests.cluster.process import ProcessEndedError
-from tests.cluster.stubborn import until
+from tests.cluster.stubborn import done, until
 from tests.cluster.webhook_process import BIND_SERVICE, CHART, QUICK_LEASE, LocalWebhook, Replica, local_webhook
 
 if TYPE_CHECKING:
@@ -112,6 +116,28 @@ class Bed:
     def racks(self) -> dict[str, str]:
         """The rack of each node, whatever its label says later."""
         return physical_racks(self.fleet)
+
+    @contextlib.contextmanager
+    def devices(self, *namespaces: str) -> Iterator[None]:
+        """Each NUMA node has as many GPUs as CPUs within this context, and the namespaces a template of claims for one.
+
+        A pod with as many CPUs as GPUs, or more, finds devices wherever it finds CPUs.
+        """
+        api = self.plane.api
+        made = [(f"{DRA}/deviceclasses", device_class())]
+        for machine in self.fleet:
+            near = gpus(*(numa for numa in range(len(machine.free)) for _ in range(machine.cpus)))
+            made.append((SLICES, resource_slice(machine.name, near)))
+        try:
+            api.in_parallel(partial(api.create, path, raw) for path, raw in made)
+            for name in namespaces:
+                template = claim_template(CLAIM_TEMPLATE, namespace=name)
+                api.create(f"{DRA}/namespaces/{name}/resourceclaimtemplates", template)
+            yield
+        finally:
+            api.in_parallel(
+                partial(done, partial(api.delete, f"{path}/{raw['metadata']['name']}")) for path, raw in made
+            )
 
     @contextlib.contextmanager
     def namespaces(self, *names: str) -> Iterator[None]:

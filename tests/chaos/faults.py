@@ -87,6 +87,14 @@ def leader_killed(stage: Stage) -> None:
         leader.start(leader.backend)
 
 
+def claims_disturbed(stage: Stage) -> None:
+    """The leader is killed while it allocates claims, then the API server, then the next leader."""
+    leader_killed(stage)
+    component_killed("kube-apiserver", stage)
+    stage.bed.wait_until_served()
+    leader_killed(stage)
+
+
 def leader_paused(stage: Stage) -> None:
     """The leader gets SIGSTOP. It continues 30 s later, when another replica leads."""
     leader = stage.bed.leader()

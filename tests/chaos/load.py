@@ -34,6 +34,7 @@ RUN_LABEL = "example.com/chaos"
 UNIT_LABEL = "example.com/unit"
 POLICIES = ("SingleNUMANode", "Restricted", "BestEffort", "", None)
 """Of single pods. Empty: annotated without a policy of its own; None: not annotated, and so not gated."""
+CLAIM_TEMPLATE = "gpu"
 ALIGNED = frozenset({"SingleNUMANode", "Restricted"})
 LATE_SECONDS = 4.0
 RETRY_SECONDS = 0.5
@@ -87,6 +88,8 @@ class Unit:
     """How many of its pods come later than the others."""
     grace: int = 0
     """Seconds that each pod has to end."""
+    has_claim: bool = False
+    """Whether each pod has a claim for a device."""
 
     def pods(self, run: str) -> list[dict[str, Any]]:
         """The pods to create; none for a Job."""
@@ -115,6 +118,9 @@ class Unit:
         else:
             raw["metadata"]["annotations"][SPEC] = f'{{"numaTopologyPolicy": "{self.policy}"}}'
         raw["metadata"]["labels"] = {RUN_LABEL: run, UNIT_LABEL: self.name}
+        if self.has_claim:
+            raw["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": CLAIM_TEMPLATE}]
+            raw["spec"]["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
         return raw
 
 
@@ -146,12 +152,16 @@ class Load:
         namespaces: Sequence[str],
         chance: random.Random,
         pace: Pace = DEFAULT_PACE,
+        *,
+        has_claims: bool = False,
     ) -> None:
+        """has_claims: each pod has a claim, made from the template `CLAIM_TEMPLATE` of its namespace."""
         self._api = api
         self._journal = journal
         self._run = run
         self._chance = chance
         self._pace = pace
+        self._has_claims = has_claims
         self._drawn = drawn(chance, namespaces)
         self._stopped = threading.Event()
         self._aborted = threading.Event()
@@ -201,7 +211,7 @@ class Load:
         for drawn_unit in self._drawn:
             if self._stopped.wait(self._chance.uniform(0, self._pace.longest_gap)):
                 return
-            unit = replace(drawn_unit, grace=self._pace.grace)
+            unit = replace(drawn_unit, grace=self._pace.grace, has_claim=self._has_claims)
             self.units[unit.name] = unit
             clients.submit(self._create, unit)
             for each in self._old():

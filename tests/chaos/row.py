@@ -31,6 +31,7 @@ class FaultRow:
     wait_p99: float
     wait_max: float
     leader_exits: int
+    claims_left: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The line of --json."""
@@ -46,6 +47,7 @@ class FaultRow:
             "waitP99": round(self.wait_p99, 2),
             "waitMax": round(self.wait_max, 2),
             "leaderExits": self.leader_exits,
+            "claimsLeft": self.claims_left,
         }
 
     def broken(self) -> list[str]:
@@ -56,12 +58,13 @@ class FaultRow:
             "overCommitted": self.over_committed,
             "gangsSplit": self.gangs_split,
             "leaderExits": self.leader_exits,
+            "claimsLeft": self.claims_left,
         }
         return [f"{name} is {count}" for name, count in zeros.items() if count]
 
 
-def counted(scenario: str, load: Load, journal: Journal, exits: int) -> FaultRow:
-    """The row of a run that has settled."""
+def counted(scenario: str, load: Load, journal: Journal, exits: int, twice: int = 0, claims_left: int = 0) -> FaultRow:
+    """The row of a run that has settled. twice: devices that two claims had at once."""
     honest = [pod for pod in journal.pods() if pod.unit in load.units]
     waits = sorted(pod.bound - pod.created for pod in honest if pod.bound is not None)
     return FaultRow(
@@ -71,11 +74,12 @@ def counted(scenario: str, load: Load, journal: Journal, exits: int) -> FaultRow
         lost=sum(lost(load, journal).values()),
         ungated=sum(pod.unallocated for pod in honest),
         rejected=sum(bool(pod.rejected) for pod in honest),
-        over_committed=len(journal.over_committed),
+        over_committed=len(journal.over_committed) + twice,
         gangs_split=len(split(load, journal)),
         wait_p99=percentile(waits, 0.99),
         wait_max=waits[-1] if waits else 0.0,
         leader_exits=exits,
+        claims_left=claims_left,
     )
 
 

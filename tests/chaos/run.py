@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from dataclasses import dataclass
@@ -17,10 +18,11 @@ from tests.chaos.faults import Stage
 from tests.chaos.journal import Journal
 from tests.chaos.load import Load
 from tests.chaos.row import FaultRow, counted, lost, split
+from tests.cluster.claim_journal import DRA, ClaimJournal, left_over
 from tests.cluster.process import ProcessEndedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tests.chaos.bed import Bed
     from tests.chaos.scenarios import FaultScenario
@@ -51,9 +53,15 @@ def play(bed: Bed, scenario: FaultScenario, *, seconds: float, seed: int) -> Fau
     hostile = f"chaos-{run}-hostile"
     journal = Journal(bed.capacity(), bed.racks(), has_kubelets=bed.has_kubelets)
     chance = random.Random(f"{run} load")  # noqa: S311 - repeatable
-    load = Load(bed.plane.api, journal, run, tenants, chance, bed.pace)
+    load = Load(bed.plane.api, journal, run, tenants, chance, bed.pace, has_claims=scenario.has_claims)
     exits = len(bed.exits)
-    with bed.namespaces(*tenants, hostile), journal.following(bed.plane.api, run):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(bed.namespaces(*tenants, hostile))
+        claims = ClaimJournal()
+        if scenario.has_claims:
+            stack.enter_context(bed.devices(*tenants))
+            claims = stack.enter_context(ClaimJournal.following(bed.plane.api))
+        stack.enter_context(journal.following(bed.plane.api, run))
         failures: list[str] = []
         ends = time.monotonic() + seconds
         stage = Stage(bed, journal, random.Random(run), seconds, run, hostile, ends)  # noqa: S311
@@ -69,11 +77,14 @@ def play(bed: Bed, scenario: FaultScenario, *, seconds: float, seed: int) -> Fau
         except TimeoutError as error:
             failures.append(f"not whole: {error}")
         _settle(load, journal)
-        row = counted(scenario.name, load, journal, len(bed.exits) - exits)
+        left = _left_claims(bed, tenants) if scenario.has_claims else []
+        row = counted(scenario.name, load, journal, len(bed.exits) - exits, len(claims.twice), len(left))
         bound = stage.lasted + scenario.recovery
         if row.wait_max > bound:
             failures.append(f"an honest pod waited {row.wait_max:.0f} s, more than {bound:.0f}")
-        notes = [*stage.notes, *_notes(load, journal), *bed.exits[exits:]]
+        told = [f"given twice: {device} to {sorted(keys)}" for device, keys in claims.twice.items()]
+        told += [f"left: {key}" for key in left]
+        notes = [*stage.notes, *_notes(load, journal), *told[:TOLD], *bed.exits[exits:]]
     return FaultRun(row, [*row.broken(), *failures], notes)
 
 
@@ -89,6 +100,17 @@ def _settle(load: Load, journal: Journal) -> None:
         if time.monotonic() - moved > STILL_SECONDS:
             return
         load.delete_old()
+        time.sleep(POLL_SECONDS)
+
+
+def _left_claims(bed: Bed, namespaces: Sequence[str]) -> list[str]:
+    """The claims of these namespaces that keep devices although no pod uses them, once nothing changes any more."""
+    api, until_then = bed.plane.api, time.monotonic() + STILL_SECONDS
+    while True:
+        claims = [raw for name in namespaces for raw in api.get(f"{DRA}/namespaces/{name}/resourceclaims")["items"]]
+        left = left_over(claims, api.get("/api/v1/pods")["items"])
+        if not left or time.monotonic() > until_then:
+            return left
         time.sleep(POLL_SECONDS)
 
 

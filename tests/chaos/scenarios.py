@@ -28,6 +28,8 @@ class FaultScenario:
     fault: Callable[[faults.Stage], None]
     recovery: float = RECOVERY_SECONDS
     """An honest pod is bound so many seconds after the fault is over, at the latest."""
+    has_claims: bool = False
+    """Whether each pod has a claim for a device."""
     is_real: bool = False
     """Whether it needs real kubelets."""
 
@@ -48,6 +50,7 @@ SCENARIOS = {
         FaultScenario("scheduler-killed", partial(faults.component_killed, "kube-scheduler")),
         FaultScenario("nodes-deleted", faults.nodes_deleted),
         FaultScenario("all-replicas-stopped", faults.all_replicas_stopped),
+        FaultScenario("claims", faults.claims_disturbed, has_claims=True),
         FaultScenario("hostile-tenant", hostile_tenant, UNDISTURBED_SECONDS),
         FaultScenario("kubelets-killed", partial(kubelet_faults.kubelets_ended, signal.SIGKILL), is_real=True),
         FaultScenario("kubelets-terminated", partial(kubelet_faults.kubelets_ended, signal.SIGTERM), is_real=True),

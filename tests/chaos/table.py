@@ -26,6 +26,7 @@ COLUMNS = (
     "waitP99",
     "waitMax",
     "leaderExits",
+    "claimsLeft",
 )
 # A page leaves out the counts that must be zero: a row in which one is not never gets there.
 PAGE_COLUMNS = ("scenario", "created", "clientErrors", "ungated", "waitP99", "waitMax")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 KEYS = [
     *("scenario", "created", "clientErrors", "lost", "ungated"),
-    *("rejected", "overCommitted", "gangsSplit", "waitP99", "waitMax", "leaderExits"),
+    *("rejected", "overCommitted", "gangsSplit", "waitP99", "waitMax", "leaderExits", "claimsLeft"),
 ]
 GOOD = FaultRow("leader-killed", 60, 0, 0, 0, 0, 0, 0, 1.234, 5.678, 0)
 GANG = Unit("g", "ns", LoadKind.GANG, size=2, minimum=2, racked=True)
@@ -56,6 +56,7 @@ def test_a_row_is_printed_with_exactly_these_keys() -> None:
         (replace(GOOD, rejected=1), ["rejected is 1"]),
         (replace(GOOD, over_committed=2, gangs_split=1), ["overCommitted is 2", "gangsSplit is 1"]),
         (replace(GOOD, leader_exits=1), ["leaderExits is 1"]),
+        (replace(GOOD, claims_left=1), ["claimsLeft is 1"]),
     ],
 )
 def test_five_numbers_must_be_zero_in_every_scenario(row: FaultRow, failures: list[str]) -> None:
@@ -186,12 +187,12 @@ def test_the_page_has_every_scenario_every_column_and_a_place_for_the_table() ->
 
 def test_the_table_has_a_cell_for_each_number() -> None:
     assert list(COLUMNS) == KEYS
-    assert cells(GOOD) == ("leader-killed", "60", "0", "0", "0", "0", "0", "0", "1.2 s", "5.7 s", "0")
+    assert cells(GOOD) == ("leader-killed", "60", "0", "0", "0", "0", "0", "0", "1.2 s", "5.7 s", "0", "0")
 
 
 def test_a_row_with_a_count_that_must_be_zero_never_gets_into_a_page() -> None:
     page = "<!-- chaos: begin -->\n<!-- chaos: end -->"
-    for name in ("lost", "rejected", "over_committed", "gangs_split", "leader_exits"):
+    for name in ("lost", "rejected", "over_committed", "gangs_split", "leader_exits", "claims_left"):
         changes: dict[str, Any] = {name: 1}
         with pytest.raises(ValueError, match=r"^leader-killed: \w+ is 1$"):
             with_rows(page, [replace(GOOD, **changes)])
