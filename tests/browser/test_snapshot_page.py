@@ -106,6 +106,19 @@ def test_the_colour_of_one_gang_stands_out(cluster: tuple[str, int], browser_pag
     expect(page.locator("path.gang.dim")).to_have_count(0)
 
 
+def test_what_is_read_again_keeps_the_focus_and_its_numbers(cluster: tuple[str, int], browser_page: Page) -> None:
+    page = browser_page
+    page.goto(f"{cluster[0]}/?in=zone-0&in=rack-0")
+    first = tile(page, "node-0000:")
+    first.focus()
+    page.locator("#tile").evaluate("element => { element.dataset.old = 'yes'; }")
+    with page.expect_response("**/?in=zone-0&in=rack-0"):
+        page.evaluate("htmx.trigger('#view', 'refresh')")
+    expect(page.locator("#tile[data-old]")).to_have_count(0)
+    expect(first).to_be_focused()
+    expect(page.locator("#tile")).to_contain_text("node-0000: 8 of 32 cpu used")
+
+
 def test_1000_nodes_are_on_one_screen(browser_page: Page, tmp_path: Path) -> None:
     with page_of("--cluster", str(snapshot(tmp_path, 1000))) as address:
         browser_page.goto(f"{address}/")

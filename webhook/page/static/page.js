@@ -31,17 +31,19 @@ document.addEventListener("keydown", (event) => {
 });
 
 // The map: a tile's label holds its numbers. One tile is a tab stop; arrow keys go from there to its neighbours.
-function tell(event) {
-  const tile = event.target.closest?.("a.tile");
+function tell(about) {
+  const tile = about?.closest?.("a.tile");
   const place = document.getElementById("tile");
   if (tile && place) place.textContent = tile.getAttribute("aria-label");
-  const gang = event.target.closest?.("[data-gang]")?.dataset.gang;
+  const gang = about?.closest?.("[data-gang]")?.dataset.gang;
   for (const path of document.querySelectorAll("path.gang")) {
     path.classList.toggle("dim", gang !== undefined && !path.classList.contains(`c${gang}`));
   }
 }
-document.addEventListener("pointerover", tell);
-document.addEventListener("focusin", tell);
+document.addEventListener("pointerover", (event) => tell(event.target));
+document.addEventListener("focusin", (event) => tell(event.target));
+// What was read again has neither: tell the numbers of now.
+document.addEventListener("htmx:afterSettle", () => tell(document.querySelector("a.tile:hover, [data-gang]:hover") ?? document.activeElement));
 
 function neighbour(tile, key) {
   const here = tile.getBoundingClientRect();
