@@ -21,7 +21,6 @@ from webhook.controllers.autoscaling.marks import ScaleUpMarks
 from webhook.controllers.autoscaling.narrowing import Narrowing
 from webhook.controllers.autoscaling.provisioning import Provisioning
 from webhook.controllers.autoscaling.provisioning_writer import ProvisioningWriter
-from webhook.controllers.avoided_node_reports import AvoidedNodeReports
 from webhook.controllers.claim_take_back import ClaimTakeBack
 from webhook.controllers.gang_events import GangEvents
 from webhook.controllers.gang_repair import GangRepair
@@ -35,7 +34,7 @@ from webhook.controllers.pod_groups import PodGroupKeeper
 from webhook.controllers.preemption.controller import PreemptionController
 from webhook.controllers.preemption.wave import Waves
 from webhook.controllers.rejected_pod_deletion import RejectedPodDeletion
-from webhook.controllers.rejection_counter import RejectionCounter
+from webhook.controllers.rejection_reports import AvoidedNodeReports, RejectionCounter
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.controllers.unbindable_pods import UnbindablePods
 from webhook.controllers.unbound_pods import DelegatedPods

@@ -5,7 +5,7 @@ from typing import Any
 from tests.builders.clusters import machine
 from tests.builders.pods import bound, gated
 from tests.unit.controllers.leader import Leader, metrics
-from webhook.controllers.avoided_node_reports import AvoidedNodeReports
+from webhook.controllers.rejection_reports import AvoidedNodeReports
 from webhook.formats.kubernetes.timestamps import utc
 from webhook.model.names import MIN_MEMBER, PLACEMENT
 

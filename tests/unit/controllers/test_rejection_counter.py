@@ -5,7 +5,7 @@ from math import inf
 import pytest
 
 from tests.unit.controllers.leader import metrics
-from webhook.controllers.rejection_counter import RejectionCounter
+from webhook.controllers.rejection_reports import RejectionCounter
 from webhook.formats.kubernetes.rejected_pod import KubeletRejection, RejectionReason
 from webhook.kube.election import Term
 
