@@ -228,6 +228,14 @@ class DeviceState:
                 return key, assumed.pod_uid
         return None
 
+    def numa_nodes_held(self, raw: Mapping[str, Any], node: str) -> frozenset[int]:
+        """The NUMA ids of a node that devices of the pod's claims publish; empty: none are known."""
+        namespace = raw["metadata"].get("namespace", "")
+        claims = [self._claims.get(f"{namespace}/{one.claim}") for one in pod_claims(raw) if one.claim]
+        held = {one.device for claim in claims if claim and claim.allocation for one in claim.allocation.results}
+        devices = self.on(node).devices if held else ()
+        return frozenset(one.numa_nodes[0] for one in devices if one.id in held and one.numa_nodes)
+
     def left_over(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
         """The claims (namespace/name) that are allocated and reserved for a gated pod: an earlier placement left them.
 

@@ -26,7 +26,7 @@ Without client certificates a review may be forged. It is answered, and what it 
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
@@ -63,6 +63,10 @@ _SLOTS: Final = 4
 _SLOT_SECONDS: Final = 0.04
 # A few hundred bytes each.
 _REMEMBERED: Final = 4096
+
+# Pods that arrive in another order than they were placed in are in that after two or three attempts of the scheduler,
+# which waits for 1, 2, 4 and 8 s. If room was freed instead, the pod may wait for others to take it, but not for ever.
+_APART_SECONDS: Final = 30.0
 
 Fetch = Callable[[str, str], Awaitable[Mapping[str, Any] | None]]
 """(namespace, name) -> the pod by one GET; None if there is none."""
@@ -334,6 +338,7 @@ class BindingGuard:
         self._waiting = WaitingReviews()
         self._recent = RecentBindings()
         self._pods = BindingPods(rules)
+        self._apart: dict[str, float] = {}  # uid of a pod -> when its kubelet first would have taken other NUMA nodes
         cache.bound_or_gone.subscribe(self._pods.bound_or_gone)
         cache.bound_or_gone.subscribe(self._waiting.bound_or_gone)
 
@@ -406,9 +411,7 @@ class BindingGuard:
             return Allowed(decided=True, message=f"placed on {node} before")
         metadata = pod.raw["metadata"]
         key, uid = f"{request.namespace}/{metadata['name']}", metadata.get("uid", "")
-        kubelet_admission = self._cache.kubelet_admission(node, key)
-        assumed = self._cache.assumed(key, uid, node)
-        verdict = refusal or guard(pod, node, kubelet_admission, self._rules, assumed, self._recent)
+        verdict = refusal or self._decided(pod, node, key, uid)
         by_scheduler = request.user.username in self._rules.scheduler_users | self._rules.trusted_users
         if in_progress and not (isinstance(verdict, Given) and in_any_order(verdict, in_progress)):
             return _wait(in_progress)
@@ -436,6 +439,35 @@ class BindingGuard:
         operations = into_binding(request.object, given)
         return Patched(operations, decided=True, message=message, unreserved=unreserved)
 
+    def _decided(self, pod: BindingPod, node: str, key: str, uid: str) -> Given | Refusal | Pass:
+        kubelet_admission, assumed = self._cache.kubelet_admission(node, key), self._cache.assumed(key, uid, node)
+        found = guard(pod, node, kubelet_admission, self._rules, assumed, self._recent)
+        return self._near_devices(found, pod, uid) if isinstance(found, Given) else found
+
+    def _near_devices(self, given: Given, pod: BindingPod, uid: str) -> Given | Refusal:
+        """The refusal if the kubelet would take other NUMA nodes than those near which the pod's claims got devices.
+
+        That is tried again for a time. If the pod was not placed near its devices, nothing is promised.
+        """
+        assigned = pod.allocation
+        if assigned is None or not pod.raw["spec"].get("resourceClaims"):
+            return given
+        near = self._cache.devices.numa_nodes_held(pod.raw, given.node)
+        takes, placed = ({number for number, _ in one.numa_nodes} for one in (given, assigned))
+        if near <= takes or not near <= placed:
+            self._apart.pop(uid, None)
+            return given
+        now = monotonic()
+        if uid not in self._apart and len(self._apart) >= _REMEMBERED:
+            del self._apart[next(iter(self._apart))]
+        if now - self._apart.setdefault(uid, now) >= _APART_SECONDS:
+            return given
+        return Refusal(
+            f"its devices are on {_numa(near)} of {given.node}, and its kubelet would take {_numa(takes)} for its CPUs "
+            "and memory now",
+            "DevicesApart",
+        )
+
     def _reserve(self, given: Given, key: str, uid: str) -> Unreserved | None:
         """Assume the pod until it is visible with its NUMA nodes; returns why it was not assumed."""
         if given.weak and given.not_enforced:
@@ -451,6 +483,10 @@ class BindingGuard:
             assumed_pod = replace(assumed_pod, expires=min(assumed_pod.expires, before.expires))
         self._cache.assume(assumed_pod)
         return None
+
+
+def _numa(ids: Iterable[int]) -> str:
+    return f"NUMA {'+'.join(map(str, sorted(ids)))}"
 
 
 def _wait(in_progress: Sequence[AssumedPod]) -> Refusal:

@@ -3,7 +3,9 @@
 n0 [16 16]   gpu-0 near NUMA 0, gpu-1 near NUMA 1      [free CPUs per NUMA node]
 """
 
+import asyncio
 from collections.abc import Iterator, Sequence
+from time import monotonic
 from typing import Any, Final
 
 import pytest
@@ -22,10 +24,14 @@ from tests.builders.devices import (
     resource_slice,
 )
 from tests.builders.pods import gated
+from tests.builders.reviews import binding_review
 from tests.unit.controllers.leader import Leader
+from webhook.admission.binding.guard import BindingGuard, LeaderState
+from webhook.admission.response import Denied, Patched, Response
 from webhook.controllers.placement.controller import AwaitedClaims
 from webhook.kube.write import Outcome
 from webhook.model.names import MIN_MEMBER, NUMA_TOPOLOGY_SPEC, PCIE_ROOT, PLACEMENT
+from webhook.state.rules import Rules
 
 ROOT: Final = "resource.kubernetes.io/pcieRoot"
 FROM_TEMPLATE: Final = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
@@ -304,3 +310,46 @@ async def test_one_pcie_root_is_preferred_and_waited_for_if_it_is_required() -> 
         assert leader.waiting() == ({"p"} if required else set())
     assert devices(leader) == {"p-gpu": ["gpu-0", "gpu-2"]}
     assert "one PCIe root" not in said(leader, "p")
+
+
+async def test_a_binding_is_refused_while_the_kubelet_would_take_other_cpus_than_those_near_the_devices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    leader = site(free=(4, 16))
+    claims(leader, "p")
+    created(leader, "p")
+    await leader.cycle()
+    assert devices(leader) == {"p-gpu": ["gpu-1"]}
+
+    async def no_fetch(namespace: str, name: str) -> None:
+        raise AssertionError((namespace, name))
+
+    refused: list[tuple[str, str, str]] = []
+    guard = BindingGuard(
+        leader.cache, no_fetch, lambda: LeaderState.ALL, Rules(), 60.0, lambda *one: refused.append(one)
+    )
+    now = monotonic()
+    monkeypatch.setattr("webhook.admission.binding.guard.monotonic", lambda: now)
+
+    async def bind() -> Response:
+        deadline = asyncio.get_running_loop().time() + 5.0
+        review = binding_review("p", "n0", "uid-p", user="system:kube-scheduler", deadline=deadline)
+        return await guard.handle(review)
+
+    put(leader.cache, machine(name="n0", free=(16, 16))[1])
+    for _ in range(2):
+        answer = await bind()
+        assert isinstance(answer, Denied)
+        assert answer.message == (
+            "its devices are on NUMA 1 of n0, and its kubelet would take NUMA 0 for its CPUs and memory now"
+        )
+        now += 29.0
+    assert refused
+    put(leader.cache, machine(name="n0", free=(4, 16))[1])
+    assert isinstance(await bind(), Patched)
+    # It is not refused for ever, and says where it is.
+    put(leader.cache, machine(name="n0", free=(16, 16))[1])
+    leader.cache.forget(next(iter(leader.cache.assumed_pods())))
+    assert isinstance(await bind(), Denied)
+    now += 31.0
+    assert isinstance(await bind(), Patched)
