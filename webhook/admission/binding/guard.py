@@ -65,7 +65,7 @@ _SLOT_SECONDS: Final = 0.04
 _REMEMBERED: Final = 4096
 
 # Pods that arrive in another order than they were placed in are in that after two or three attempts of the scheduler,
-# which waits for 1, 2, 4 and 8 s. If room was freed instead, the pod may wait for others to take it, but not for ever.
+# which waits for 1, 2, 4 and 8 s. If room was freed instead, the pod may wait until others take it, for a time.
 _APART_SECONDS: Final = 30.0
 
 Fetch = Callable[[str, str], Awaitable[Mapping[str, Any] | None]]

@@ -254,12 +254,21 @@ def _choice(
 def _without_others(
     decision: Decision, first: Sequence[Candidate], gated: GatedPod, assigned: AssignedNode
 ) -> Iterator[Candidate]:
-    """The nodes on which only equal pods wait to be bound, the best first. first: the best of all nodes."""
+    """The nodes on which only equal pods wait to be bound, the best first. first: the best of all nodes.
+
+    If the leader allocates devices for the pod, these have the same NUMA nodes: while no replica answers, pods may
+    arrive in any order.
+    """
+    as_placed = gated.claims is not None and not gated.claims.why_not_now
     ways = [gated.pod.requests] if gated.claims is None else [gated.pod.requests, gated.requests_beside_claims]
     equal = [(Reservation.of("", "", {}, one).requests, gated.intent.policy) for one in ways]
 
     def is_free(candidate: Candidate) -> bool:
-        return all((other.requests, other.policy) in equal for other in assigned(candidate.node))
+        return all(
+            (other.requests, other.policy) in equal
+            and (not as_placed or tuple(sorted(other.numa)) == candidate.numa_nodes)
+            for other in assigned(candidate.node)
+        )
 
     yield from filter(is_free, first)
     if len(first) < decision.fit_count:
