@@ -1,6 +1,6 @@
 """What the binding guard and the sweep of its assumed pods need from the rest of the process."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from webhook.admission.binding.guard import Fetch, LeaderState
@@ -10,13 +10,14 @@ from webhook.kube.api_errors import APIError, ClusterError
 from webhook.kube.client import Client
 from webhook.kube.events import PodEvent
 from webhook.kube.leadership import Leadership
+from webhook.model.raw import Raw
 from webhook.state.cluster_cache import ClusterCache
 
 
 def pod_by_get(client: Client, cache: ClusterCache) -> Fetch:
     """Reads a pod by one GET, without an untrusted allocation; None if it does not exist. Raises ClusterError."""
 
-    async def fetch(namespace: str, name: str) -> Mapping[str, Any] | None:
+    async def fetch(namespace: str, name: str) -> Raw | None:
         try:
             raw = await client.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
             return cache.as_managed(cache.believed(raw))

@@ -16,10 +16,10 @@ Source: the flow of Kueue's topology_ungater (patch what is gated, leave the res
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
 from webhook.cli.render.printable import shortened
 from webhook.formats.kubernetes.gates import has_gate
@@ -181,7 +181,7 @@ class Ungater:
             query["continue"] = more
 
 
-def ungating(raw: Mapping[str, Any], text: str) -> list[Operation]:
+def ungating(raw: Raw, text: str) -> list[Operation]:
     """The JSON patch that removes our gate from this version of a pod; other gates stay. text: "" writes none."""
     metadata = raw["metadata"]
     gates = [gate for gate in raw["spec"]["schedulingGates"] if gate.get("name") != PLACEMENT_GATE]

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from webhook.formats.kubernetes.membership import membership_of
 from webhook.formats.kubernetes.timestamps import epoch_seconds
+from webhook.model.raw import Raw
 
 # Any user can create namespaces with waiting pods; a time series costs the monitoring 3 KB.
 _NAMESPACES: Final = 20
@@ -28,7 +29,7 @@ def waiting_pods(
     return found
 
 
-def oldest_waiting(raws: Iterable[Mapping[str, Any]]) -> tuple[int | None, int | None]:
+def oldest_waiting(raws: Iterable[Raw]) -> tuple[int | None, int | None]:
     """When the oldest waiting pod was created, and the oldest one of a gang, in seconds since the epoch; None: no such.
 
     raws: the waiting pods.

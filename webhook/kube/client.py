@@ -82,7 +82,7 @@ class ListPage:
         self._rest: Raw | None = None
 
     @property
-    def metadata(self) -> Mapping[str, Any]:
+    def metadata(self) -> Raw:
         """The list's own metadata, after all objects have been read."""
         return mapping_or_empty((self._rest or {}).get("metadata"))
 

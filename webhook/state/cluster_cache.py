@@ -36,7 +36,6 @@ replica.
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from time import time
-from typing import Any
 
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.ledger import Ledger, Reservation
@@ -238,7 +237,7 @@ class ClusterCache:
         """The signature that proves to every replica that we gave this allocation to the pod with this uid."""
         return self._allocation_key.sign(uid, allocation)
 
-    def believed(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    def believed(self, raw: Raw) -> Raw:
         """The pod, with its allocation only as far as that counts."""
         return believed(raw, self._rules, self._allocation_key)
 
@@ -274,7 +273,7 @@ class ClusterCache:
         """The names of the namespaces in the cache."""
         return self._namespaces.by_key().keys()
 
-    def as_managed(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    def as_managed(self, raw: Raw) -> Raw:
         """The pod with its missing marks added; unchanged if none is missing."""
         unread = not (raw.get("spec") or {}).get("containers")
         return raw if unread or is_annotated(raw) else as_managed(raw, self.snapshot(), self._rules)
@@ -309,7 +308,7 @@ class ClusterCache:
         """Record that the pod has this allocation now."""
         self._assumed_pods.allocations.written(change)
 
-    def waiting_pod(self, key: str, uid: str) -> Mapping[str, Any] | None:
+    def waiting_pod(self, key: str, uid: str) -> Raw | None:
         """A pod that is not bound yet; None if this pod, or the pod with this uid, was not seen.
 
         An unmanaged pod without our gate has only its name and uid in its metadata.
@@ -441,7 +440,7 @@ class ClusterCache:
         if self._assumed_pods.release_held(name):
             self.changed.emit()
 
-    def _read_pod(self, raw: Mapping[str, Any]) -> PodInfo:
+    def _read_pod(self, raw: Raw) -> PodInfo:
         pod = PodInfo.from_object(raw, self._rules, self._allocation_key, self._is_missed, self._pods.bound.read)
         record = pod.record
         if not record.assigned_node or not raw["spec"].get("resourceClaims"):
@@ -450,7 +449,7 @@ class ClusterCache:
         claimed = self.devices.claimed(raw, raw["metadata"].get("namespace", "")).amounts
         return replace(pod, record=replace(record, requests={**record.requests, **claimed}))
 
-    def _is_missed(self, raw: Mapping[str, Any], pod: ResidentPod) -> bool:
+    def _is_missed(self, raw: Raw, pod: ResidentPod) -> bool:
         return self._missed.is_missed(raw, pod, self._clock())
 
     def _put_pod(self, pod: PodInfo) -> None:
@@ -498,7 +497,7 @@ class ClusterCache:
         found = self._state.nodes.get(node)
         return found is not None and found.ready
 
-    def _read_rest(self, raw: Mapping[str, Any]) -> NodeTopology | None:
+    def _read_rest(self, raw: Raw) -> NodeTopology | None:
         """The NRT of an object without its zones, which are those of the last one."""
         known = self._state.topologies.get(raw["metadata"]["name"])
         return None if known is None or known.problems else NodeTopology.from_object(raw, known)

@@ -5,7 +5,7 @@ Each object is read when a check first needs it.
 
 import re
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from webhook.app.settings import Settings, flag
 from webhook.cli.doctor.finding import Finding, fail, ok, warn
@@ -99,7 +99,7 @@ class Release:
         return any("url" in each["clientConfig"] for raw in found if raw for each in raw.get("webhooks") or ())
 
 
-def is_ready(pod: Mapping[str, Any]) -> bool:
+def is_ready(pod: Raw) -> bool:
     """Whether a Service leads to the pod."""
     conditions = mapping_or_empty(pod.get("status")).get("conditions") or ()
     ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)

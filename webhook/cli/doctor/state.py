@@ -5,8 +5,8 @@ and by what their pods hold. A pod that is placed meanwhile changes the answer: 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from webhook.admission.pod.mutation import mutate_pod
 from webhook.app.settings import Settings, rules_of, times_of
@@ -60,7 +60,7 @@ def judge_agreement(answered: str, expected: str, namespace: str) -> Finding:
     )
 
 
-def text_of(pod: Mapping[str, Any]) -> str:
+def text_of(pod: Raw) -> str:
     """The placement text in a pod; empty if it has none."""
     return str((pod["metadata"].get("annotations") or {}).get(PLACEMENT) or "")
 

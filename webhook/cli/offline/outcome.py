@@ -8,7 +8,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from webhook.admission.pod.mutate import decide_creation
 from webhook.admission.pod.mutation import mutate_pod, written
@@ -22,6 +22,7 @@ from webhook.formats.patches.affinity_patch import Constraint, required_terms, w
 from webhook.formats.patches.managed_fields import ManagedFields, without_ours
 from webhook.model.errors import UserError
 from webhook.model.names import MANAGED_FIELDS
+from webhook.model.raw import Raw
 from webhook.placing.planner import Planner
 from webhook.placing.pod import placement_text
 from webhook.placing.pod.assignment import Assignment, assigned_node
@@ -37,7 +38,7 @@ from webhook.state.rules import Rules
 _USER: Final = User("the user of this manifest", ())
 
 
-def creation_of(raw: Mapping[str, Any], api_version: str, kind: str, namespace: str) -> AdmissionRequest:
+def creation_of(raw: Raw, api_version: str, kind: str, namespace: str) -> AdmissionRequest:
     """The request that the API server would send for the creation of an object of this kind."""
     group, _, version = api_version.rpartition("/")
     return AdmissionRequest(
@@ -87,7 +88,7 @@ class Outcome:
 
 
 def outcome_of(
-    pod: Mapping[str, Any],
+    pod: Raw,
     cluster_snapshot: ClusterSnapshot,
     planner: Planner,
     owner_chain: OwnerChain | None = None,
@@ -105,7 +106,7 @@ def outcome_of(
 
 
 def _outcome_of(
-    pod: Mapping[str, Any],
+    pod: Raw,
     cluster_snapshot: ClusterSnapshot,
     planner: Planner,
     owner_chain: OwnerChain | None,
@@ -141,7 +142,7 @@ def _outcome_of(
     return _assigned(gated, created, cluster_snapshot, planner)
 
 
-def body_of(pod: Mapping[str, Any], outcome: Outcome, cluster_snapshot: ClusterSnapshot) -> Mapping[str, Any]:
+def body_of(pod: Raw, outcome: Outcome, cluster_snapshot: ClusterSnapshot) -> Raw:
     """The pod after ungating, with the affinity that keeps it on the right nodes."""
     if not outcome.managed or outcome.verdict is Verdict.DENY:
         return pod
@@ -162,16 +163,16 @@ def body_of(pod: Mapping[str, Any], outcome: Outcome, cluster_snapshot: ClusterS
         constraint=constraint,
         managed_fields=managed_fields,
     )
-    document: Mapping[str, Any] = written(pod, decided, cluster_snapshot.topologies, outcome.marks).document
+    document: Raw = written(pod, decided, cluster_snapshot.topologies, outcome.marks).document
     return document
 
 
-def _creation(pod: Mapping[str, Any]) -> AdmissionRequest:
+def _creation(pod: Raw) -> AdmissionRequest:
     return creation_of(pod, "v1", "Pod", pod["metadata"].get("namespace") or "")
 
 
 def _of_template(
-    pod: Mapping[str, Any], cluster_snapshot: ClusterSnapshot, rules: Rules, path: str, kueues_owner: str
+    pod: Raw, cluster_snapshot: ClusterSnapshot, rules: Rules, path: str, kueues_owner: str
 ) -> PodDecision:
     """The answer to a pod that a controller creates."""
     forged = forgery(_creation(pod), rules)
