@@ -151,7 +151,7 @@ AUTOSCALER = {"autoscaler": "Karpenter", "provisioning_class": "check-capacity.a
         ({"port": "70000"}, "--port: '70000' is wrong: input should be less than or equal to 65535"),
         (
             {"scheduler_names": ","},
-            "--scheduler-names: ',' is wrong: at least 1 item is needed",
+            "--scheduler-names: ',' is wrong: write at least 1 item",
         ),
         ({"fidelity": "k"}, "--fidelity: 'k' is wrong: input should be 'Kubelet' or 'Plugin'"),
         ({"resource_weights": "cpu"}, "--resource-weights: 'cpu' is wrong: 'cpu' is not of the form resource=weight"),
@@ -184,7 +184,7 @@ BEGIN = f"the file begins with apiVersion: {API_VERSION} and kind: TopologyWebho
         (file(mode="off"), ["mode: 'off' is wrong: input should be 'Enforce', 'Observe' or 'Off'"]),
         (file(mod="Off"), ["'mod' is no setting. Did you mean mode?"]),
         (file(drainSeconds=3), ["drainSeconds: it stands elsewhere: advanced.drainSeconds"]),
-        (file(schedulerNames=[]), ["schedulerNames: [] is wrong: at least 1 item is needed"]),
+        (file(schedulerNames=[]), ["schedulerNames: [] is wrong: write at least 1 item"]),
         (file(evictStuck="yes"), ["evictStuck: 'yes' is wrong: input should be a valid boolean"]),
         (
             file(schedulerNames="default-scheduler"),

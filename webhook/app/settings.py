@@ -419,7 +419,7 @@ def _sentence(fault: Mapping[str, Any], sources: Mapping[str, str], flags: Mappi
 
 def _reason(fault: Mapping[str, Any]) -> str:
     if fault["type"] == "too_short":
-        return f"at least {counted(fault['ctx']['min_length'], 'item')} is needed"
+        return f"write at least {counted(fault['ctx']['min_length'], 'item')}"
     message = str(fault["msg"]).removeprefix("Value error, ")
     return message[:1].lower() + message[1:]
 

@@ -653,7 +653,7 @@ def _why_not_allocated(claim: Claim, entry: PodClaim, uid: str) -> str:
         return f"{named} has a list of alternatives"
     if any(one.admin for one in spec.requests):
         return f"{named} asks for admin access"
-    return "" if spec.requests else f"{named} requests nothing"
+    return "" if spec.requests else f"{named} has no request"
 
 
 def with_claims(pod: Pod, raw: Mapping[str, Any], devices: DeviceState | None, namespace: str = "") -> Pod:
