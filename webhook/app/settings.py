@@ -25,9 +25,8 @@ from webhook.kube.election import Timing
 from webhook.model.options import Fidelity, GangStrategy, Manage, Options, ScoreStrategy, Unenforced
 from webhook.model.policy import Exclusive, NUMAPolicy
 from webhook.model.wording import counted, did_you_mean, quoted
-from webhook.placing.autoscaling.answers import Asking
 from webhook.state.assumed.unreported import ReportingTimes
-from webhook.state.rules import GateMode, Mode, NoCapacity, NotAlignable, PreemptionMode, Repair, Rules
+from webhook.state.rules import Asking, GateMode, Mode, NoCapacity, NotAlignable, PreemptionMode, Repair, Rules
 
 Names = tuple[str, ...]
 Weights = dict[str, Annotated[int, Field(ge=1)]]

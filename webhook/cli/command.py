@@ -11,19 +11,22 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Any
 
 import structlog
 import typer
 from rich.console import Console
 
 from webhook.app.settings import Settings, SettingsError, rules_of, times_of
+from webhook.cli.flags import EXIT_UNREADABLE, Output
 from webhook.cli.input.documents import STDIN, InputError, Item, read
 from webhook.cli.input.live_cluster import Also, read_live
 from webhook.cli.input.offline_cluster import Cluster, cluster_of
 from webhook.cli.input.yaml_text import dump_all
 from webhook.cli.render.printable import printable
+from webhook.model.wording import did_you_mean, quoted
+from webhook.state.cluster_cache import ClusterCache
+from webhook.views.node_amounts import offered_resources, usual_resources
 
 
 @contextmanager
@@ -44,43 +47,22 @@ def only_errors_to_stderr() -> Iterator[None]:
         structlog.configure(**before)
 
 
-EXIT_UNREADABLE: Final = 2
-
-# Settings of the service that affect what is free, and those that select the cluster.
-CLUSTER_SETTINGS: Final = (
-    "kubeconfig",
-    "context",
-    "manage",
-    "manage_missed",
-    "excluded_namespaces",
-    "scheduler_names",
-    "dynamic_resources",
-    "nrt_age_seconds",
-)
-
-
-class Output(StrEnum):
-    """The output format."""
-
-    TABLE = "table"
-    YAML = "yaml"
-    JSON = "json"
-
-
-Snapshots = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--cluster",
-        metavar="SNAPSHOT",
-        help="The cluster as kubectl get -A -o yaml (or json) prints its nodes, namespaces, pods, "
-        "noderesourcetopologies.topology.node.k8s.io, topologies.kai.scheduler, topologies.kueue.x-k8s.io, "
-        "podgroups.scheduling.k8s.io, podgroups.scheduling.run.ai, and, for devices, deviceclasses, devicetaintrules, "
-        "resourceslices, resourceclaimtemplates and resourceclaims of resource.k8s.io: "
-        "a file, directory, or - for stdin. May be repeated. "
-        "Without it, the live cluster of --kubeconfig and --context, or of kubectl's current context.",
-    ),
-]
-Outputs = Annotated[Output, typer.Option("--output", "-o", help="A table for people, yaml and json for programs.")]
+def resources_of(text: str | None, cache: ClusterCache) -> tuple[str, ...]:
+    """The resources to show that `--resource` names, each of which some node offers. Raises InputError."""
+    snapshot = cache.snapshot().nodes
+    if text is None:
+        return usual_resources(snapshot)
+    offered = offered_resources(snapshot)
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        raise InputError(f"--resource: {quoted(text)} names no resource. Nodes offer: {', '.join(offered)}.")
+    for name in names:
+        if name not in offered:
+            raise InputError(
+                f"--resource: no node offers {quoted(name)}. Nodes offer: {', '.join(offered)}."
+                f"{did_you_mean(name, offered)}"
+            )
+    return names
 
 
 def read_cluster(

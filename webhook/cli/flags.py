@@ -1,18 +1,98 @@
-"""Command-line flags that commands share: one for each setting, made from its field and docstring, and `--resource`."""
+"""Flags that commands share, and one for each setting, made from its field and docstring.
+
+What `--help`, `--version` and a shell's completion need: of this service it imports nothing until settings are shown.
+"""
 
 import inspect
-from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Literal, get_args, get_origin
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_origin
 
 import typer
-from pydantic.fields import FieldInfo
 
-from webhook.app.settings import Settings, flag
-from webhook.cli.input.documents import InputError
-from webhook.model.wording import did_you_mean, quoted
-from webhook.state.cluster_cache import ClusterCache
-from webhook.views.node_amounts import offered_resources, usual_resources
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
 
+EXIT_REFUSED: Final = 1
+EXIT_UNREADABLE: Final = 2
+
+# Settings of the service that affect what is free, and those that select the cluster.
+CLUSTER_SETTINGS: Final = (
+    "kubeconfig",
+    "context",
+    "manage",
+    "manage_missed",
+    "excluded_namespaces",
+    "scheduler_names",
+    "dynamic_resources",
+    "nrt_age_seconds",
+)
+# Settings that affect decisions, and those that select the cluster.
+DECISION_SETTINGS: Final = (
+    "kubeconfig",
+    "context",
+    "gate",
+    "manage",
+    "default_numa_topology_policy",
+    "default_exclusive",
+    "excluded_namespaces",
+    "kueue_annotations",
+    "dynamic_resources",
+    "no_compatible_node",
+    "not_alignable",
+    "unenforced",
+    "no_capacity",
+    "fidelity",
+    "score_strategy",
+    "resource_weights",
+    "preference_weight",
+    "gang_strategy",
+    "scheduler_names",
+    "max_affinity_values",
+    "nrt_age_seconds",
+)
+ENGINE_SETTINGS: Final = ("fidelity", "gang_strategy", "not_alignable", "unenforced")
+"""Those that affect the engine's answers."""
+# What they change is the answer for a pod that exists.
+AUTOSCALER_SETTINGS: Final = (
+    "autoscaler",
+    "provisioning_class",
+    "node_group_labels",
+    "new_node_seconds",
+    "narrow_after_seconds",
+)
+
+
+class Output(StrEnum):
+    """The output format."""
+
+    TABLE = "table"
+    YAML = "yaml"
+    JSON = "json"
+
+
+Snapshots = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--cluster",
+        metavar="SNAPSHOT",
+        help="The cluster as kubectl get -A -o yaml (or json) prints its nodes, namespaces, pods, "
+        "noderesourcetopologies.topology.node.k8s.io, topologies.kai.scheduler, topologies.kueue.x-k8s.io, "
+        "podgroups.scheduling.k8s.io, podgroups.scheduling.run.ai, and, for devices, deviceclasses, devicetaintrules, "
+        "resourceslices, resourceclaimtemplates and resourceclaims of resource.k8s.io: "
+        "a file, directory, or - for stdin. May be repeated. "
+        "Without it, the live cluster of --kubeconfig and --context, or of kubectl's current context.",
+    ),
+]
+Outputs = Annotated[Output, typer.Option("--output", "-o", help="A table for people, yaml and json for programs.")]
+_FILES: Final = typer.Option(
+    "--filename",
+    "-f",
+    metavar="FILE",
+    help="Objects to review: a YAML or JSON file, a directory of them, or - for stdin. May be repeated.",
+)
+Files = Annotated[list[str], _FILES]
+OptionalFiles = Annotated[list[str] | None, _FILES]
 Resources = Annotated[
     str | None,
     typer.Option(
@@ -23,53 +103,33 @@ Resources = Annotated[
 ]
 
 
-def resources_of(text: str | None, cache: ClusterCache) -> tuple[str, ...]:
-    """The resources to show that `--resource` names, each of which some node offers. Raises InputError."""
-    snapshot = cache.snapshot().nodes
-    if text is None:
-        return usual_resources(snapshot)
-    offered = offered_resources(snapshot)
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-    if not names:
-        raise InputError(f"--resource: {quoted(text)} names no resource. Nodes offer: {', '.join(offered)}.")
-    for name in names:
-        if name not in offered:
-            raise InputError(
-                f"--resource: no node offers {quoted(name)}. Nodes offer: {', '.join(offered)}."
-                f"{did_you_mean(name, offered)}"
-            )
-    return names
-
-
-def with_setting_flags(function: Callable[..., None], fields: Iterable[str]) -> None:
-    """Give the command a flag for each setting, in place of its `**flags`.
+def setting_flags(names: Iterable[str] | None) -> list[inspect.Parameter]:
+    """A parameter for each of these settings; None: for all.
 
     All are text options. The settings validate them, so flags and environment variables have the same error
     messages.
     """
-    own = [
-        parameter
-        for parameter in inspect.signature(function).parameters.values()
-        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    from webhook.app.settings import Settings, flag  # noqa: PLC0415 # most of the time that `--help` would take
+
+    return [
+        _parameter(name, flag(name), Settings.model_fields[name])
+        for name in (Settings.model_fields if names is None else names)
     ]
-    signature = inspect.Signature([*own, *(_parameter(name, Settings.model_fields[name]) for name in fields)])
-    function.__signature__ = signature  # type: ignore[attr-defined] # what inspect.signature looks for first
-    function.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}
 
 
-def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
-    option = typer.Option(flag(name), help=_help(field), metavar=_metavar(field), show_default=False)
+def _parameter(name: str, flag: str, field: "FieldInfo") -> inspect.Parameter:
+    option = typer.Option(flag, help=_help(field), metavar=_metavar(field), show_default=False)
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, kind, default=None, annotation=Annotated[str | None, option])
 
 
-def _help(field: FieldInfo) -> str:
+def _help(field: "FieldInfo") -> str:
     text = " ".join((field.description or "").split())
     default = _default(field)
     return f"{text} [default: {default}]" if default else text
 
 
-def _metavar(field: FieldInfo) -> str:
+def _metavar(field: "FieldInfo") -> str:
     kind = field.annotation
     if get_origin(kind) is Literal:
         return "|".join(get_args(kind))
@@ -79,7 +139,7 @@ def _metavar(field: FieldInfo) -> str:
     return names.get(get_origin(kind), "TEXT")
 
 
-def _default(field: FieldInfo) -> str:
+def _default(field: "FieldInfo") -> str:
     default = field.get_default(call_default_factory=True)
     if isinstance(default, tuple):
         return ",".join(default)

@@ -38,7 +38,7 @@ from webhook.formats.kubernetes.owner_chain import OwnerChain
 from webhook.formats.kubernetes.pod_resources import PodAmounts
 from webhook.model.names import KAI_SUBGROUP, POD_GROUP_NAME
 from webhook.model.raw import Raw
-from webhook.placing.autoscaling.answers import Asking, ScaleUpAnswers
+from webhook.placing.autoscaling.answers import ScaleUpAnswers
 from webhook.placing.autoscaling.lacking_room import LackingRoom, ScaleUp
 from webhook.placing.autoscaling.provisioning_pod_sets import pod_sets_of, request_text, whole_gang, why_no_request
 from webhook.placing.fair_order import FailedAttempts, result_name
@@ -69,7 +69,7 @@ from webhook.placing.waiting_unit import Unit, WaitingUnit, name_of
 from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.delegated_pods import TENTATIVE_SECONDS
-from webhook.state.rules import Rules
+from webhook.state.rules import Asking, Rules
 from webhook.steps import result_of
 
 

@@ -1,9 +1,10 @@
-"""The operator's settings for admission, as pure code reads them."""
+"""The operator's settings for admission and for cluster autoscalers, as pure code reads them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
-from webhook.formats.autoscaling import Autoscaler
+from webhook.formats.autoscaling import Autoscaler, ProvisioningClass
 from webhook.formats.koordinator.intent import NO_SPEC, NUMASpec
 from webhook.model.options import Manage, Options, Unenforced
 
@@ -67,3 +68,31 @@ class Rules:
     """The cluster autoscaler that is shown pods behind the gate."""
     engine: Options = field(default_factory=Options)
     """How nodes are filtered and ranked."""
+
+
+_NAMES: Final[Mapping[Autoscaler, str]] = {"ClusterAutoscaler": "cluster-autoscaler", "Karpenter": "Karpenter"}
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How an autoscaler is asked."""
+
+    autoscaler: Autoscaler = "None"
+    group_labels: tuple[str, ...] = ()
+    """Node labels that name a node's group, besides the usual ones."""
+    new_node_seconds: float = 300.0
+    """Seconds after which a node is complete: its devices and NUMA nodes are published."""
+    narrow_after: float = 0.0
+    """Seconds after which pods are kept off nodes that have enough free only in total; 0: never."""
+    provisioning_class: ProvisioningClass = ""
+    """The class of the ProvisioningRequests by which gangs are asked for; empty: they are asked for pod by pod."""
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether any autoscaler is asked."""
+        return self.autoscaler != "None"
+
+    @property
+    def name(self) -> str:
+        """The autoscaler, for people."""
+        return _NAMES[self.autoscaler]

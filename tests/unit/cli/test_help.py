@@ -1,8 +1,12 @@
 """Every command shows examples, and each of them is right."""
 
+import inspect
 import os
 import re
 import shlex
+import subprocess
+import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -10,6 +14,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from tests.unit.cli.conftest import CLUSTER, EXAMPLES
+from webhook.cli import app as cli
 from webhook.cli.app import KUBECTL, app, command_line
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined] # a click group
@@ -81,3 +86,41 @@ def test_the_plugin_calls_itself_as_kubectl_does(name: str) -> None:
     assert f"Usage: kubectl topology {name} " in shown
     assert f"kubectl topology {name}" in shown.partition("Examples:")[2]
     assert "  topology-webhook " not in shown
+
+
+# What decisions, clusters and tables need: a second of CPU time.
+HEAVY = {"aiohttp", "kubernetes", "numpy", "rich", "structlog", "yaml", "jinja2", "prometheus_client"}
+
+
+@pytest.mark.parametrize(
+    ("call", "settings"),
+    [
+        ("app(['--version'])", False),
+        ("app(['--help'])", False),
+        ("complete([''])", False),
+        ("complete(['tree', '--dep'])", True),
+        ("app(['tree', '--help'])", True),
+    ],
+)
+def test_help_and_completion_import_no_command(call: str, settings: bool) -> None:
+    code = (
+        "import sys\nfrom webhook.cli.app import app, complete\n"
+        f"try:\n    {call}\nexcept SystemExit:\n    pass\nprint(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout
+    loaded = set(done.stderr.split())
+    assert HEAVY & loaded == set()
+    commands = {name for name in loaded if name.startswith("webhook.cli.commands.")}
+    assert commands == {"webhook.cli.commands.completion"}
+    assert ("webhook.app.settings" in loaded) is settings
+    assert not any(name.startswith(("webhook.placing.", "webhook.views.")) for name in loaded)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_is_answered_by_a_function_of_its_name_and_parameters(name: str) -> None:
+    """The declaration in webhook.cli.app, and the function that answers, which is found by name."""
+    declared = inspect.signature(getattr(cli, name)).parameters
+    answers = inspect.signature(getattr(import_module(f"webhook.cli.commands.{name}"), name)).parameters
+    assert [each for each in answers if each != "flags"] == list(declared)
+    assert ("flags" in answers) is (name != "completion")

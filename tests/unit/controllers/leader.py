@@ -21,10 +21,9 @@ from webhook.kube.pod_writes import PodWrites
 from webhook.kube.write import Outcome, Write
 from webhook.metrics import PlacementMetrics
 from webhook.model.names import NUMA_ALLOCATION
-from webhook.placing.autoscaling.answers import Asking
 from webhook.placing.planner import Limits
 from webhook.state.cluster_cache import ClusterCache
-from webhook.state.rules import Rules
+from webhook.state.rules import Asking, Rules
 
 TERM = Term(1, "1-a", 0.0, 0.0)
 

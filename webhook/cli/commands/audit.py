@@ -8,18 +8,8 @@ from rich.console import Console
 from rich.text import Text
 
 from webhook.app.settings import Settings, rules_of
-from webhook.cli.command import (
-    CLUSTER_SETTINGS,
-    Output,
-    Outputs,
-    Snapshots,
-    answering,
-    read_cluster,
-    tell,
-    warn,
-    write,
-)
-from webhook.cli.flags import with_setting_flags
+from webhook.cli.command import answering, read_cluster, tell, warn, write
+from webhook.cli.flags import Output
 from webhook.cli.input.documents import InputError
 from webhook.cli.input.live_cluster import connect, objects
 from webhook.cli.input.offline_cluster import Cluster
@@ -177,27 +167,14 @@ def _ids(numa_ids: Sequence[int]) -> str:
     return ",".join(map(str, numa_ids))
 
 
-EXAMPLES: Final = """\b
-Examples:
-  topology-webhook audit
-  topology-webhook audit --cluster cluster.yaml -o json
-"""
-
 _PODS: Final = Resource("", "v1", "pods")
 _EVENTS: Final = Resource("", "v1", "events")
 
 _Take = Callable[[Mapping[str, Any]], None]
 
 
-def audit(cluster: Snapshots = None, output: Outputs = Output.TABLE, **flags: str | None) -> None:
-    """Show what is wrong in the cluster, and what to do about it.
-
-    Audit finds pods that kubelets rejected, pods that span NUMA nodes although one could hold them, gangs over
-    several racks that one rack could have taken, and nodes without a NodeResourceTopology or with two policies. It
-    also counts the pods that each value of `manage` would cover. It needs no installed service, and changes nothing.
-
-    The exit code is 0, or 2 if the input cannot be read or the answer cannot be written.
-    """
+def audit(cluster: list[str] | None, output: Output, **flags: str | None) -> None:
+    """Print what is wrong in the cluster."""
     with answering():
         settings = Settings.load(flags)
         read = read_cluster(cluster or [], settings, flags)
@@ -209,9 +186,6 @@ def audit(cluster: Snapshots = None, output: Outputs = Output.TABLE, **flags: st
         warn(read)
         view = auditor.view()
         write(output, as_json(view), lambda console: print_audit(view, console))
-
-
-with_setting_flags(audit, CLUSTER_SETTINGS)
 
 
 def _take_snapshot(cluster: Cluster, auditor: Auditor) -> None:

@@ -5,31 +5,22 @@ the words after `kubectl topology`, and reads candidates and a directive as Cobr
 Source: k8s.io/kubectl, pkg/cmd/plugin/plugin_completion.go; spf13/cobra, completions.go (ShellCompDirective).
 """
 
-import contextlib
-import io
 import os
-import shlex
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Final
 
 import typer
+from typer._completion_classes import BashComplete  # Typer has no public name for the search without a shell
 from typer.completion import (  # type: ignore[attr-defined] # it has them, and does not list them as exports
     completion_init,
     get_completion_script,
 )
+from typer.main import get_command
 
-from webhook.cli.command import EXIT_UNREADABLE, tell
+from webhook.cli.flags import EXIT_UNREADABLE
 from webhook.version import DISTRIBUTION
-
-EXAMPLES: Final = """\b
-Examples:
-  topology-webhook completion bash > /etc/bash_completion.d/topology-webhook
-  topology-webhook completion zsh > ~/.zfunc/_topology-webhook
-  topology-webhook completion fish > ~/.config/fish/completions/topology-webhook.fish
-  topology-webhook completion kubectl > ~/.local/bin/kubectl_complete-topology
-"""
 
 _OF_KUBECTL: Final = """\
 #!/bin/sh
@@ -54,24 +45,16 @@ class Shell(StrEnum):
     KUBECTL = "kubectl"
 
 
-def completion(
-    context: typer.Context,
-    shell: Annotated[Shell, typer.Argument(help="The shell, or kubectl for kubectl topology in every shell.")],
-) -> None:
-    """Print the script that completes commands and flags in a shell.
-
-    kubectl completes its plugins itself, with the executable file kubectl_complete-topology in a folder of $PATH.
-    pip and uv install that file; otherwise, write what `completion kubectl` prints into it.
-
-    The exit code is 0, or 2 if kubectl topology is asked for another script than kubectl's.
-    """
+def completion(context: typer.Context, shell: Shell) -> None:
+    """Print the script for a shell."""
     if shell is Shell.KUBECTL:
         sys.stdout.write(_OF_KUBECTL)
         return
     if context.find_root().info_name != DISTRIBUTION:
-        tell(
+        print(
             f"error: kubectl completes its plugins in {shell} itself. Write what `kubectl topology completion kubectl` "
-            "prints into the executable file kubectl_complete-topology, in a folder of $PATH"
+            "prints into the executable file kubectl_complete-topology, in a folder of $PATH",
+            file=sys.stderr,
         )
         raise typer.Exit(EXIT_UNREADABLE)
     print(get_completion_script(prog_name=DISTRIBUTION, complete_var=_VARIABLE, shell=shell))
@@ -89,16 +72,8 @@ def candidates(line: typer.Typer, words: Sequence[str]) -> str:
 
     A line for each candidate, with its description after a tab; then the directive.
     """
-    # Typer answers for fish in this form, too.
-    os.environ |= {
-        "_TYPER_COMPLETE_ARGS": shlex.join([DISTRIBUTION, *words]),
-        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
-        _VARIABLE: "complete_fish",
-    }
-    register_shells()
-    found = io.StringIO()
-    with contextlib.redirect_stdout(found), contextlib.suppress(SystemExit):
-        line(prog_name=DISTRIBUTION, complete_var=_VARIABLE)
-    lines = found.getvalue().split()
-    directive = _NO_FILES if lines else _FILES
-    return f"{found.getvalue().strip()}\n:{directive}\n".lstrip()
+    finder = BashComplete(get_command(line), {}, DISTRIBUTION, _VARIABLE)
+    found = finder.get_completions(list(words[:-1]), words[-1] if words else "")
+    named = [one for one in found if one.type == "plain"]  # the others are files, which kubectl finds itself
+    lines = [f"{one.value}\t{' '.join(one.help.split())}" if one.help else one.value for one in named]
+    return "\n".join([*lines, f":{_NO_FILES if lines else _FILES}", ""])

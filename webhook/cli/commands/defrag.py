@@ -2,16 +2,16 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from webhook.app.settings import Settings, rules_of
-from webhook.cli.command import CLUSTER_SETTINGS, Output, Outputs, Snapshots, answering, read_cluster, tell, warn, write
+from webhook.cli.command import answering, read_cluster, tell, warn, write
 from webhook.cli.evictions import evict_all
-from webhook.cli.flags import with_setting_flags
+from webhook.cli.flags import Output
 from webhook.cli.input.documents import InputError, Item, Source
 from webhook.cli.input.live_cluster import objects, read_owners
 from webhook.cli.input.offline_cluster import Cluster
@@ -107,49 +107,14 @@ def _where(node: str, numa_nodes: Iterable[int]) -> str:
 
 
 EXIT_NO_PLAN: Final = 1
-EXAMPLES: Final = """\b
-Examples:
-  topology-webhook defrag
-  topology-webhook defrag --first 1 --apply
-  topology-webhook defrag --cluster cluster.yaml -o json
-"""
 
 _PODS: Final = Resource("", "v1", "pods")
 _RUNNING: Final = "status.phase=Running"
 _BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets")
 
 
-def defrag(
-    cluster: Snapshots = None,
-    first: Annotated[
-        int,
-        typer.Option(
-            "--first",
-            min=1,
-            max=10_000,
-            metavar="NUMBER",
-            help="How many of the waiting pods and gangs to plan for, in order.",
-        ),
-    ] = 10,
-    apply: Annotated[
-        bool,
-        typer.Option(
-            "--apply", help="Evict the pods of the plan, all or none. Needs the right to create pods/eviction."
-        ),
-    ] = False,
-    output: Outputs = Output.TABLE,
-    **flags: str | None,
-) -> None:
-    """Plan the fewest moves of pods that let waiting ones start.
-
-    Plans are made for waiting pods and gangs in the leader's order. A pod moves by being evicted, after which its
-    controller creates the next one. Only pods of ReplicaSets, StatefulSets and ReplicationControllers move, and only
-    if they are in no gang, have no higher priority than what waits, and can all run elsewhere. PodDisruptionBudgets
-    are respected. Nothing is evicted without --apply.
-
-    The exit code is 0 if everything that was planned for fits now or with the moves, 1 if something does not, and 2
-    if the input cannot be read, the answer cannot be written, or a pod cannot be evicted.
-    """
+def defrag(cluster: list[str] | None, first: int, apply: bool, output: Output, **flags: str | None) -> None:
+    """Print the plan, and carry it out if asked to."""
     with answering():
         if apply and cluster:
             raise InputError("--apply and --cluster exclude each other: pods of a snapshot cannot be evicted")
@@ -166,10 +131,6 @@ def defrag(
                 print(f"evicted {key}")
     if any(view.verdict not in {Defragments.FITS, Defragments.MOVES} for view in plan.views):
         raise typer.Exit(EXIT_NO_PLAN)
-
-
-# Those that affect the engine's answers, too.
-with_setting_flags(defrag, (*CLUSTER_SETTINGS, "fidelity", "gang_strategy", "not_alignable", "unenforced"))
 
 
 class _LivePods:

@@ -5,7 +5,7 @@ Its process has a snapshot, or a cluster that informers follow, and the page's p
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 
@@ -13,9 +13,8 @@ from webhook.app import logs
 from webhook.app.page import page_port, problems_of
 from webhook.app.settings import Settings, SettingsError, rules_of
 from webhook.app.signals import stop_event
-from webhook.cli.command import CLUSTER_SETTINGS, EXIT_UNREADABLE, Snapshots, read_cluster, tell
-from webhook.cli.commands.review import DECISION_SETTINGS
-from webhook.cli.flags import with_setting_flags
+from webhook.cli.command import read_cluster, tell
+from webhook.cli.flags import EXIT_UNREADABLE
 from webhook.cli.input.documents import InputError
 from webhook.cli.input.followed_cluster import followed
 from webhook.kube.api_errors import ClusterError
@@ -58,29 +57,8 @@ async def _serve(source: Source, address: str, port: int) -> None:
         await stop.wait()
 
 
-EXAMPLES: Final = """\b
-Examples:
-  topology-webhook page
-  topology-webhook page --context training --port 8000
-  topology-webhook page --cluster cluster.yaml
-"""
-
-
-def page(
-    cluster: Snapshots = None,
-    address: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on. 0 picks a free one.")] = 8090,
-    **flags: str | None,
-) -> None:
-    """Show the cluster's topology in a browser.
-
-    The page is a map of what is used where, with gangs, what waits and why, and where a pod or gang would fit. It
-    reads the cluster with the rights of the kubeconfig's user, changes nothing, and follows the cluster until Ctrl-C.
-    With --cluster, it shows a snapshot.
-
-    The exit code is 0 if a signal ended it, and 2 if the flags or files are invalid, the API server cannot be
-    reached, or the port cannot be opened.
-    """
+def page(cluster: list[str] | None, address: str, port: int, **flags: str | None) -> None:
+    """Serve the page until a signal."""
     try:
         settings = Settings.load(flags)
         if cluster:
@@ -90,6 +68,3 @@ def page(
     except (InputError, SettingsError, ClusterError, OSError) as error:
         tell(f"error: {error}")
         raise typer.Exit(EXIT_UNREADABLE) from error
-
-
-with_setting_flags(page, tuple(dict.fromkeys((*CLUSTER_SETTINGS, *DECISION_SETTINGS))))

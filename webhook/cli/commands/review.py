@@ -7,14 +7,13 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final
 
 import typer
 from rich.console import Console
 
 from webhook.app.settings import Settings, rules_of
-from webhook.cli.command import Output, Snapshots, answering, read_cluster, tell, writing
-from webhook.cli.flags import with_setting_flags
+from webhook.cli.command import answering, read_cluster, tell, writing
+from webhook.cli.flags import EXIT_REFUSED, Output
 from webhook.cli.input.documents import STDIN, InputError, Item, read, twice
 from webhook.cli.input.object_schema import METADATA
 from webhook.cli.input.offline_cluster import cluster_snapshots_of
@@ -29,70 +28,11 @@ from webhook.cli.render.judgement_table import print_table
 from webhook.placing.pod.decision import Verdict
 from webhook.state.cluster_snapshot import ClusterSnapshot
 
-EXIT_REFUSED: Final = 1
-EXAMPLES: Final = """\b
-Examples:
-  topology-webhook review -f pod.yaml
-  topology-webhook review -f manifests/ --cluster cluster.yaml --all-nodes
-  topology-webhook review -f pod.yaml -o yaml | kubectl apply -f -
-"""
-
-# Settings that affect decisions, and those that select the cluster.
-DECISION_SETTINGS: Final = (
-    "kubeconfig",
-    "context",
-    "gate",
-    "manage",
-    "default_numa_topology_policy",
-    "default_exclusive",
-    "excluded_namespaces",
-    "kueue_annotations",
-    "dynamic_resources",
-    "no_compatible_node",
-    "not_alignable",
-    "unenforced",
-    "no_capacity",
-    "fidelity",
-    "score_strategy",
-    "resource_weights",
-    "preference_weight",
-    "gang_strategy",
-    "scheduler_names",
-    "max_affinity_values",
-    "nrt_age_seconds",
-)
-
-
-_FILES: Final = typer.Option(
-    "--filename",
-    "-f",
-    metavar="FILE",
-    help="Objects to review: a YAML or JSON file, a directory of them, or - for stdin. May be repeated.",
-)
-Files = Annotated[list[str], _FILES]
-OptionalFiles = Annotated[list[str] | None, _FILES]
-
 
 def review(
-    filename: Files,
-    cluster: Snapshots = None,
-    output: Annotated[
-        Output,
-        typer.Option("--output", "-o", help="A table for people, yaml for kubectl apply -f -, json for programs."),
-    ] = Output.TABLE,
-    all_nodes: Annotated[bool, typer.Option("--all-nodes", help="Show every node (table and json).")] = False,
-    **flags: str | None,
+    filename: list[str], cluster: list[str] | None, output: Output, all_nodes: bool, **flags: str | None
 ) -> None:
-    """Show the decision on pods and workloads before you apply them.
-
-    A workload is reviewed by its pod templates, or as a gang if it requests a topology or a minimum. Each object is
-    reviewed on its own, so the objects of one call take no room from each other. A Topology or Namespace among them
-    applies to the objects after it, as if they were created in this order, and a PodGroup to all pods that name it.
-    With -o yaml, objects are printed as they will be once they are ungated, and denied objects are left out.
-
-    The exit code is 0 if all objects are allowed, 1 if one is denied or fits nowhere now, and 2 if the input cannot
-    be read or the answer cannot be written.
-    """
+    """Print the decisions on the objects."""
     with answering():
         judgements = _judgements(filename, cluster or [], flags)
         text = "" if output is Output.TABLE else _render(judgements, output, all_nodes=all_nodes)
@@ -103,9 +43,6 @@ def review(
             sys.stdout.write(text)
     if not all(judgement.is_fine for judgement in judgements):
         raise typer.Exit(EXIT_REFUSED)
-
-
-with_setting_flags(review, DECISION_SETTINGS)
 
 
 def _judgements(filenames: Sequence[str], snapshots: Sequence[str], flags: Mapping[str, str | None]) -> list[Judgement]:

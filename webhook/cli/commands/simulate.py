@@ -13,22 +13,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from webhook.app.settings import Settings, rules_of, times_of
-from webhook.cli.command import Output, Outputs, Snapshots, answering, read_cluster, tell, write
-from webhook.cli.commands.review import DECISION_SETTINGS
-from webhook.cli.flags import with_setting_flags
+from webhook.cli.command import answering, read_cluster, tell, write
+from webhook.cli.flags import Output
 from webhook.cli.input.documents import STDIN, InputError, Item, read, twice
 from webhook.cli.input.offline_cluster import Cluster
 from webhook.cli.input.recorded_cluster import add_nodes, files_of, recorded_nodes, recorded_pods, workloads_of
 from webhook.cli.offline.judgement_context import JudgementContext
-from webhook.cli.offline.simulated_workloads import MOST_SECONDS, simulated_workloads
+from webhook.cli.offline.simulated_workloads import simulated_workloads
 from webhook.cli.render.text_table import Cell, print_line, print_table, short_duration
 from webhook.model.wording import counted
 from webhook.simulation.run import Progress as OnProgress
@@ -112,13 +110,6 @@ def print_simulation(view: SimulationView, console: Console) -> None:
     print_table(shown, console)
 
 
-EXAMPLES: Final = """\b
-Examples:
-  topology-webhook simulate -f workload.yaml
-  topology-webhook simulate -f gang.yaml --cluster cluster.yaml --plot before-after.svg
-  topology-webhook simulate --trace nodes.csv,pods.csv -o json
-"""
-
 # After the last workload: time for rejected pods to be recreated.
 _SETTLING: Final = 60.0
 _MOST_RECREATIONS: Final = 1000
@@ -137,81 +128,21 @@ class _Times:
 
 
 def simulate(  # noqa: PLR0913, PLR0917 # a parameter for each flag
-    filename: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--filename",
-            "-f",
-            metavar="FILE",
-            help="Objects to create, in this order: a YAML or JSON file, a directory of them, or - for stdin. "
-            "May be repeated.",
-        ),
-    ] = None,
-    cluster: Snapshots = None,
-    trace: Annotated[
-        str | None,
-        typer.Option(
-            "--trace",
-            metavar="NODES.csv,PODS.csv",
-            help="A recorded cluster in the columns of cluster-trace-gpu-v2023, in place of --cluster. "
-            "With ,PODS.csv, only its pods are used, on the cluster of --cluster or the live one.",
-        ),
-    ] = None,
-    trace_speed: Annotated[
-        float,
-        typer.Option(
-            "--trace-speed",
-            min=0.001,
-            max=1e9,
-            help="How many times as fast to create the pods of the trace, which run as long as recorded.",
-        ),
-    ] = 1.0,
-    without: Annotated[bool, typer.Option("--without", help="Skip the run with the webhook.")] = False,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            "--plot",
-            metavar="FILE",
-            help="Draw utilisation and the pods that do not run yet over time: FILE.svg or FILE.png. "
-            "Needs the extra `plot`: pip install 'topology-webhook[plot]'.",
-        ),
-    ] = None,
-    seconds: Annotated[
-        float | None,
-        typer.Option(
-            "--seconds", min=1, max=MOST_SECONDS, help="How long to simulate. Without it, 60 s after the last creation."
-        ),
-    ] = None,
-    steady_from: Annotated[
-        float, typer.Option("--steady-from", min=0, max=MOST_SECONDS, help="Measure utilisation from this second on.")
-    ] = 0.0,
-    recreations: Annotated[
-        int,
-        typer.Option(
-            "--recreations",
-            min=1,
-            max=_MOST_RECREATIONS,
-            help="How often in a row a rejected pod is recreated while nothing else changes.",
-        ),
-    ] = 10,
-    recreate_seconds: Annotated[
-        float,
-        typer.Option("--recreate-seconds", min=0.01, max=3600, help="Seconds until a rejected pod is recreated."),
-    ] = 1.0,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the scheduler's choice among equal nodes.")] = 0,
-    output: Outputs = Output.TABLE,
+    filename: list[str] | None,
+    cluster: list[str] | None,
+    trace: str | None,
+    trace_speed: float,
+    without: bool,
+    plot: Path | None,
+    seconds: float | None,
+    steady_from: float,
+    recreations: int,
+    recreate_seconds: float,
+    seed: int,
+    output: Output,
     **flags: str | None,
 ) -> None:
-    """Simulate a workload without and with the webhook.
-
-    Without the webhook, the scheduler knows only the totals of nodes, and kubelets reject what they cannot align;
-    with it, the service's own engine decides. Nothing is created, and the cluster is not changed.
-
-    An object is created at once and its pods run to the end, unless its annotations simulate.topology-webhook.dev/at
-    and simulate.topology-webhook.dev/run-seconds say otherwise.
-
-    The exit code is 0, or 2 if the input cannot be read or the answer cannot be written.
-    """
+    """Print what the runs measured."""
     with answering():
         if plot is not None:
             check_plot(plot)
@@ -229,9 +160,6 @@ def simulate(  # noqa: PLR0913, PLR0917 # a parameter for each flag
         if plot is not None:
             write_plot(view, plot)
         write(output, as_json(as_printed(view)), lambda console: print_simulation(view, console))
-
-
-with_setting_flags(simulate, (*DECISION_SETTINGS, "reserve_after_seconds"))
 
 
 def _scenario(

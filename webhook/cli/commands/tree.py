@@ -1,15 +1,13 @@
 """`topology-webhook tree`: the domains of each topology, with what is free in them."""
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Final
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
 from webhook.app.settings import Settings
-from webhook.cli.command import CLUSTER_SETTINGS, Output, Outputs, Snapshots, answering, read_cluster, warn, write
-from webhook.cli.flags import Resources, resources_of, with_setting_flags
+from webhook.cli.command import answering, read_cluster, resources_of, warn, write
+from webhook.cli.flags import Output
 from webhook.cli.input.documents import InputError
 from webhook.cli.render.printable import printable, shortened
 from webhook.cli.render.text_table import Cell, bar, print_line, print_table, resource_title, short_amount, style_of
@@ -117,47 +115,20 @@ def _gangs(gangs: Sequence[GangInDomain]) -> str:
     return ", ".join([*shown, *more])
 
 
-EXAMPLES: Final = """\b
-Examples:
-  topology-webhook tree
-  topology-webhook tree --topology network --depth rack --resource cpu,nvidia.com/gpu
-  topology-webhook tree --cluster cluster.yaml -o json
-"""
-
-
 def tree(
-    cluster: Snapshots = None,
-    topology: Annotated[
-        str | None, typer.Option("--topology", metavar="NAME", help="Only this Topology. Without it, all of them.")
-    ] = None,
-    depth: Annotated[
-        str | None,
-        typer.Option(
-            "--depth",
-            metavar="LEVEL",
-            help="The finest level to show: a level of the topology (label, alias, or last segment), `node`, or a "
-            "number; 0 is the whole cluster. Without it, the finest level with at most 100 domains.",
-        ),
-    ] = None,
-    resource: Resources = None,
-    output: Outputs = Output.TABLE,
+    cluster: list[str] | None,
+    topology: str | None,
+    depth: str | None,
+    resource: str | None,
+    output: Output,
     **flags: str | None,
 ) -> None:
-    """Show what is free in each rack, zone or other domain.
-
-    FREE is what pods can still request on nodes that are ready and not cordoned, out of what is allocatable on all
-    nodes; LARGEST is the most that a single NUMA node has free. GANGS lists the gangs with members in the domain.
-
-    The exit code is 0, or 2 if the input cannot be read or the answer cannot be written.
-    """
+    """Print the domains of each topology."""
     with answering():
         read = read_cluster(cluster or [], Settings.load(flags), flags)
         warn(read)
         views = _views(read.cache, topology, depth, resource)
         write(output, {"topologies": as_json(views)}, lambda console: print_trees(views, console))
-
-
-with_setting_flags(tree, CLUSTER_SETTINGS)
 
 
 def _views(cache: ClusterCache, name: str | None, depth: str | None, resource: str | None) -> tuple[TopologyView, ...]:

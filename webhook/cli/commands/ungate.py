@@ -3,13 +3,12 @@
 import asyncio
 import re
 import sys
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 
 from webhook.app.clients import placement_pace
 from webhook.app.settings import Settings, SettingsError
-from webhook.cli.flags import with_setting_flags
 from webhook.cli.ungater import Tally, Ungater
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.client import Client
@@ -17,48 +16,20 @@ from webhook.model.wording import counted
 
 EXIT_LEFT: Final = 1
 EXIT_UNUSABLE: Final = 2
-EXAMPLES: Final = """\b
-Examples:
-  topology-webhook ungate --all --dry-run
-  topology-webhook ungate --namespace training
-  topology-webhook ungate --all --remove-webhooks topology-webhook
-"""
 
 # DNS subdomain names, as Kubernetes requires. They become part of a URL.
 _NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
 
 def ungate(
-    all_pods: Annotated[
-        bool, typer.Option("--all", help="Ungate every waiting pod, in all namespaces unless --namespace is given.")
-    ] = False,
-    namespace: Annotated[
-        str | None, typer.Option("--namespace", "-n", metavar="NS", help="Ungate the waiting pods of this namespace.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the pods and change nothing.")] = False,
-    remove_webhooks: Annotated[
-        str | None,
-        typer.Option(
-            "--remove-webhooks",
-            metavar="NAME",
-            help="First delete the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration of this name, "
-            "the full name of the release, so that no new pod is gated. Then run until no gated pod is left.",
-        ),
-    ] = None,
-    timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", min=1, max=86_400, help="How long to try.")
-    ] = 60.0,
+    all_pods: bool,
+    namespace: str | None,
+    dry_run: bool,
+    remove_webhooks: str | None,
+    timeout: float,
     **flags: str | None,
 ) -> None:
-    """Remove the service's scheduling gate from waiting pods.
-
-    The scheduler then places them without the service. The annotation topology-webhook.dev/placement of each pod
-    then says so, and other gates stay. A pod that changes meanwhile or cannot be written is tried again. The service
-    may gate new pods meanwhile, unless --remove-webhooks is given.
-
-    The exit code is 0 if no such pod is left, 1 if some are, which stderr names, and 2 if the flags are invalid, or
-    the API server cannot be reached or forbids it.
-    """
+    """Ungate the pods, and print how many."""
     try:
         _check(all_pods, namespace, remove_webhooks)
         settings = Settings.load(flags)
@@ -69,9 +40,6 @@ def ungate(
     _report(tally, dry_run=dry_run, timeout=timeout)
     if tally.failed or not tally.complete:
         raise typer.Exit(EXIT_LEFT)
-
-
-with_setting_flags(ungate, ("kubeconfig", "context"))
 
 
 class _UsageError(Exception):

@@ -10,27 +10,15 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Annotated, Final
+from typing import Final
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
 from webhook.app.settings import Settings, rules_of
 from webhook.app.signals import stop_event
-from webhook.cli.command import (
-    CLUSTER_SETTINGS,
-    Output,
-    Outputs,
-    Snapshots,
-    answering,
-    read_cluster,
-    tell,
-    warn,
-    write,
-    writing,
-)
-from webhook.cli.flags import with_setting_flags
+from webhook.cli.command import answering, read_cluster, tell, warn, write, writing
+from webhook.cli.flags import Output
 from webhook.cli.input.documents import InputError, Item, Source
 from webhook.cli.input.followed_cluster import FollowedCluster, followed
 from webhook.cli.input.live_cluster import Also, read_owners
@@ -182,14 +170,6 @@ def _without_ages(view: WaitingView) -> WaitingView:
     return replace(view, seconds=None, pods=tuple(pods))
 
 
-EXAMPLES: Final = """\b
-Examples:
-  topology-webhook waiting
-  topology-webhook waiting --watch
-  topology-webhook waiting --what-frees 50
-  topology-webhook waiting --cluster cluster.yaml -o json
-"""
-
 # Columns of a terminal for a name and for a reason, which has up to 1,000 characters.
 _NAME: Final = 64
 _REASON: Final = 300
@@ -198,32 +178,8 @@ _HELP: Final = 500
 _PODS: Final = 5
 
 
-def waiting(
-    cluster: Snapshots = None,
-    watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Print the list again whenever it changes, until Ctrl-C.")
-    ] = False,
-    what_frees: Annotated[
-        int,
-        typer.Option(
-            "--what-frees",
-            min=0,
-            metavar="NUMBER",
-            help="For how many entries, from the first, to find what would let them run.",
-        ),
-    ] = 5,
-    output: Outputs = Output.TABLE,
-    **flags: str | None,
-) -> None:
-    """Show which pods and gangs have no node yet, and why.
-
-    These are the managed pods that are not bound, the oldest first, with what has to act next. A gang is one line
-    with its number of members. The reason is what the service wrote into the oldest pod, or, for a pod without a
-    gate, what the scheduler reports. For the first entries, you also see which pods would have to terminate to let
-    them run, except with --watch, with which -o json prints one value a line.
-
-    The exit code is 0, even if nothing waits, or 2 if the input cannot be read or the answer cannot be written.
-    """
+def waiting(cluster: list[str] | None, watch: bool, what_frees: int, output: Output, **flags: str | None) -> None:
+    """Print what waits, once or whenever it changes."""
     with answering():
         if watch:
             if cluster:
@@ -235,10 +191,6 @@ def waiting(
         warn(read)
         views = with_frees(waiting_views(read.cache), what_frees, read, rules_of(settings))
         write(output, {"waiting": as_json(views)}, lambda console: _print(views, console))
-
-
-# Those that affect the engine's answers, too.
-with_setting_flags(waiting, (*CLUSTER_SETTINGS, "fidelity", "gang_strategy", "not_alignable", "unenforced"))
 
 
 def _print(views: Sequence[WaitingView], console: Console) -> None:

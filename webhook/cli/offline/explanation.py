@@ -26,7 +26,6 @@ from webhook.formats.workload.record import rank_of
 from webhook.model.errors import UserError
 from webhook.model.names import KAI_TOPOLOGY
 from webhook.model.raw import Raw
-from webhook.placing.autoscaling.answers import Asking
 from webhook.placing.gang.workload_judgement import GangJudgement
 from webhook.placing.planner import Limits, Planner
 from webhook.placing.pod.assignment import Assignment
@@ -34,7 +33,7 @@ from webhook.placing.pod.decision import Verdict
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.placing.pod.placement_text import waiting
 from webhook.placing.waiting_unit import WaitingUnit
-from webhook.state.rules import Rules
+from webhook.state.rules import Asking, Rules
 from webhook.views.as_json import as_json
 from webhook.views.domains import tree_of
 from webhook.views.pod_standing import ENDED, WITHOUT_NODE, PodStanding, Standing, pod_standing

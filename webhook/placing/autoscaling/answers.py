@@ -28,7 +28,7 @@ from webhook.engine.reason import FITS, Reason
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.topology.tree import ROOT, TopologyTree
 from webhook.engine.topology.tree_cache import TopologyTrees
-from webhook.formats.autoscaling import GROUP_LABELS, Autoscaler, ProvisioningClass, group_of
+from webhook.formats.autoscaling import GROUP_LABELS, group_of
 from webhook.formats.kubernetes.node import Node
 from webhook.formats.kubernetes.pod import Pod
 from webhook.formats.patches.affinity_patch import NodeRef
@@ -44,7 +44,7 @@ from webhook.placing.pod.placement_text import subject
 from webhook.placing.pod.schedulability import UnschedulableReason, look_ahead
 from webhook.placing.waiting_unit import WaitingUnit
 from webhook.state.cluster_cache import ClusterCache
-from webhook.state.rules import Rules
+from webhook.state.rules import Asking, Rules
 from webhook.steps import Steps
 
 # A node that lacks knowledge, or is tainted for a time, does not represent its group.
@@ -257,34 +257,6 @@ def _naming(term: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _others(term: Mapping[str, Any], kind: str) -> _Requirements:
     named = _naming(term)
     return [one for one in term.get(kind) or () if one not in named]
-
-
-_NAMES: Final[Mapping[Autoscaler, str]] = {"ClusterAutoscaler": "cluster-autoscaler", "Karpenter": "Karpenter"}
-
-
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """How an autoscaler is asked."""
-
-    autoscaler: Autoscaler = "None"
-    group_labels: tuple[str, ...] = ()
-    """Node labels that name a node's group, besides the usual ones."""
-    new_node_seconds: float = 300.0
-    """Seconds after which a node is complete: its devices and NUMA nodes are published."""
-    narrow_after: float = 0.0
-    """Seconds after which pods are kept off nodes that have enough free only in total; 0: never."""
-    provisioning_class: ProvisioningClass = ""
-    """The class of the ProvisioningRequests by which gangs are asked for; empty: they are asked for pod by pod."""
-
-    @property
-    def is_enabled(self) -> bool:
-        """Whether any autoscaler is asked."""
-        return self.autoscaler != "None"
-
-    @property
-    def name(self) -> str:
-        """The autoscaler, for people."""
-        return _NAMES[self.autoscaler]
 
 
 @dataclass(frozen=True, slots=True)

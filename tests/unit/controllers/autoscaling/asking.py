@@ -19,8 +19,8 @@ from webhook.kube.provisioning_request_client import ProvisioningWrites
 from webhook.kube.write import WRITTEN, Outcome, Write
 from webhook.model.names import MIN_MEMBER
 from webhook.model.raw import Raw
-from webhook.placing.autoscaling.answers import Asking, ScaleUpAnswers
-from webhook.state.rules import Rules
+from webhook.placing.autoscaling.answers import ScaleUpAnswers
+from webhook.state.rules import Asking, Rules
 
 EPOCH: Final = 1_900_000_000
 """Seconds since the epoch when the time of a test begins."""
