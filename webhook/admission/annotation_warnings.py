@@ -318,11 +318,12 @@ def annotation_warnings(raw: Mapping[str, Any], topologies: Mapping[str, Topolog
     )
 
 
-def strategy_warnings(raw: Mapping[str, Any], rules: Rules) -> tuple[str, ...]:
-    """The warning about a strategy on a pod that nothing else makes ours."""
+def unmanaged_warnings(raw: Mapping[str, Any], rules: Rules) -> tuple[str, ...]:
+    """The warnings about a pod that is not ours: a misspelt name would have made it, a strategy alone does not."""
     if is_made_by_another(raw) or _is_others(raw, rules):
         return ()
-    return tuple(_without_gang(raw, _sets(raw)))
+    sets = _sets(raw)
+    return (*_mistyped(sets), *_without_gang(raw, sets))
 
 
 def _sets(raw: Mapping[str, Any]) -> Sets:

@@ -498,7 +498,11 @@ class _Unbuilt(TyperCommand):
 
     def make_context(self, *arguments: Any, **extra: Any) -> Any:
         """The context of the built command."""
-        return self._built().make_context(*arguments, **extra)
+        try:
+            return self._built().make_context(*arguments, **extra)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")  # pydantic's, which parses for Typer
+            raise
 
     def _built(self) -> Any:
         name, declared = self._declared.function.__name__, self._declared

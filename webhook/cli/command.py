@@ -11,11 +11,13 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from threading import Timer
+from typing import Any, Final
 
 import structlog
 import typer
 from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from webhook.app.settings import Settings, SettingsError, rules_of, times_of
 from webhook.cli.flags import EXIT_UNREADABLE, Output
@@ -27,6 +29,9 @@ from webhook.cli.render.printable import printable
 from webhook.model.wording import did_you_mean, quoted
 from webhook.state.cluster_cache import ClusterCache
 from webhook.views.node_amounts import offered_resources, usual_resources
+
+# What takes longer says that it is at work.
+_PATIENCE_SECONDS: Final = 1.0
 
 
 @contextmanager
@@ -76,11 +81,12 @@ def read_cluster(
     live = [name for name in ("kubeconfig", "context") if flags.get(name)]
     if snapshots and live:
         raise InputError(f"--cluster and --{live[0]} exclude each other: give a snapshot or a live cluster")
-    if not snapshots:
-        return read_live(settings, items, also)
     if list(snapshots).count(STDIN) > 1:
         raise InputError("stdin (-) can be read only once")
-    cluster = cluster_of(read(snapshots), rules_of(settings), times_of(settings))
+    with working("reading the cluster"):
+        if not snapshots:
+            return read_live(settings, items, also)
+        cluster = cluster_of(read(snapshots), rules_of(settings), times_of(settings))
     if not cluster.cache.state.nodes:
         raise InputError(f"{', '.join(snapshots)}: there is no Node in it, so there is no cluster to judge by")
     return cluster
@@ -137,6 +143,25 @@ def warn(cluster: Cluster) -> None:
     """Print the warnings about the cluster's objects."""
     for warning in cluster.warnings:
         tell(f"warning: {warning}")
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Say on stderr, if that is a terminal, what takes longer than a second, and for how long it has."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    columns = SpinnerColumn(), TextColumn(what), TimeElapsedColumn()
+    shown = Progress(*columns, console=Console(stderr=True), transient=True)
+    shown.add_task("")
+    timer = Timer(_PATIENCE_SECONDS, shown.start)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        shown.stop()
 
 
 def tell(text: str) -> None:

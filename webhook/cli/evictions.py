@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from webhook.app.settings import Settings
-from webhook.cli.input.live_cluster import connect
+from webhook.cli.input.live_cluster import connected
 from webhook.kube.client import Client
 from webhook.kube.pod_writes import PodWrites
 
@@ -56,7 +56,7 @@ class Evictions:
 
 async def evict_all(settings: Settings, moves: Sequence[MovesOfOne]) -> Evictions:
     """Evict the pods. Raises ClusterError."""
-    async with await connect(settings) as client:
+    async with connected(settings) as client:
         return await evict(client, moves)
 
 

@@ -17,6 +17,8 @@ from kubernetes.aio.config import ConfigException
 from kubernetes.aio.config.kube_config import KUBE_CONFIG_DEFAULT_LOCATION, KubeConfigLoader, KubeConfigMerger
 
 from webhook.kube.api_errors import ConnectionSettingsError
+from webhook.model.json_text import printable
+from webhook.model.wording import did_you_mean, quoted
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 # The kubelet replaces a token at 80 % of its life, which is at least 10 minutes: a token read a minute ago is valid.
@@ -114,13 +116,17 @@ async def from_kubeconfig(paths: str, context: str | None) -> Credentials:
         if merged.config is None:
             msg = f"There is no kubeconfig at {paths}, and this is not a pod in a cluster. Name one."
             raise ConnectionSettingsError(msg)
+        contexts = [str(each["name"]) for each in merged.config.safe_get("contexts") or []]
+        if context is not None and context not in contexts:
+            msg = f"There is no context {quoted(context)} in {paths}.{did_you_mean(context, contexts)}"
+            raise ConnectionSettingsError(f"{msg} There are: {', '.join(map(printable, contexts)) or 'none'}.")
         loader = KubeConfigLoader(config_dict=merged.config, active_context=context, config_base_path=None)
         await loader.load_and_set(configuration)
         user = _user_of(merged, loader)
         namespace = str(loader.current_context["context"].get("namespace") or "")
     except (ConfigException, OSError, yaml.YAMLError, TypeError, LookupError, AttributeError, ValueError) as error:
         # The last four: the client's loader does not validate a kubeconfig's structure.
-        msg = f"The kubeconfig {paths} cannot be used: {error}"
+        msg = f"The kubeconfig {paths} cannot be used: {error}."
         raise ConnectionSettingsError(msg) from error
     source = f"kubeconfig {paths}, context {loader.current_context['name']}"
     # As for kubectl, a tokenFile overrides a token, because the file is rotated.

@@ -40,11 +40,13 @@ _MOST: Final = 256
 def nearest(word: str, allowed: Iterable[str]) -> str | None:
     """The allowed word that `word` most likely stands for; None if none is similar.
 
-    Case and punctuation are ignored first (single-numa-node is SingleNUMANode), then misspellings are tried.
+    Case and punctuation are ignored first (single-numa-node is SingleNUMANode), as is a domain (gpu is nvidia.com/gpu);
+    then misspellings are tried.
     """
     if len(word) > _LONGEST:
         return None
-    plain = {_plain(name): name for name in islice(allowed, _MOST) if name and len(name) <= _LONGEST}
+    names = [name for name in islice(allowed, _MOST) if name and len(name) <= _LONGEST]
+    plain = {_plain(name.rpartition("/")[2]): name for name in names} | {_plain(name): name for name in names}
     matches = get_close_matches(_plain(word), plain, n=1)
     return plain[matches[0]] if matches else None
 

@@ -93,7 +93,7 @@ def test_a_pod_that_waits_has_its_decision_and_each_nodes_answer(snapshot: Path)
         "Placed False, NoSingleNUMANode (since 2030-01-01T00:00:00Z)",
         "policy SingleNUMANode",
         NOWHERE,
-        "NODE FITS SCORE NUMA WHY NOT",
+        "NODE FITS WHY NOT",
         "n0 no insufficient cpu: 20 requested, 9500m free",
         "n1 no insufficient cpu: 20 requested, 15 free",
         "n2 no cordoned",

@@ -36,19 +36,21 @@ def test_the_table_has_a_line_for_each_node(snapshot: Path) -> None:
     assert (printed.code, printed.stderr) == (0, "")
     lines = [" ".join(line.split()) for line in printed.stdout.splitlines()]
     assert lines == [
-        "NODE STATUS POLICY SCOPE NRT AGE WRITTEN BY PODS CPU FREE BY NUMA NODE GPU FREE BY NUMA NODE",
-        "n0 Ready single-numa-node container 60m nfd 3 8 3 (of 16) 0 2 (of 2)",
-        "n1 Ready single-numa-node container 60m nfd 2 0 16 (of 16) 2 2 (of 2)",
-        "n2 Ready,Cordoned single-numa-node container 60m nfd 1 16 15 (of 16) 2 2 (of 2)",
-        "n3 Ready single-numa-node container 60m nfd 1 15 16 (of 16) 2 2 (of 2)",
-        "n4 Ready none - no NRT - 0 - -",
+        "NODE STATUS POLICY SCOPE NRT AGE PODS CPU FREE BY NUMA NODE GPU FREE BY NUMA NODE",
+        "n0 Ready single-numa-node container 60m 3 8 3 (of 16) 0 2 (of 2)",
+        "n1 Ready single-numa-node container 60m 2 0 16 (of 16) 2 2 (of 2)",
+        "n2 Ready, cordoned single-numa-node container 60m 1 16 15 (of 16) 2 2 (of 2)",
+        "n3 Ready single-numa-node container 60m 1 15 16 (of 16) 2 2 (of 2)",
+        "n4 Ready none - no NRT 0 - -",
+        "without a NodeResourceTopology (NRT): n4",
+        "the NodeResourceTopologies are written by nfd",
     ]
 
 
 def test_one_node_is_shown_with_its_pods_and_reservations(snapshot: Path) -> None:
     printed = nodes(snapshot, "n2").stdout
     lines = [" ".join(line.split()) for line in printed.splitlines()]
-    assert lines[0] == "n2: Ready,Cordoned"
+    assert lines[0] == "n2: Ready, cordoned"
     assert "1 cpu 15 16 16" in lines
     assert "default/late Guaranteed SingleNUMANode 1 1 cpu, 1Gi memory" in lines
     assert "default/late bound, not reported yet 1 1 cpu" in lines

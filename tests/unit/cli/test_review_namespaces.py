@@ -81,7 +81,7 @@ def test_a_namespace_among_the_objects_counts_for_those_that_follow_and_takes_th
     made = namespace(labels={LABEL: "aligned"})
     assert is_managed(reviewed(made, of_team()))
     assert is_managed(reviewed(made, of_team(), cluster=(namespace(labels={LABEL: "annotated"}),)))
-    assert reviewed(of_team(), made)["message"].startswith("unmanaged: no pods are looked for in a Namespace")
+    assert reviewed(of_team(), made)["message"].startswith("unmanaged: a Namespace (v1) has no pods to place")
 
 
 def test_a_namespaces_annotation_is_the_policy_of_pods_that_state_none(reviewed: Reviewed) -> None:

@@ -120,7 +120,7 @@ def test_the_pods_are_named_whose_end_would_let_a_pod_run(tmp_path: Path) -> Non
     assert waiting(file).stdout.partition("WHAT WOULD LET THEM RUN\n")[2].splitlines() == [
         "default/waits: 1 pod on n0 would have to terminate: default/c",
         "default/equal: 1 pod on n0 would have to terminate: default/c",
-        "default/large: terminating pods with known NUMA nodes would not help",
+        "default/large: it would not fit even if every pod whose NUMA nodes are known terminated",
         "default/gang: rack rack-1 has room for 1 of 2 pods, short of cpu",
     ]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from webhook.admission.annotation_warnings import annotation_warnings, strategy_warnings
+from webhook.admission.annotation_warnings import annotation_warnings, unmanaged_warnings
 from webhook.admission.kueue_requests import asked_pod
 from webhook.admission.pod.mutation import denied, mutate_pod
 from webhook.admission.pod.validate import validate_pod
@@ -258,7 +258,7 @@ def decide_creation(
     if decided.verdict is Verdict.DENY:
         return decided
     if decided.fit_count is None:
-        return _warned(decided, judged.warnings, strategy_warnings(asked.raw, rules))
+        return _warned(decided, judged.warnings, unmanaged_warnings(asked.raw, rules))
     annotations = map(asked.told, annotation_warnings(asked.raw, cluster_snapshot.topologies, rules))
     return _warned(decided, annotations, warnings_of(raw, gated=decided.gated, constraint=decided.constraint))
 

@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.text import Text
 
 from webhook.app.settings import Settings, rules_of
-from webhook.cli.command import answering, read_cluster, tell, warn, write
+from webhook.cli.command import answering, read_cluster, tell, warn, working, write
 from webhook.cli.flags import Output
 from webhook.cli.input.documents import InputError
-from webhook.cli.input.live_cluster import connect, objects
+from webhook.cli.input.live_cluster import connected, objects
 from webhook.cli.input.offline_cluster import Cluster
 from webhook.cli.render.printable import printable, shortened
 from webhook.cli.render.text_table import Cell, print_line, print_table
@@ -179,12 +179,13 @@ def audit(cluster: list[str] | None, output: Output, **flags: str | None) -> Non
         settings = Settings.load(flags)
         read = read_cluster(cluster or [], settings, flags)
         auditor = Auditor(read.cache, rules_of(settings))
-        if cluster:
-            _take_snapshot(read, auditor)
-        else:
-            _take_live(read, auditor, settings)
+        with working("auditing"):
+            if cluster:
+                _take_snapshot(read, auditor)
+            else:
+                _take_live(read, auditor, settings)
+            view = auditor.view()
         warn(read)
-        view = auditor.view()
         write(output, as_json(view), lambda console: print_audit(view, console))
 
 
@@ -205,7 +206,7 @@ def _take_live(cluster: Cluster, auditor: Auditor, settings: Settings) -> None:
 
 
 async def _listed(cluster: Cluster, auditor: Auditor, settings: Settings) -> None:
-    async with await connect(settings) as client:
+    async with connected(settings) as client:
 
         async def each(resource: Resource, selector: str, take: _Take) -> None:
             async for raw in objects(client, resource.path, selector):

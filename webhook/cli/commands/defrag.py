@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from webhook.app.settings import Settings, rules_of
-from webhook.cli.command import answering, read_cluster, tell, warn, write
+from webhook.cli.command import answering, read_cluster, tell, warn, working, write
 from webhook.cli.evictions import evict_all
 from webhook.cli.flags import Output
 from webhook.cli.input.documents import InputError, Item, Source
@@ -123,8 +123,10 @@ def defrag(cluster: list[str] | None, first: int, apply: bool, output: Output, *
         read = read_cluster(cluster or [], settings, flags, also=live.read)
         warn(read)
         pods = live.pods if not cluster else [raw for raw in read.others if raw.get("kind") == "Pod"]
-        plan = plan_moves(read, pods, rules_of(settings), first)
-        evicted = _apply(plan, settings) if apply else []
+        with working("planning moves"):
+            plan = plan_moves(read, pods, rules_of(settings), first)
+        with working("evicting"):
+            evicted = _apply(plan, settings) if apply else []
         write(output, _as_json(plan, evicted, applied=apply), lambda console: print_plan(plan, console))
         if apply and output is Output.TABLE:
             for key in evicted:

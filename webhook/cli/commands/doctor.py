@@ -10,13 +10,13 @@ import typer
 from rich.console import Console
 
 from webhook.app.settings import Settings
-from webhook.cli.command import answering, write
+from webhook.cli.command import answering, working, write
 from webhook.cli.doctor.checks import diagnose
 from webhook.cli.doctor.finding import Finding, Level
 from webhook.cli.doctor.release import Release
 from webhook.cli.flags import Output
 from webhook.cli.input.documents import InputError
-from webhook.cli.input.live_cluster import connect
+from webhook.cli.input.live_cluster import connected
 from webhook.cli.render.printable import shortened
 from webhook.kube.api_errors import ClusterError
 
@@ -33,7 +33,8 @@ def doctor(name: str, trial_namespace: str, output: Output, **flags: str | None)
         settings = Settings.load(flags)
         _check({"--name": name, "--trial-namespace": trial_namespace, "--namespace": settings.namespace})
         try:
-            findings = asyncio.run(_findings(settings, name, trial_namespace))
+            with working("checking the installation"):
+                findings = asyncio.run(_findings(settings, name, trial_namespace))
         except ClusterError as error:
             raise InputError(str(error)) from error
         document = {"findings": [_document(check, finding) for check, finding in findings]}
@@ -49,7 +50,7 @@ def _check(names: Mapping[str, str]) -> None:
 
 
 async def _findings(settings: Settings, name: str, trial_namespace: str) -> list[tuple[str, Finding]]:
-    async with await connect(settings) as client:
+    async with connected(settings) as client:
         release = Release(client, settings.namespace, name, trial_namespace)
         return [found async for found in diagnose(release)]
 

@@ -13,14 +13,14 @@ from rich.console import Console
 from rich.text import Text
 
 from webhook.app.settings import Settings, asking_of, flag, rules_of
-from webhook.cli.command import answering, warn, write
+from webhook.cli.command import answering, warn, working, write
 from webhook.cli.commands.review import review
 from webhook.cli.flags import AUTOSCALER_SETTINGS, EXIT_REFUSED, Output
 from webhook.cli.input.documents import InputError
 from webhook.cli.input.object_reader import read_object
 from webhook.cli.input.object_reference import POD, ObjectReference, object_reference
 from webhook.cli.offline.explanation import Explanation, PodAnswer, pod_object, workload_object
-from webhook.cli.render.gang_table import group_lines
+from webhook.cli.render.gang_table import print_gangs
 from webhook.cli.render.judgement_table import print_nodes_of
 from webhook.cli.render.node_tables import amounts_text
 from webhook.cli.render.printable import printable, shortened
@@ -40,6 +40,8 @@ from webhook.views.waiting import PreemptionView, Preempts
 
 _NAME: Final = 64
 _TEXT: Final = 1_000
+# Columns of a fact's title: "preemption ".
+_TITLE: Final = 11
 # Pods or nodes in one line.
 _VICTIMS: Final = 8
 _STYLES: Final = {
@@ -58,7 +60,8 @@ def print_pod(pod: PodStanding, answer: PodAnswer | None, console: Console) -> N
     for title, text in _facts(pod):
         lines = text.splitlines() or [""]
         for number, line in enumerate(lines):
-            print_line(Text(f"{'' if number else title:10} {shortened(line, _TEXT)}".rstrip()), console)
+            shown = f"{'' if number else title:10} {shortened(line, _TEXT)}".rstrip()
+            print_line(Text(shown), console, _TITLE)
     if pod.hint is not None and pod.hint.amounts:
         _print_allocation(pod.hint, console)
     if answer is not None:
@@ -81,7 +84,7 @@ def print_workload(
         print_line(Text(), console)
         print_line(Text(f"{shortened(pod.name, _NAME)} waits", style="bold"), console)
         if pod.placement:
-            print_line(Text(f"decision   {shortened('; '.join(pod.placement.splitlines()), _TEXT)}"), console)
+            print_line(Text(f"decision   {shortened('; '.join(pod.placement.splitlines()), _TEXT)}"), console, _TITLE)
         _print_answer(answer, console)
 
 
@@ -166,14 +169,13 @@ def _print_allocation(check: AllocationCheck, console: Console) -> None:
 def _print_answer(answer: PodAnswer, console: Console) -> None:
     fits = answer.verdict is Verdict.ALLOW
     verdict = ("fits", "green") if fits else ("fits nowhere", "yellow")
-    print_line(Text.assemble("now        ", verdict, f": {shortened(answer.message, _TEXT)}"), console)
+    print_line(Text.assemble("now        ", verdict, f": {shortened(answer.message, _TEXT)}"), console, _TITLE)
     if answer.gang is not None and answer.gang.placement is not None:
-        for line in group_lines(answer.gang.placement):
-            print_line(Text(printable(line)), console)
+        print_gangs(answer.gang.placement, console)
     if answer.preemption is not None and (text := _preemption(answer.preemption)):
-        print_line(Text(f"preemption {shortened(text, _TEXT)}"), console)
+        print_line(Text(f"preemption {shortened(text, _TEXT)}"), console, _TITLE)
     if answer.autoscaler is not None:
-        print_line(Text(f"autoscaler {shortened(answer.autoscaler.text, _TEXT)}"), console)
+        print_line(Text(f"autoscaler {shortened(answer.autoscaler.text, _TEXT)}"), console, _TITLE)
 
 
 def _preemption(view: PreemptionView) -> str:
@@ -240,10 +242,12 @@ def _explain(
     if (reference.group, reference.kind) == POD:
         (pod,) = explanation.pods
         open_states = {*WITHOUT_NODE, Standing.ASSIGNED}
-        answer = explanation.answer(pod) if pod.state in open_states and not pod.unmanaged else None
+        with working("deciding"):
+            answer = explanation.answer(pod) if pod.state in open_states and not pod.unmanaged else None
         write(output, pod_object(pod, answer), lambda console: print_pod(pod, answer, console))
         return answer is None or pod.state is Standing.ASSIGNED or answer.verdict is Verdict.ALLOW
-    answers = list(explanation.answers())
+    with working("deciding"):
+        answers = list(explanation.answers())
     write(
         output,
         workload_object(explanation, answers),

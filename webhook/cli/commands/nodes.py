@@ -1,7 +1,7 @@
 """`topology-webhook nodes`: the NUMA nodes of each node; of one node also its pods and reservations."""
 
 from webhook.app.settings import Settings
-from webhook.cli.command import answering, read_cluster, resources_of, warn, write
+from webhook.cli.command import answering, read_cluster, resources_of, warn, working, write
 from webhook.cli.flags import Output
 from webhook.cli.input.documents import InputError
 from webhook.cli.render.node_tables import print_details, print_nodes
@@ -18,7 +18,8 @@ def nodes(
         read = read_cluster(cluster or [], Settings.load(flags), flags)
         warn(read)
         if node is None:
-            views = node_views(read.cache, resources_of(resource, read.cache))
+            with working("adding up the nodes"):
+                views = node_views(read.cache, resources_of(resource, read.cache))
             write(output, {"nodes": as_json(views)}, lambda console: print_nodes(views, console))
             return
         if resource is not None:

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from webhook.app.settings import Settings, rules_of
-from webhook.cli.command import answering, read_cluster, tell, writing
+from webhook.cli.command import answering, read_cluster, tell, working, writing
 from webhook.cli.flags import EXIT_REFUSED, Output
 from webhook.cli.input.documents import STDIN, InputError, Item, read, twice
 from webhook.cli.input.object_schema import METADATA
@@ -54,7 +54,8 @@ def _judgements(filenames: Sequence[str], snapshots: Sequence[str], flags: Mappi
     for warning in (*twice(items), *cluster.warnings):
         tell(f"warning: {warning}")
     around = JudgementContext.of(cluster, rules_of(settings), items)
-    return judge_all(items, cluster_snapshots_of(items, cluster), around)
+    with working("deciding"):
+        return judge_all(items, cluster_snapshots_of(items, cluster), around)
 
 
 def judge_all(

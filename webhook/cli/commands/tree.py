@@ -6,11 +6,20 @@ from rich.console import Console
 from rich.text import Text
 
 from webhook.app.settings import Settings
-from webhook.cli.command import answering, read_cluster, resources_of, warn, write
+from webhook.cli.command import answering, read_cluster, resources_of, warn, working, write
 from webhook.cli.flags import Output
 from webhook.cli.input.documents import InputError
 from webhook.cli.render.printable import printable, shortened
-from webhook.cli.render.text_table import Cell, bar, print_line, print_table, resource_title, short_amount, style_of
+from webhook.cli.render.text_table import (
+    Cell,
+    bar,
+    fits,
+    print_line,
+    print_table,
+    resource_title,
+    short_amount,
+    style_of,
+)
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.formats.topology import Topology
 from webhook.model.errors import UserError
@@ -44,12 +53,15 @@ def print_trees(views: Sequence[TopologyView], console: Console) -> None:
 
 def _print_tree(view: TopologyView, console: Console) -> None:
     print_line(Text(_title(view), style="bold"), console)
-    resources = [amounts.resource for amounts in view.root.amounts]
     header = [Cell("DOMAIN"), Cell("NODES", right=True)]
-    for resource in resources:
-        header += [Cell(f"{printable(resource_title(resource))} FREE/TOTAL", right=True), Cell("LARGEST", right=True)]
-    rows = [[*header, Cell("GANGS")]]
-    rows += [_row(domain, before, console) for domain, before in _walk(view.root, console)]
+    for amounts in view.root.amounts:
+        title = printable(resource_title(amounts.resource))
+        header += [Cell(f"{title} FREE/TOTAL", right=True), Cell(f"{title} LARGEST", right=True)]
+    walked = list(_walk(view.root, console))
+    header.append(Cell("GANGS"))
+    rows = [header, *(_row(domain, before, console, bars=True) for domain, before in walked)]
+    if not fits(rows, console):
+        rows = [header, *(_row(domain, before, console, bars=False) for domain, before in walked)]
     print_table(rows, console)
     if view.domains_below:
         finer = (*view.levels, "node")[view.levels.index(view.depth) + 1 if view.depth else 0]
@@ -81,11 +93,11 @@ def _walk(root: DomainView, console: Console) -> Iterator[tuple[DomainView, str]
             stack.append((each, below + (branch if number else last), below + (through if number else beside)))
 
 
-def _row(domain: DomainView, before: str, console: Console) -> list[Cell]:
+def _row(domain: DomainView, before: str, console: Console, *, bars: bool) -> list[Cell]:
     nodes = str(domain.nodes) if domain.usable == domain.nodes else f"{domain.usable}/{domain.nodes}"
     cells = [Cell(before + _name(domain)), Cell(nodes, right=True)]
     for amounts in domain.amounts:
-        cells += _amounts(amounts, console)
+        cells += _amounts(amounts, console, bars=bars)
     return [*cells, Cell(_gangs(domain.gangs))]
 
 
@@ -95,9 +107,9 @@ def _name(domain: DomainView) -> str:
     return f"(without {shortened(domain.level, _NAME)})" if domain.value is None else shortened(domain.value, _NAME)
 
 
-def _amounts(amounts: FreeAmounts, console: Console) -> list[Cell]:
+def _amounts(amounts: FreeAmounts, console: Console, *, bars: bool) -> list[Cell]:
     free, total = (short_amount(amounts.resource, each) for each in (amounts.free, amounts.total))
-    filled = bar(amounts.total - amounts.free, amounts.total, console)
+    filled = bar(amounts.total - amounts.free, amounts.total, console) if bars else ""
     largest = "-" if amounts.largest is None else short_amount(amounts.resource, amounts.largest)
     return [
         Cell(f"{filled}{free}/{total}", style_of(amounts.free, amounts.total), right=True),
@@ -127,7 +139,8 @@ def tree(
     with answering():
         read = read_cluster(cluster or [], Settings.load(flags), flags)
         warn(read)
-        views = _views(read.cache, topology, depth, resource)
+        with working("adding up the domains"):
+            views = _views(read.cache, topology, depth, resource)
         write(output, {"topologies": as_json(views)}, lambda console: print_trees(views, console))
 
 

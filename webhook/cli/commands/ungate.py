@@ -9,9 +9,10 @@ import typer
 
 from webhook.app.clients import placement_pace
 from webhook.app.settings import Settings, SettingsError
+from webhook.cli.command import working
+from webhook.cli.input.live_cluster import connected
 from webhook.cli.ungater import Tally, Ungater
 from webhook.kube.api_errors import ClusterError
-from webhook.kube.client import Client
 from webhook.model.wording import counted
 
 EXIT_LEFT: Final = 1
@@ -33,7 +34,8 @@ def ungate(
     try:
         _check(all_pods, namespace, remove_webhooks)
         settings = Settings.load(flags)
-        tally = asyncio.run(_run(settings, namespace or "", remove_webhooks, dry_run=dry_run, seconds=timeout))
+        with working("counting gated pods" if dry_run else "ungating"):
+            tally = asyncio.run(_run(settings, namespace or "", remove_webhooks, dry_run=dry_run, seconds=timeout))
     except (_UsageError, SettingsError, ClusterError) as error:
         _tell(f"error: {error}")
         raise typer.Exit(EXIT_UNUSABLE) from error
@@ -62,7 +64,7 @@ def _check(all_pods: bool, namespace: str | None, remove_webhooks: str | None) -
 async def _run(
     settings: Settings, namespace: str, remove_webhooks: str | None, *, dry_run: bool, seconds: float
 ) -> Tally:
-    async with await Client.connect(settings.kubeconfig, settings.context, placement_pace()) as client:
+    async with connected(settings, placement_pace()) as client:
         ungater = Ungater(client, namespace)
         if dry_run:
             await ungater.count()

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from webhook.app.settings import Settings, rules_of
 from webhook.app.signals import stop_event
-from webhook.cli.command import answering, read_cluster, tell, warn, write, writing
+from webhook.cli.command import answering, read_cluster, tell, warn, working, write, writing
 from webhook.cli.flags import Output
 from webhook.cli.input.documents import InputError, Item, Source
 from webhook.cli.input.followed_cluster import FollowedCluster, followed
@@ -189,7 +189,8 @@ def waiting(cluster: list[str] | None, watch: bool, what_frees: int, output: Out
         settings = Settings.load(flags)
         read = read_cluster(cluster or [], settings, flags, also=owners_of_first(what_frees))
         warn(read)
-        views = with_frees(waiting_views(read.cache), what_frees, read, rules_of(settings))
+        with working("finding what would let them run"):
+            views = with_frees(waiting_views(read.cache), what_frees, read, rules_of(settings))
         write(output, {"waiting": as_json(views)}, lambda console: _print(views, console))
 
 
@@ -222,7 +223,8 @@ def _help(frees: Frees) -> str:
         case Helps.SLOTS:
             return "; ".join(map(_slots, frees.slots))
         case Helps.NO_END:
-            return "terminating pods with known NUMA nodes would not help" + (f": {frees.why}" if frees.why else "")
+            why = f": {frees.why}" if frees.why else ""
+            return f"it would not fit even if every pod whose NUMA nodes are known terminated{why}"
         case _:
             return f"not known: {frees.why or 'no answer within the limits'}"
 

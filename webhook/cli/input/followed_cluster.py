@@ -8,7 +8,7 @@ from typing import Final, NoReturn
 
 from webhook.app.informers import FAILED_PODS, PODS, Watched, watch_cluster
 from webhook.app.settings import Settings, rules_of, times_of
-from webhook.cli.input.live_cluster import connect
+from webhook.cli.input.live_cluster import connected
 from webhook.formats.koordinator.numa_allocation import UnverifiedAllocations
 from webhook.kube.informer import InformerStatus
 from webhook.state.cluster_cache import ClusterCache
@@ -51,7 +51,7 @@ async def followed(settings: Settings) -> AsyncIterator[FollowedCluster]:
             await asyncio.sleep(_ADVANCE_SECONDS)
             cache.advance()
 
-    async with await connect(settings) as client:
+    async with connected(settings) as client:
         watched = watch_cluster(client, cache, pods, failed)
         loops = (*(each.run for each in watched), keep_current)
         running = [asyncio.create_task(supervised(loop)) for loop in loops]

@@ -11,6 +11,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ from webhook.cli.input.offline_cluster import Cluster, adds_devices
 from webhook.formats.kubernetes.membership import may_be_in_group
 from webhook.formats.kubernetes.owner_chain import owner_above
 from webhook.formats.kubernetes.pod import Owner
-from webhook.kube.api_errors import APIError, ClusterError, ConnectionSettingsError
+from webhook.kube.api_errors import APIError, ClusterError, ConnectionSettingsError, UnreachableError
 from webhook.kube.client import Client
 from webhook.kube.discovery import (
     DEVICES,
@@ -33,6 +34,7 @@ from webhook.kube.discovery import (
 )
 from webhook.kube.informer import PAGE_SIZE
 from webhook.kube.owners import read_chain, read_owner
+from webhook.kube.pacing import RateLimiter
 from webhook.kube.pod_group_client import NATIVE_POD_GROUPS, POD_GROUPS
 from webhook.kube.resource import Resource, items_of, key_of
 from webhook.model.errors import UserError
@@ -142,15 +144,25 @@ def read_live(settings: Settings, items: Sequence[Item] = (), also: Also | None 
     """
     try:
         return asyncio.run(_listed(settings, items, also))
-    except ConnectionSettingsError as error:
+    except (ConnectionSettingsError, UnreachableError) as error:
         raise InputError(f"{error} Or give a snapshot with --cluster.") from error
     except ClusterError as error:
         raise InputError(str(error)) from error
 
 
-async def connect(settings: Settings) -> Client:
-    """A client for the cluster of the settings, else for that of kubectl. Raises ClusterError."""
-    return await Client.connect(settings.kubeconfig or _kubeconfig_of_kubectl(settings.context), settings.context)
+@asynccontextmanager
+async def connected(settings: Settings, pace: RateLimiter | None = None) -> AsyncIterator[Client]:
+    """A client for the cluster of the settings, else for that of kubectl. Raises ClusterError, also from within."""
+    kubeconfig = settings.kubeconfig or _kubeconfig_of_kubectl(settings.context)
+    async with await Client.connect(kubeconfig, settings.context, pace) as client:
+        try:
+            yield client
+        except UnreachableError as error:
+            msg = (
+                f"The cluster {client.host} ({client.source}) does not answer: {error}. Is it running, and reachable "
+                "from here (VPN, proxy)? Name another one with --context."
+            )
+            raise UnreachableError(msg) from error
 
 
 def _kubeconfig_of_kubectl(context: str | None) -> Path | None:
@@ -165,7 +177,7 @@ def _kubeconfig_of_kubectl(context: str | None) -> Path | None:
 
 async def _listed(settings: Settings, items: Sequence[Item], also: Also | None) -> Cluster:
     cluster = Cluster(rules_of(settings), times_of(settings))
-    async with await connect(settings) as client:
+    async with connected(settings) as client:
         lists = _Lists(cluster, client)
         await lists.read(_NAMESPACES, "", Cluster.add_namespace)
         await _all(

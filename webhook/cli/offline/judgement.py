@@ -60,6 +60,8 @@ class Judgement:
     """What `mutated` cannot guarantee without a running service."""
     gangs: Workload | None = None
     """The gangs of a workload, with those pods only that are placed together; None if there are none."""
+    is_podless: bool = False
+    """Whether there is nothing to decide: a ConfigMap, a Service."""
 
     @property
     def decision(self) -> Decision | None:

@@ -411,12 +411,13 @@ class _WorkloadReview:
 
     def _let_through(self) -> Judgement:
         item = self._item
-        why = f"no pods are looked for in a {item.kind} ({item.api_version})"
+        why = f"a {item.kind} ({item.api_version}) has no pods to place"
         if (item.group, item.kind) == _DAEMON_SET:
             why = "a DaemonSet chooses its pods' nodes itself"
         if (item.group, item.kind) == ("", "Namespace"):
             self._warnings = self._cache.namespaces[item.name].problems
-        return Judgement(item, Verdict.ALLOW, f"unmanaged: {why}", item.body, self._warnings)
+        podless = (item.group, item.kind) != _DAEMON_SET and not self._warnings
+        return Judgement(item, Verdict.ALLOW, f"unmanaged: {why}", item.body, self._warnings, is_podless=podless)
 
 
 def workloads_in(raw: Any, tokens: Tokens = ()) -> Iterator[tuple[Tokens, Raw]]:

@@ -11,6 +11,7 @@ from webhook.cli.render.printable import printable, shortened
 from webhook.cli.render.text_table import (
     Cell,
     bar,
+    names_text,
     print_line,
     print_table,
     resource_title,
@@ -90,40 +91,69 @@ _TEXT = 1_000
 
 
 def print_nodes(nodes: Sequence[NodeView], console: Console) -> None:
-    """Print a line for each node."""
+    """Print a line for each node, and below what holds for all of them."""
     resources = list(dict.fromkeys(amount.resource for node in nodes for amount in node.amounts))
-    titles = [Cell(f"{printable(resource_title(resource))} FREE BY NUMA NODE") for resource in resources]
-    names = ("NODE", "STATUS", "POLICY", "SCOPE", "NRT AGE", "WRITTEN BY", "PODS")
-    header = [*(Cell(name, right=name in {"NRT AGE", "PODS"}) for name in names), *titles]
-    print_table([header, *(_row(node, resources) for node in nodes)], console)
+    reports = [node.topology for node in nodes if node.topology is not None]
+    writers = {report.written_by for report in reports}
+    aged = any(report.age_seconds is not None for report in reports)
+    titles = ["NODE", *(["STATUS"] if any(map(_is_unusual, nodes)) else []), "POLICY", "SCOPE"]
+    titles += [*(["NRT AGE"] if aged else []), *(["WRITTEN BY"] if len(writers) > 1 else []), "PODS"]
+    header = [Cell(title, right=title in {"NRT AGE", "PODS"}) for title in titles]
+    header += [Cell(f"{printable(resource_title(resource))} FREE BY NUMA NODE") for resource in resources]
+    rows = [[_cell(title, node) for title in titles] for node in nodes]
+    free = [[_free(resource, node.numa_nodes) for resource in resources] for node in nodes]
+    print_table([header, *(left + right for left, right in zip(rows, free, strict=True))], console)
+    if differing := [shortened(node.name, _NAME) for node in nodes if node.policies_disagree]:
+        text = f"* the label counts, and the NodeResourceTopology differs: {names_text(differing)}"
+        print_line(Text(text, style="red"), console)
+    if missing := [node.name for node in nodes if node.topology is None]:
+        text = f"without a NodeResourceTopology (NRT): {names_text([shortened(name, _NAME) for name in missing])}"
+        print_line(Text(text, style="red"), console)
+    if len(writers) == 1 and (writer := shortened(next(iter(writers)), _MANAGER)):
+        print_line(Text(f"the NodeResourceTopologies are written by {writer}", style="dim"), console)
+    if reports and not aged:
+        text = "ages of NodeResourceTopologies are not known: kubectl get prints them with --show-managed-fields"
+        print_line(Text(text, style="dim"), console)
 
 
-def _row(node: NodeView, resources: Sequence[str]) -> list[Cell]:
+def _is_unusual(node: NodeView) -> bool:
+    return node.cordoned or not node.ready
+
+
+def _cell(title: str, node: NodeView) -> Cell:
     report = node.topology
-    return [
-        Cell(shortened(node.name, _NAME)),
-        Cell(_status(node), "" if node.ready and not node.cordoned else "yellow"),
-        Cell(_policy(node), "red" if node.policy == "unknown" or node.policies_disagree else ""),
-        Cell("-" if report is None else node.scope),
-        Cell(_age(node), "red" if report is None else "", right=True),
-        Cell("-" if report is None else shortened(report.written_by, _MANAGER) or "?"),
-        Cell(str(node.pods), right=True),
-        *(_free(resource, node.numa_nodes) for resource in resources),
-    ]
+    match title:
+        case "NODE":
+            return Cell(shortened(node.name, _NAME))
+        case "STATUS":
+            return Cell(_status(node), "yellow" if _is_unusual(node) else "")
+        case "POLICY":
+            return Cell(
+                node.policy + ("*" if node.policies_disagree else ""),
+                "red" if node.policy == "unknown" or node.policies_disagree else "",
+            )
+        case "SCOPE":
+            return Cell("-" if report is None else node.scope)
+        case "NRT AGE":
+            return Cell(_age(node), "red" if report is None else "", right=True)
+        case "WRITTEN BY":
+            return Cell("-" if report is None else shortened(report.written_by, _MANAGER) or "unknown")
+        case _:
+            return Cell(str(node.pods), right=True)
 
 
 def _status(node: NodeView) -> str:
-    return ("Ready" if node.ready else "NotReady") + (",Cordoned" if node.cordoned else "")
+    return ("Ready" if node.ready else "NotReady") + (", cordoned" if node.cordoned else "")
 
 
 def _policy(node: NodeView) -> str:
-    return node.policy + (" (label and NRT disagree)" if node.policies_disagree else "")
+    return node.policy + (" (label and NRT differ)" if node.policies_disagree else "")
 
 
 def _age(node: NodeView) -> str:
     if node.topology is None:
         return "no NRT"
-    return "?" if node.topology.age_seconds is None else short_duration(node.topology.age_seconds)
+    return "unknown" if node.topology.age_seconds is None else short_duration(node.topology.age_seconds)
 
 
 def _free(resource: str, numa_nodes: Iterable[NUMANodeView]) -> Cell:

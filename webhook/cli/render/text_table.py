@@ -1,17 +1,23 @@
 """Tables for people: aligned columns, bars and colors in a terminal, plain text elsewhere."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
 
 from rich.cells import cell_len
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from webhook.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, STORAGE, is_hugepages
 
 _GAP: Final = "  "
 _BAR: Final = 8
+# Cells of more columns are sentences, lists or long names. Amounts of four NUMA nodes, "40Gi 40Gi 34Gi 28Gi (of 64Gi)",
+# are not.
+_SENTENCE: Final = 30
+# A name may have 253 characters. One that is longer than half of a terminal is folded.
+_WORD: Final = 40
 _UNITS: Final = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
 
 
@@ -25,8 +31,14 @@ class Cell:
 
 
 def print_table(rows: Sequence[Sequence[Cell]], console: Console) -> None:
-    """Print the rows; the first one is the header. A terminal may wrap lines; nothing is cut here."""
-    widths = [max(cell_len(cell.text) for cell in column) for column in zip(*rows, strict=True)]
+    """Print the rows; the first one is the header. Nothing is cut.
+
+    A terminal that is too narrow gets cells of several lines. Elsewhere a row is a line, for programs such as grep.
+    """
+    if not fits(rows, console):
+        _print_folded(rows, console)
+        return
+    widths = _widths(rows)
     for row in rows:
         line = Text(style="bold" if row is rows[0] else "")
         for number, (cell, width) in enumerate(zip(row, widths, strict=True)):
@@ -36,12 +48,78 @@ def print_table(rows: Sequence[Sequence[Cell]], console: Console) -> None:
             line.append(cell.text, style=cell.style)
             line.append(after)
         line.rstrip()
-        print_line(line, console)
+        console.print(line, soft_wrap=True)
 
 
-def print_line(line: Text, console: Console) -> None:
-    """Print a line as it is, without wrapping."""
-    console.print(line, soft_wrap=True)
+def fits(rows: Sequence[Sequence[Cell]], console: Console) -> bool:
+    """Whether each row is a line of the terminal; elsewhere lines have any length."""
+    widths = _widths(rows)
+    return not console.is_terminal or sum(widths) + len(_GAP) * (len(widths) - 1) <= console.width
+
+
+def _widths(rows: Sequence[Sequence[Cell]]) -> list[int]:
+    return [max(cell_len(cell.text) for cell in column) for column in zip(*rows, strict=True)]
+
+
+def _print_folded(rows: Sequence[Sequence[Cell]], console: Console) -> None:
+    """Fold titles and sentences at spaces. Columns that do not fit then follow in a table with the first one again."""
+    columns = list(zip(*rows, strict=True))
+    wanted, least = _widths(rows), [max(_longest_word(column[:1]), _least(column[1:])) for column in columns]
+    blocks, used = [[0]], least[0]
+    for number in range(1, len(columns)):
+        if used + len(_GAP) + least[number] > console.width and len(blocks[-1]) > 1:
+            blocks.append([0])
+            used = least[0]
+        blocks[-1].append(number)
+        used += len(_GAP) + least[number]
+    for block in blocks:
+        if block is not blocks[0]:
+            console.print()
+        table = Table(box=None, pad_edge=False, padding=(0, len(_GAP), 0, 0), header_style="bold")
+        spare = console.width - sum(least[number] + len(_GAP) for number in block) + len(_GAP)
+        for number in block:
+            more = max(min(spare, wanted[number] - least[number]), 0)
+            spare -= more
+            title = columns[number][0]
+            justify: Literal["left", "right"] = "right" if title.right else "left"
+            table.add_column(Text(title.text), justify=justify, overflow="fold", width=least[number] + more)
+        for row in rows[1:]:
+            table.add_row(*(Text(row[number].text, style=row[number].style) for number in block))
+        console.print(table)
+
+
+def _least(cells: Sequence[Cell]) -> int:
+    widest = max((cell_len(cell.text) for cell in cells), default=0)
+    return widest if widest <= _SENTENCE else max(_SENTENCE, min(_longest_word(cells), _WORD))
+
+
+def _longest_word(cells: Sequence[Cell]) -> int:
+    return max(cell_len(word) for cell in cells for word in cell.text.split() or [""])
+
+
+def print_line(line: Text, console: Console, hanging: int = 2) -> None:
+    """Print a line. A terminal gets it wrapped at spaces, all but its first line indented; elsewhere it stays whole."""
+    if not console.is_terminal or line.cell_len <= console.width:
+        console.print(line, soft_wrap=True)
+        return
+    first, *_ = line.wrap(console, console.width)
+    rest = line[len(first) :]
+    first.rstrip()
+    console.print(first, soft_wrap=True)
+    for each in rest.wrap(console, max(console.width - hanging, 1)):
+        each.rstrip()
+        console.print(Text(" " * hanging).append_text(each), soft_wrap=True)
+
+
+def indented(rows: Iterable[Sequence[Cell]]) -> list[list[Cell]]:
+    """The rows of a table below a line of text."""
+    return [[replace(row[0], text=f"  {row[0].text}"), *row[1:]] for row in rows]
+
+
+def names_text(names: Sequence[str], most: int = 3) -> str:
+    """Names of equal things in a line: "n1, n2, n3 and 997 more"."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def bar(used: int, total: int, console: Console) -> str:
