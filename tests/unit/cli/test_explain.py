@@ -97,8 +97,8 @@ def test_a_pod_that_waits_has_its_decision_and_each_nodes_answer(snapshot: Path)
         "n0 no insufficient cpu: 20 requested, 9500m free",
         "n1 no insufficient cpu: 20 requested, 15 free",
         "n2 no cordoned",
-        f"n3 no no single NUMA node with 20 cpu, 1Gi memory ({FREE})",
         "n4 no no NUMA topology known: the node has no NodeResourceTopology with NUMA nodes",
+        f"n3 no no single NUMA node with 20 cpu, 1Gi memory ({FREE})",
     ]  # fmt: skip
 
 
