@@ -24,6 +24,7 @@ from webhook.cli.flags import (
     CLUSTER_SETTINGS,
     DECISION_SETTINGS,
     ENGINE_SETTINGS,
+    Action,
     Files,
     OptionalFiles,
     Output,
@@ -317,6 +318,38 @@ def defrag(
 
     The exit code is 0 if everything that was planned for fits now or with the moves, 1 if something does not, and 2
     if the input cannot be read, the answer cannot be written, or a pod cannot be evicted.
+    """
+
+
+@_command(
+    "topology-webhook topology discover",
+    "topology-webhook topology discover --cluster cluster.yaml -o yaml",
+    "topology-webhook topology discover --label example.com/room --label example.com/rack -o yaml | kubectl apply -f -",
+    settings=CLUSTER_SETTINGS,
+)
+def topology(
+    action: Annotated[Action, typer.Argument(help="Propose a Topology from the labels that the nodes have.")],
+    cluster: Snapshots = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--label",
+            metavar="LABEL",
+            help="A node label to use as a level, in place of the known ones of a network. May be repeated, coarse "
+            "first.",
+        ),
+    ] = None,
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="The name of the Topology.")] = "cluster",
+    output: Outputs = Output.TABLE,
+) -> None:
+    """Propose a Topology from the labels of the nodes.
+
+    The labels are those of Kubernetes (region, zone), topograph, AWS, Google Cloud and the GPU operator, and labels
+    such as example.com/rack. Warnings name nodes without a label, names that are used again, and labels that do not
+    nest. With -o yaml, the object to apply is printed, and the warnings go to stderr.
+
+    The exit code is 0, 1 if no label says where the nodes are, or 2 if the input cannot be read or the answer cannot
+    be written.
     """
 
 

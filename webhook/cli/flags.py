@@ -63,6 +63,12 @@ AUTOSCALER_SETTINGS: Final = (
 )
 
 
+class Action(StrEnum):
+    """What to do with Topologies."""
+
+    DISCOVER = "discover"
+
+
 class Output(StrEnum):
     """The output format."""
 

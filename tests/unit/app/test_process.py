@@ -113,7 +113,7 @@ def test_a_port_that_is_taken_ends_it_with_1_and_a_sentence(kubeconfig: Path) ->
     ("flags", "sentence"),
     [
         (["--kubeconfig=/nowhere/kubeconfig"], "There is no kubeconfig at /nowhere/kubeconfig"),
-        (["--context=nobody"], "Expected object with name nobody"),
+        (["--context=nobody"], "There is no context 'nobody'"),
         (["--tls-names=not a name"], "neither a DNS name nor an IP address"),
     ],
 )
