@@ -323,7 +323,7 @@ def defrag(
 
 @_command(
     "topology-webhook topology discover",
-    "topology-webhook topology discover --cluster cluster.yaml -o yaml",
+    "topology-webhook topology discover --cluster cluster.yaml",
     "topology-webhook topology discover --label example.com/room --label example.com/rack -o yaml | kubectl apply -f -",
     settings=CLUSTER_SETTINGS,
 )
