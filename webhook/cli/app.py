@@ -18,6 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command_from_info
 from typer.models import CommandInfo
 
+from webhook.cli import value_completion
 from webhook.cli.commands.completion import Shell, candidates, register_shells
 from webhook.cli.flags import (
     AUTOSCALER_SETTINGS,
@@ -99,12 +100,21 @@ def review(
 def explain(
     target: Annotated[
         str | None,
-        typer.Argument(metavar="KIND/NAME", help="An object of the cluster: pod/train-0, job/train, podgroup/train."),
+        typer.Argument(
+            metavar="KIND/NAME",
+            help="An object of the cluster: pod/train-0, job/train, podgroup/train.",
+            autocompletion=value_completion.targets,
+        ),
     ] = None,
     filename: OptionalFiles = None,
     namespace: Annotated[
         str | None,
-        typer.Option("--namespace", "-n", help="Namespace of KIND/NAME. Without it, that of the context, or default."),
+        typer.Option(
+            "--namespace",
+            "-n",
+            help="Namespace of KIND/NAME. Without it, that of the context, or default.",
+            autocompletion=value_completion.namespaces,
+        ),
     ] = None,
     cluster: Snapshots = None,
     output: Outputs = Output.TABLE,
@@ -130,7 +140,13 @@ def explain(
 def tree(
     cluster: Snapshots = None,
     topology: Annotated[
-        str | None, typer.Option("--topology", metavar="NAME", help="Only this Topology. Without it, all of them.")
+        str | None,
+        typer.Option(
+            "--topology",
+            metavar="NAME",
+            help="Only this Topology. Without it, all of them.",
+            autocompletion=value_completion.topologies,
+        ),
     ] = None,
     depth: Annotated[
         str | None,
@@ -172,6 +188,7 @@ def doctor(
             "--trial-namespace",
             metavar="NS",
             help="A namespace that the webhooks cover, in which pods are created as dry runs.",
+            autocompletion=value_completion.namespaces,
         ),
     ] = "default",
     output: Outputs = Output.TABLE,
@@ -233,7 +250,12 @@ def page(
 )
 def nodes(
     node: Annotated[
-        str | None, typer.Argument(metavar="[NODE]", help="Only this node, with its pods and reservations.")
+        str | None,
+        typer.Argument(
+            metavar="[NODE]",
+            help="Only this node, with its pods and reservations.",
+            autocompletion=value_completion.nodes,
+        ),
     ] = None,
     cluster: Snapshots = None,
     resource: Resources = None,
@@ -468,7 +490,14 @@ def ungate(
         bool, typer.Option("--all", help="Ungate every waiting pod, in all namespaces unless --namespace is given.")
     ] = False,
     namespace: Annotated[
-        str | None, typer.Option("--namespace", "-n", metavar="NS", help="Ungate the waiting pods of this namespace.")
+        str | None,
+        typer.Option(
+            "--namespace",
+            "-n",
+            metavar="NS",
+            help="Ungate the waiting pods of this namespace.",
+            autocompletion=value_completion.namespaces,
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the pods and change nothing.")] = False,
     remove_webhooks: Annotated[

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_
 
 import typer
 
+from webhook.cli import value_completion
+
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
@@ -105,6 +107,7 @@ Resources = Annotated[
         "--resource",
         metavar="NAME,…",
         help="Resources to show, as in pods' requests. Without it, cpu, memory and the most common devices.",
+        autocompletion=value_completion.resources,
     ),
 ]
 
@@ -124,7 +127,8 @@ def setting_flags(names: Iterable[str] | None) -> list[inspect.Parameter]:
 
 
 def _parameter(name: str, flag: str, field: "FieldInfo") -> inspect.Parameter:
-    option = typer.Option(flag, help=_help(field), metavar=_metavar(field), show_default=False)
+    complete = value_completion.contexts if name == "context" else None
+    option = typer.Option(flag, help=_help(field), metavar=_metavar(field), show_default=False, autocompletion=complete)
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, kind, default=None, annotation=Annotated[str | None, option])
 
