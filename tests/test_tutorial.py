@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from tests.pages import with_table
-from tests.unit.cli.conftest import EXAMPLES, run_review
+from tests.unit.cli.conftest import EXAMPLES
+from tests.unit.cli.golden_tables import in_terminal
 
 PAGE = (EXAMPLES.parent / "docs" / "tutorial.md").read_text()
 SHOWN = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
@@ -23,9 +24,8 @@ def test_the_page_shows_the_file(name: str) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_the_page_shows_the_answer(name: str) -> None:
-    outcome = run_review("-f", EXAMPLES / "tutorial" / name, cluster=GPUS)
-    assert outcome.code == 0, outcome.stderr
-    text = "\n".join(line.rstrip() for line in outcome.stdout.strip("\n").splitlines())
+    file = str(EXAMPLES / "tutorial" / name)
+    text = in_terminal("review", "-f", file, width=120, cluster=GPUS).strip("\n")
     assert with_table(PAGE, f"review {name}", f"\n```text\n{text}\n```\n") == PAGE
 
 

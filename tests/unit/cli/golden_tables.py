@@ -34,9 +34,14 @@ def file_of(name: str, width: int) -> Path:
 
 
 def printed(name: str, width: int) -> str:
-    """What a call prints in a terminal, without colors and spaces at the ends of lines."""
+    """What a call prints about the busy cluster in a terminal."""
+    return in_terminal(*CALLS[name], width=width, cluster=BUSY)
+
+
+def in_terminal(*arguments: str, width: int, cluster: Path) -> str:
+    """What a command prints in a terminal, without colors and spaces at the ends of lines."""
     environment = {"FORCE_COLOR": "1", "COLUMNS": str(width), "TERM": "xterm", "KUBECONFIG": "/no/kubeconfig"}
-    result = CliRunner().invoke(app, [*CALLS[name], "--cluster", str(BUSY)], env=environment)
+    result = CliRunner().invoke(app, [*arguments, "--cluster", str(cluster)], env=environment)
     assert result.exit_code in {0, 1}, result.output
     text = re.sub(r"\x1b\[[0-9;]*m", "", result.stdout)
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
