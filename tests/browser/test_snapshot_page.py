@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from tests.browser.clusters import snapshot
 from tests.browser.page_process import page_of
-from tests.browser.screenshots import IMAGES, SHOTS, take
+from tests.browser.screenshots import BUSY, IMAGES, SHOTS, take
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -297,3 +297,26 @@ def test_the_pictures_of_the_docs_can_be_renewed(chromium: Browser, tmp_path: Pa
         assert (tmp_path / name).stat().st_size > 10_000  # more than an empty page
         assert (IMAGES / name).is_file()
         assert f"(images/{name})" in text
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_fault_in_the_example_of_a_busy_cluster(
+    browser_page: Page, axe: Callable[[Page], list[str]], scheme: str, width: int
+) -> None:
+    browser_page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    browser_page.set_viewport_size({"width": width, "height": 800})
+    with page_of("--cluster", str(BUSY)) as address:
+        for path in (
+            "/?colours=gangs&fit=4+cpu,+1+gpu",
+            "/domains",
+            "/waiting",
+            "/gangs",
+            "/gang?q=research/pg-train-qaakq",
+            "/pods",
+            "/pods/render/frames-1",
+            "/nodes/dra-52",
+        ):
+            assert browser_page.goto(address + path).ok  # type: ignore[union-attr] # it is another page
+            assert axe(browser_page) == [], path
+            assert browser_page.evaluate("document.documentElement.scrollWidth") <= width, path
