@@ -121,7 +121,9 @@ def test_user_and_ports_are_those_of_the_chart() -> None:
     (exposed,) = instructions("EXPOSE")
     ports = {int(port) for port in exposed.split()}
     assert ports == set(values["ports"].values())
-    assert ports == {Settings.model_fields[name].default for name in ("port", "metrics_port", "page_port")}
+    # Off unless it is set, and so without a default: the port of metrics by HTTPS.
+    defaults = {Settings.model_fields[name].default for name in ("port", "metrics_port", "page_port")}
+    assert ports == {*defaults, values["ports"]["metricsTls"]}
 
 
 @pytest.mark.parametrize("name", ["ENTRYPOINT", "CMD"])

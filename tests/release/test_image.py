@@ -41,7 +41,7 @@ def test_its_user_ports_and_command_are_those_of_the_chart(images: Images) -> No
     (found,) = json.loads(run(*images.podman, "image", "inspect", IMAGE))
     config = found["Config"]
     assert (config["User"], config["Entrypoint"], config["Cmd"]) == ("65532:65532", ["topology-webhook"], ["serve"])
-    assert set(config["ExposedPorts"]) == {"8443/tcp", "8080/tcp", "8090/tcp"}
+    assert set(config["ExposedPorts"]) == {"8443/tcp", "8080/tcp", "8444/tcp", "8090/tcp"}
     assert version() in run(*images.podman, "run", "--rm", "--network", "none", IMAGE, "--version")
 
 
