@@ -14,7 +14,8 @@ One row for each scenario. Its columns count:
 - `rejected`: pods that a kubelet rejected.
 - `overCommitted`: resources of NUMA nodes of which bound pods were ever allocated more than the capacity.
 Every
-  change of every pod is followed. Also devices that two claims ever had at the same time.
+  change of every pod is followed. Also devices that two claims had at the same time, unless one was
+  taken back before its pod ran.
 - `gangsSplit`: gangs that ever had bound pods in several domains of the required level, or that started with fewer pods
   than their minimum. Gangs with a pod that was admitted without the webhook do not count; that pod is `ungated`.
 - `waitP99`, `waitMax`: seconds from the creation of honest pods until they were bound.

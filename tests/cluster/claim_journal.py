@@ -27,8 +27,13 @@ class ClaimJournal:
         self._lock = threading.Lock()
         self._held: dict[str, set[Device]] = {}
         self._devices: defaultdict[str, dict[str, set[Device]]] = defaultdict(dict)
+        self._had: set[str] = set()
         self.twice: dict[Device, set[str]] = {}
-        """Devices that two claims ever had at the same time, and the claims."""
+        """Devices that two claims had at the same time, and the claims, unless one got others before its pod ran.
+
+        A leader whose watch is behind may allocate a device that its predecessor has just allocated. It takes that
+        back before it ungates the pod. A claim that is made from a template gets devices again in no other case.
+        """
 
     @classmethod
     @contextlib.contextmanager
@@ -56,16 +61,21 @@ class ClaimJournal:
 
     def take_list(self, raws: Sequence[Mapping[str, Any]]) -> None:
         """Apply a list of all claims: others are gone."""
-        with self._lock:
-            self._held.clear()
+        now = {_key(raw): devices_of(raw) for raw in raws}
+        with self._lock:  # First, for what they had may have been given to others meanwhile.
+            self._held = {key: held for key, held in self._held.items() if now.get(key) == held}
         for raw in raws:
             self.take("ADDED", raw)
 
     def take(self, kind: str, raw: Mapping[str, Any]) -> None:
         """Apply one change: ADDED, MODIFIED, DELETED."""
-        key = f"{raw['metadata']['namespace']}/{raw['metadata']['name']}"
+        key = _key(raw)
         devices = set() if kind == "DELETED" else devices_of(raw)
         with self._lock:
+            if devices and not self._held.get(key) and key in self._had:
+                self.twice = {device: keys for device, keys in self.twice.items() if key not in keys}
+            if devices:
+                self._had.add(key)
             for other, held in self._held.items():
                 if other != key:
                     for device in held & devices:
@@ -90,8 +100,8 @@ def reserved_for(claim: Mapping[str, Any]) -> set[str]:
 def left_over(claims: Sequence[Mapping[str, Any]], pods: Sequence[Mapping[str, Any]]) -> list[str]:
     """The claims with devices that no pod of these may use, each as namespace/name."""
     there = {pod["metadata"]["uid"] for pod in pods}
-    return [
-        f"{raw['metadata']['namespace']}/{raw['metadata']['name']}"
-        for raw in claims
-        if devices_of(raw) and not reserved_for(raw) & there
-    ]
+    return [_key(raw) for raw in claims if devices_of(raw) and not reserved_for(raw) & there]
+
+
+def _key(claim: Mapping[str, Any]) -> str:
+    return f"{claim['metadata']['namespace']}/{claim['metadata']['name']}"

@@ -61,6 +61,17 @@ def test_a_device_that_two_claims_have_at_once_is_noted_and_one_that_changes_han
     assert journal.devices() == {"uid-p": devices("gpu-0", "gpu-2"), "uid-q": devices("gpu-0")}
 
 
+def test_a_device_that_a_claim_loses_and_gets_others_for_was_not_given_twice() -> None:
+    journal = ClaimJournal()
+    journal.take_list([with_devices("a", "gpu-0"), with_devices("b", "gpu-0", pod="q")])
+    assert journal.twice != {}
+    journal.take_list([with_devices("a", "gpu-0"), with_devices("b", "gpu-0", pod="q")])  # the watch broke off
+    journal.take("MODIFIED", claim("b"))
+    assert journal.twice != {}
+    journal.take("MODIFIED", with_devices("b", "gpu-1", pod="q"))
+    assert journal.twice == {}
+
+
 def test_a_claim_is_left_over_if_it_has_devices_and_no_pod() -> None:
     pods = [{"metadata": {"uid": "uid-p"}}]
     claims = [with_devices("a", "gpu-0"), with_devices("b", "gpu-1", pod="gone"), claim("c")]
