@@ -82,8 +82,15 @@ class Bed:
 
     @classmethod
     @contextlib.contextmanager
-    def made(cls, assets: Mapping[str, Path], *, chart: Path = CHART, images: Images | None = None) -> Iterator[Bed]:
-        """Start all of it. Everything ends with the context. chart, images: as of `local_webhook`."""
+    def made(
+        cls,
+        assets: Mapping[str, Path],
+        *,
+        values: Mapping[str, Any] = VALUES,
+        chart: Path = CHART,
+        images: Images | None = None,
+    ) -> Iterator[Bed]:
+        """Start all of it. Everything ends with the context. values, chart, images: as of `local_webhook`."""
         with ControlPlane.start(assets) as plane:
             plane.install_crds()
             nodes = fleet()
@@ -91,7 +98,7 @@ class Bed:
             with (
                 racks_known(plane),
                 local_webhook(
-                    plane, replicas=2, values=VALUES, chart=chart, images=images, client_certificates=False
+                    plane, replicas=2, values=values, chart=chart, images=images, client_certificates=False
                 ) as webhook,
                 cls(plane, webhook, nodes).watched() as bed,
             ):
