@@ -32,7 +32,7 @@ SECONDS = 8.0
 @pytest.fixture(scope="module")
 def bed(programs: Mapping[str, Path], pytestconfig: pytest.Config) -> Iterator[Bed]:
     program = previous.find_program(pytestconfig.get_terminal_writer().line)
-    # Default values: those of settings stand elsewhere in this release (docs/operations.md, "Values of 0.1.0").
+    # Default values: those of settings stand elsewhere in this release (CHANGELOG.md, "Values of 0.1.0").
     with Bed.made(programs, values={}, chart=previous.CHART, images={previous.VERSION: program}) as bed:
         yield bed
 
