@@ -75,7 +75,8 @@ def discover(nodes: Nodes, name: str, own: Sequence[str] = ()) -> TopologyPropos
     warnings: list[str] = []
     network, others = (tuple(own), ()) if own else _network(values)
     warnings += [
-        f"{source} labels the nodes, too: {', '.join(labels)}. Choose them with --label." for source, labels in others
+        f"The nodes have labels of {source}, too: {', '.join(labels)}. Choose them with --label."
+        for source, labels in others
     ]
     warnings += [f"No node has the label {label}." for label in own if label not in values]
     labels = [*(label for label in _PLACES if label in values), *(label for label in network if label in values)]

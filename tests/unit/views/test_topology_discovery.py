@@ -105,7 +105,7 @@ def test_labels_in_the_wrong_order_are_named() -> None:
 def test_the_family_of_most_nodes_is_taken_and_the_others_are_named() -> None:
     proposal = proposed(f"{AWS}3 a a b b -\nexample.com/rack 1 1 2 2 2")
     assert labels(proposal) == ["example.com/rack", HOST]
-    assert proposal.warnings == (f"AWS labels the nodes, too: {AWS}3. Choose them with --label.",)
+    assert proposal.warnings == (f"The nodes have labels of AWS, too: {AWS}3. Choose them with --label.",)
 
 
 def test_without_a_label_there_is_no_proposal() -> None:
