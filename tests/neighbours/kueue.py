@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from tests.neighbours.operators import configured, operator
-from webhook.model.names import KUEUE_CHECK
+from webhook.formats.kueue_admission import CONTROLLER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -50,7 +50,7 @@ def queue(plane: ControlPlane, namespace: str, cpus: int, *checks: str) -> Itera
                 "apiVersion": "kueue.x-k8s.io/v1beta1",
                 "kind": "AdmissionCheck",
                 **_named(check),
-                "spec": {"controllerName": KUEUE_CHECK},
+                "spec": {"controllerName": CONTROLLER},
             },
         )
     create(f"{API}/clusterqueues", _cluster_queue(cpus, checks))

@@ -18,9 +18,10 @@ from webhook.formats.workload.common_fields import MAX_POD_SETS, at_most_a_clust
 from webhook.formats.workload.record import PodNames, Workload, WorkloadPodSet
 from webhook.model.errors import UserError
 from webhook.model.fields import mapping, mappings
-from webhook.model.names import KUEUE_CHECK
 from webhook.records import record
 
+CONTROLLER: Final = "topology-webhook.dev/fit"
+"""The controllerName of AdmissionChecks that the leader answers."""
 _MOST_POD_SETS: Final = 8
 """The CRD's own limit; one without a schema may have more."""
 MOST_CHECKS: Final = 64
@@ -39,7 +40,7 @@ class AdmissionCheck:
     @classmethod
     def from_object(cls, raw: Mapping[str, Any]) -> "AdmissionCheck | None":
         """Read one; None if another controller answers it. Raises UserError."""
-        if mapping(raw, "spec", "spec").get("controllerName") != KUEUE_CHECK:
+        if mapping(raw, "spec", "spec").get("controllerName") != CONTROLLER:
             return None
         generation = raw["metadata"].get("generation") or 0
         active = _condition(raw, "Active")

@@ -113,8 +113,6 @@ KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"
 KUEUE_MANAGED: Final = "kueue.x-k8s.io/managed"
 KUEUE_POD_SET: Final = "kueue.x-k8s.io/podset"
 KUEUE_WORKLOAD: Final = "kueue.x-k8s.io/workload"
-# The controllerName of AdmissionChecks that the leader answers. Our own name.
-KUEUE_CHECK: Final = "topology-webhook.dev/fit"
 
 # Where controllers write a pod's rank in its workload.
 JOB_COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"

@@ -13,10 +13,10 @@ from tests.builders.workloads import template
 from webhook.controllers.admission_checks import FIRST_PAUSE, LONGEST_PAUSE, AdmissionChecks
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.formats.kubernetes.pod import Owner
-from webhook.formats.kueue_admission import AdmissionCheck, PendingWorkload
+from webhook.formats.kueue_admission import CONTROLLER, AdmissionCheck, PendingWorkload
 from webhook.kube.api_errors import APIError
 from webhook.kube.write import WRITTEN, Outcome, Write
-from webhook.model.names import KUEUE_CHECK, NUMA_TOPOLOGY_SPEC
+from webhook.model.names import NUMA_TOPOLOGY_SPEC
 from webhook.state.rules import Rules
 
 RACK = "example.com/rack"
@@ -33,7 +33,7 @@ RACKS = (
 )
 
 
-def check(controller: str = KUEUE_CHECK, active: int = 1) -> dict[str, Any]:
+def check(controller: str = CONTROLLER, active: int = 1) -> dict[str, Any]:
     condition = {"type": "Active", "status": "True", "observedGeneration": active}
     metadata = {"name": "fit", "generation": 1}
     return {"metadata": metadata, "spec": {"controllerName": controller}, "status": {"conditions": [condition]}}
