@@ -32,6 +32,7 @@ from webhook.engine.preemption.freed_cluster import FreedCluster
 from webhook.engine.request import named_resources
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
+from webhook.formats.koordinator.numa_allocation import NUMANodeAmounts
 from webhook.formats.kubernetes.membership import AssignedMember, controllers_group, native_group, wishes_of
 from webhook.formats.kubernetes.native_pod_group import scheduling_group_of
 from webhook.formats.kubernetes.owner_chain import OwnerChain
@@ -69,6 +70,7 @@ from webhook.placing.waiting_unit import Unit, WaitingUnit, name_of
 from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.delegated_pods import TENTATIVE_SECONDS
+from webhook.state.kubelet_admission import allocation_certainty, of_pod
 from webhook.state.rules import Asking, Rules
 from webhook.steps import result_of
 
@@ -257,7 +259,7 @@ class Planner:
         now = (snapshot.version, cycle.reserved_nodes) if gated.claims is None else cycle.basis_of(gated)
         basis = now, closed
         found = find_assignment(
-            without(snapshot, cycle.reserved_nodes | closed), gated, self.rules, self.state.assigned
+            without(snapshot, cycle.reserved_nodes | closed), gated, self.rules, self.state.assigned, self._is_certain
         )
         if isinstance(found, Assignment):
             self.lacking_room.forget(name_of(gated))
@@ -271,6 +273,15 @@ class Planner:
         else:
             self._failed.record(gated, basis, failed.kind)
         return Attempt(waits=(failed,), is_decided=True)
+
+    def _is_certain(self, gated: GatedPod, node: str, numa_nodes: NUMANodeAmounts) -> bool:
+        """Whether the node's kubelet certainly chooses these NUMA nodes for the pod."""
+        admission = self.state.kubelet_admission(node, gated.key)
+        if admission is None:
+            return False
+        pod = replace(gated.pod, requests=gated.requests_beside_claims)
+        exact = self.rules.engine.fidelity == "Kubelet"
+        return allocation_certainty(admission, of_pod(pod, gated.intent), numa_nodes, exact=exact).sure
 
     def _note(self, gated: GatedPod, found: Decision | NoAssignment, cycle: Cycle) -> None:
         """Let the pod preempt, or an autoscaler be asked, if it lacks room."""
@@ -452,8 +463,11 @@ class Planner:
         """
         if gated.awaited_claim:
             return why_awaited(gated)
-        now, assigned = self.state.snapshot().nodes, self.state.assigned
-        found = find_assignment(nodes or now, gated, self.rules, assigned if nodes is None else lambda _: ())
+        if nodes is None:
+            now, assigned = self.state.snapshot().nodes, self.state.assigned
+            found = find_assignment(now, gated, self.rules, assigned, self._is_certain)
+        else:
+            found = find_assignment(nodes, gated, self.rules, lambda _: ())
         return why_unassigned(found, gated, self.rules, 0) if isinstance(found, Decision) else found
 
     def unit(self, unit: Unit) -> WaitingUnit | None:

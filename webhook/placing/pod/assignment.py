@@ -16,7 +16,7 @@ The node of a pod with resource claims must also have their devices near its CPU
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -28,7 +28,7 @@ from webhook.engine.snapshot.ledger import Reservation
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.node_sums import amounts_key
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.formats.koordinator.numa_allocation import NUMAAllocation
+from webhook.formats.koordinator.numa_allocation import NUMAAllocation, NUMANodeAmounts
 from webhook.formats.patches.affinity_patch import Constraint, kept_by_a_merge, terms_are_fixed
 from webhook.formats.patches.json_patch import Operation
 from webhook.model.names import NUMA_SIGNATURE
@@ -144,11 +144,21 @@ _LOOKED_AT: Final = 16
 AssignedNode = Callable[[str], Iterable[Reservation]]
 """Node -> the reservations there of pods that are assigned and not bound yet."""
 
+IsCertain = Callable[[GatedPod, str, NUMANodeAmounts], bool]
+"""(pod, node, NUMA nodes) -> whether its kubelet certainly chooses these."""
+
+
+def _always(*_: object) -> bool:
+    return True
+
 
 def find_assignment(
-    snapshot: Snapshot, gated: GatedPod, rules: Rules, assigned: AssignedNode
+    snapshot: Snapshot, gated: GatedPod, rules: Rules, assigned: AssignedNode, is_certain: IsCertain = _always
 ) -> Assignment | Decision | NoAssignment:
-    """The best node for the pod now; the decision if no node fits; or what must happen first."""
+    """The best node for the pod now; the decision if no node fits; or what must happen first.
+
+    is_certain: of two nodes for a pod with devices, one where it holds comes first.
+    """
     decision = decide(snapshot, gated.pod, gated.intent, rules.engine)
     if not decision.fit_count:
         # Asked for a new node behind the gate, it does not leave it because all present nodes are excluded.
@@ -159,7 +169,7 @@ def find_assignment(
         )
     first = decision.best(_LOOKED_AT)
     best = first[: placement_text.BEST]
-    choice = _choice(decision, first, gated, assigned)
+    choice = _choice(decision, first, gated, assigned, is_certain)
     if isinstance(choice, NoAssignment):
         return choice
     node, why = choice.node, choice.delegated
@@ -222,7 +232,7 @@ class _Choice(NamedTuple):
 
 
 def _choice(
-    decision: Decision, first: Sequence[Candidate], gated: GatedPod, assigned: AssignedNode
+    decision: Decision, first: Sequence[Candidate], gated: GatedPod, assigned: AssignedNode, is_certain: IsCertain
 ) -> _Choice | NoAssignment:
     """first: the best nodes."""
     why = gated.delegated_why
@@ -237,7 +247,8 @@ def _choice(
     elif candidate is None and not gated.claims.why_not_now:
         return _others_first(first[0].node, assigned)
     else:
-        alignment = align_on(decision, gated, chain(filter(None, [candidate]), free))
+        candidates = chain(filter(None, [candidate]), free)
+        alignment = align_on(decision, gated, _certain_first(decision, gated, candidates, is_certain))
     match alignment:
         case Aligned():
             return _Choice(alignment.node, None, alignment.text, alignment.devices)
@@ -273,6 +284,25 @@ def _without_others(
     yield from filter(is_free, first)
     if len(first) < decision.fit_count:
         yield from filter(is_free, decision.best(decision.fit_count)[len(first) :])
+
+
+def _certain_first(
+    decision: Decision, gated: GatedPod, candidates: Iterable[Candidate], is_certain: IsCertain
+) -> Iterator[Candidate]:
+    """The same candidates. Of the first ones, those come first whose kubelets certainly take these NUMA nodes.
+
+    Where a pod has ended and the NRT does not show it yet, the kubelet may take a lower NUMA node, away from the
+    devices. If it is certain nowhere, the best node is as good as any.
+    """
+    index, uncertain = decision.snapshot.node_arrays.index, []
+    rest = iter(candidates)
+    for candidate in islice(rest, _LOOKED_AT):
+        if is_certain(gated, candidate.node, decision.allocation(index[candidate.node])):
+            yield candidate
+        else:
+            uncertain.append(candidate)
+    yield from uncertain
+    yield from rest
 
 
 def _others_first(node: str, assigned: AssignedNode) -> NoAssignment:

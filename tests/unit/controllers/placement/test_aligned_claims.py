@@ -23,7 +23,7 @@ from tests.builders.devices import (
     request,
     resource_slice,
 )
-from tests.builders.pods import gated
+from tests.builders.pods import bound, gated
 from tests.builders.reviews import binding_review
 from tests.unit.controllers.leader import Leader
 from webhook.admission.binding.guard import BindingGuard, LeaderState
@@ -364,3 +364,15 @@ async def test_a_binding_is_refused_while_the_kubelet_would_take_other_cpus_than
     assert isinstance(await bind(), Denied)
     now += 31.0
     assert isinstance(await bind(), Patched)
+
+
+# n0 [4 16]  n1 [4 16]      a pod of 12 has left NUMA 0 of n0, which its NRT does not show yet
+async def test_of_equal_nodes_one_comes_first_whose_kubelet_certainly_takes_the_numa_node() -> None:
+    leader = site((4, 16), (0, 1), *machine(name="n1", free=(4, 16)), resource_slice("n1", gpus(0, 1)))
+    claims(leader, "p")
+    created(leader, "p")
+    leader.api.has(bound(name="gone", node="n0", cpu=12))
+    leader.cache.pods.delete("default/gone")
+    await leader.cycle()
+    assert leader.nodes() == {"p": "n1"}
+    assert devices(leader) == {"p-gpu": ["gpu-1"]}
