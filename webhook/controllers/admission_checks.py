@@ -193,16 +193,15 @@ class AdmissionChecks(Sweep):
         }
         if not answer.ready:
             fields["requeueAfterSeconds"] = pause
-        for name in sorted(names):
-            # One at a time: each write changes the Workload, and the next sweep finds what is left.
-            write = await self._work.wait_for(
-                self._writes.answer(one, self._cache.kueue.workloads.version, one.pending[name], fields)
-            )
-            if not write.is_written:
-                self._tried[identity] = _Tried(pause, now + (0 if write.is_settled else _REFUSED_SECONDS))
-                return
-            log.info("admission_check.answered", workload=one.key, check=name, **fields)
-            break
+        # One at a time: each write changes the Workload, and the next sweep finds what is left.
+        name = min(names)
+        write = await self._work.wait_for(
+            self._writes.answer(one, self._cache.kueue.workloads.version, one.pending[name], fields)
+        )
+        if not write.is_written:
+            self._tried[identity] = _Tried(pause, now + (0 if write.is_settled else _REFUSED_SECONDS))
+            return
+        log.info("admission_check.answered", workload=one.key, check=name, **fields)
         if answer.ready and workload is not None:
             owner = one.owner.uid if one.owner is not None else ""
             self._awaited[one.key] = _Awaited(workload, owner, now + _AWAITED_SECONDS)

@@ -2,12 +2,10 @@
 
 Every second the leader checks the bound pods that their nodes' NRTs have not reported:
 1. If the kubelet's allocation is known, and no other pod's allocation claims the same, the allocation is written. Only
-what is
-   missing is added, based on a fresh read of the pod.
+   what is missing is added, based on a fresh read of the pod.
 2. For any other pod, an Event says why it has no allocation. What it may use stays reserved.
 A new leader begins once all answers of the last leader must be visible: an allocation in flight may be for the same
-NUMA
-nodes.
+NUMA nodes.
 """
 
 import asyncio

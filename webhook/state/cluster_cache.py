@@ -52,6 +52,7 @@ from webhook.formats.kubernetes.namespace import Namespace
 from webhook.formats.kubernetes.native_pod_group import GATED_AS_A_WHOLE, NativePodGroup
 from webhook.formats.kubernetes.node import Node
 from webhook.formats.kubernetes.resident import ResidentPod
+from webhook.formats.kueue_admission import AdmissionCheck, PendingWorkload, ResourceFlavor
 from webhook.formats.nrt import NodeTopology
 from webhook.formats.topology import Topology, TopologySource
 from webhook.internal_errors import Where, contained, internal_error
@@ -67,7 +68,6 @@ from webhook.state.delegated_pods import is_unschedulable
 from webhook.state.devices import DeviceState
 from webhook.state.kubelet_admission import KubeletAdmission
 from webhook.state.kubelet_predictions import AllocationBackfill, KubeletPredictions
-from webhook.state.kueue_admission import KueueAdmission
 from webhook.state.management import as_managed
 from webhook.state.node_policies import NodePolicies
 from webhook.state.pod_indexes import (
@@ -87,6 +87,21 @@ from webhook.state.unmanaged import is_annotated
 
 def _always() -> bool:
     return True
+
+
+class KueueAdmission:
+    """What Kueue asks us: the checks that name us, what flavors add to pods, the Workloads that wait for any check."""
+
+    def __init__(self) -> None:
+        self.checks: Store[AdmissionCheck] = Store(
+            "AdmissionCheck", AdmissionCheck.from_object, lambda check: check.name
+        )
+        self.flavors: Store[ResourceFlavor] = Store(
+            "ResourceFlavor", ResourceFlavor.from_object, lambda flavor: flavor.name
+        )
+        self.workloads: Store[PendingWorkload] = Store(
+            "Workload", PendingWorkload.from_object, lambda workload: workload.key
+        )
 
 
 class ClusterCache:

@@ -6,19 +6,13 @@
 4. On other nodes the kubelet chooses when the pod arrives. So the admission of every pod, assigned or not, is predicted
    on this node in its current state: the binding is refused, or the pod gets what the kubelet will allocate. If more or
    less may be free than is known, the kubelet may choose other NUMA nodes (see `allocation_certainty`). Then the pod
-   gets no
-   allocation until the node's NRT includes it.
+   gets no allocation until the node's NRT includes it.
 5. The prediction may need NUMA nodes that the allocation of another assigned, unbound pod holds. Then the other pod is
-bound
-   first, so an allocation in a pod is never given to a second pod. This is safe even if the leader dies and another
-   replica
-   binds the first pod. A pod that gets what its own allocation names waits for no other: if others were bound without
-   us, not
-   all allocations may fit, and each pod would wait for the next. An assigned pod that the scheduler could not bind
-   loses its
-   allocation (see `controllers.unbindable_pods`): no pod waits for it, and if it is bound after all, it gets what is
-   free
-   then.
+   bound first, so an allocation in a pod is never given to a second pod. This is safe even if the leader dies and
+   another replica binds the first pod. A pod that gets what its own allocation names waits for no other: if others
+   were bound without us, not all allocations may fit, and each pod would wait for the next. An assigned pod that the
+   scheduler could not bind loses its allocation (see `controllers.unbindable_pods`): no pod waits for it, and if it is
+   bound after all, it gets what is free then.
 6. What a binding was given is given again to equal pods on equal nodes (`RecentBindings`).
 
 The result goes into the Binding's annotations. The API server writes them into the pod when it binds the pod.
@@ -77,8 +71,8 @@ class RecentBindings:
       there (see `KubeletAdmission.key`).
 
     A pod that must wait because allocations of others hold these NUMA nodes is included: in a burst it is examined each
-    time
-    one of the others is bound, and only their names differ. Other refusals are left out: they are rare, and name nodes.
+    time one of the others is bound, and only their names differ. Other refusals are left out: they are rare, and name
+    nodes.
     """
 
     def __init__(self) -> None:
