@@ -183,7 +183,7 @@ class ClusterCache:
         )
         """Those that the leader made, where the setting names a class of them."""
 
-        self.devices = DeviceState(self._state, self.native_groups.by_key())
+        self.devices = DeviceState(self._state, self._assumed_pods, self.native_groups.by_key())
         """Devices and claims of Dynamic Resource Allocation, where they are served and a setting lets them be read."""
         self.devices.changed.subscribe(self.changed.emit)
         self.bound_or_gone.subscribe(self.devices.bound_or_gone)
@@ -243,8 +243,8 @@ class ClusterCache:
         A read applies all of them. After a list that takes seconds.
         """
         return (
-            self.devices.settle(nodes)
-            and self._assumed_pods.settle_some(nodes, self._clock(), _node_failed)
+            self._assumed_pods.settle_some(nodes, self._clock(), _node_failed)
+            and self.devices.settle(nodes)
             and self._state.write_some(nodes)
         )
 
@@ -535,8 +535,8 @@ class ClusterCache:
 
     def _settled(self) -> NodeArrays:
         """The current state, with an up-to-date ledger: reservations, and the replayed pods without an allocation."""
-        self.devices.settle()
         self._time_has_changed |= self._assumed_pods.settle(self._clock(), _node_failed)
+        self.devices.settle()
         node_arrays = self._state.node_arrays()
         self._predictions.replay_unallocated(node_arrays)
         return node_arrays

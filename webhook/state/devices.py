@@ -7,6 +7,7 @@
    - the devices that each request of a claim or template selects, in devices;
    - each claim or template that more than a number of devices describes, in pods whose claims it can serve together.
    To the engine these are resources of the node, so that nodes, gangs and reservations count them like any other.
+   What pods on the node are about to get counts as taken by every other name (`webhook.state.devices_in_flight`).
 3. `claimed` says what a pod requests of them, and which of its claims are not counted, and why.
 4. `claims_of` has the claims of a pod whose devices can be allocated before the scheduler sees it (`PodClaims`).
 
@@ -56,7 +57,9 @@ from webhook.formats.kubernetes.native_pod_group import NativePodGroup, scheduli
 from webhook.formats.kubernetes.pod import Pod
 from webhook.model.resources import NO_RESOURCES
 from webhook.signal import Signal
+from webhook.state.assumed.assumed_pods import AssumedPods
 from webhook.state.delegated_pods import why_delegated
+from webhook.state.devices_in_flight import DeviceRow, DevicesInFlight, Requesting, claims_in_flight
 from webhook.state.store import Feed
 
 DEVICE_KINDS: Final = ("DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaimTemplate", "ResourceClaim")
@@ -88,15 +91,6 @@ class Claimed(NamedTuple):
     """Why its devices are not counted, or not all of them; empty: they are."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """A resource that a claim or template defines."""
-
-    claim: Claim
-    shared: bool = False
-    """Whether any number of pods use the claim together."""
-
-
 @dataclass(slots=True)
 class _Assumed:
     """An allocation that is on its way to its claim."""
@@ -116,14 +110,20 @@ class _Assumed:
 class DeviceState:
     """The devices of the cluster, current as of the last event. nodes: they get the amounts."""
 
-    def __init__(self, nodes: ClusterState, groups: Mapping[str, NativePodGroup] = NO_GROUPS) -> None:
-        """groups: Kubernetes' own PodGroups by namespace/name, live."""
+    def __init__(
+        self, nodes: ClusterState, pods: AssumedPods, groups: Mapping[str, NativePodGroup] = NO_GROUPS
+    ) -> None:
+        """pods: what counts on nodes. groups: Kubernetes' own PodGroups by namespace/name, live."""
         self.changed = Signal[[]]()
         """Emitted after each change that may affect a waiting pod."""
         self.inventory = DeviceInventory()
         """The devices of each node."""
         self._allocator = DeviceAllocator(self.inventory)
         self._nodes = nodes
+        self._pods = pods
+        self._requesting: dict[str, tuple[Requesting, ...]] = {}  # by node, as of its last computation
+        self._in_flight = DevicesInFlight(self.inventory, self._mark_devices)
+        self._extended: dict[str, str] = {}  # uid of a pod -> the claim that has its extended resources
         self._groups = groups
         self._slices: dict[str, Slice] = {}
         self._nodes_of: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)  # by driver and pool
@@ -132,7 +132,7 @@ class DeviceState:
         self._assumed_for: defaultdict[str, set[str]] = defaultdict(set)  # the same keys by the pod's uid
         self._templates: dict[str, ClaimSpec] = {}
         self._counted: dict[str, Claimed] = {}  # by `template` or `claim`, then namespace/name
-        self._rows: dict[str, _Row] = {}
+        self._rows: dict[str, DeviceRow] = {}
         self._users: defaultdict[str, set[str]] = defaultdict(set)
         self._unsaid: defaultdict[str, dict[str, str]] = defaultdict(dict)  # by row, then node: why it is not counted
         self._served: frozenset[str] | None = frozenset()
@@ -255,8 +255,11 @@ class DeviceState:
         return self.inventory.on(node, {} if known is None else known.labels)
 
     def put_node(self, name: str) -> None:
-        """Note a node that is new or changed: by its labels it may reach devices that are not its own."""
-        if self.inventory.has_shared or self._reaches_any:
+        """Note a node that is new or changed: by its labels it may reach devices that are not its own.
+
+        What its device plugins serve, pods on it do not get by claims.
+        """
+        if self.inventory.has_shared or self._reaches_any or name in self._requesting:
             self._marked[name] = None
 
     def settle(self, most: int = _AT_ONCE) -> bool:
@@ -264,10 +267,33 @@ class DeviceState:
         if self._served is None:
             self._served = self.resources
             self._nodes.put_served_resources(self._served)
-        for node in tuple(self._marked)[:most]:
+        self._mark_requested()
+        for _ in range(most):
+            if not self._marked:
+                break
+            node = next(iter(self._marked))
             del self._marked[node]
-            self._has_changed |= self._nodes.put_slice_amounts(node, dict(self._amounts(node)))
+            amounts = dict(self._amounts(node))
+            self._marked.pop(node, None)  # by what is in flight there, which is in the amounts
+            self._has_changed |= self._nodes.put_slice_amounts(node, amounts)
         return not self._marked
+
+    def _mark_requested(self) -> None:
+        """Mark the nodes on which pods request other devices than before. They come first: the pods count already."""
+        changed = [one for one in self._pods.take_changed() if self._requested(one) != self._requesting.get(one, ())]
+        if changed:
+            self._marked = {**dict.fromkeys(changed), **self._marked}
+
+    def _requested(self, node: str) -> tuple[Requesting, ...]:
+        """The pods that count with devices on a node that has some."""
+        served = self._served
+        if not served or not self.on(node).pools:
+            return ()
+        return tuple(
+            Requesting(key, uid, amounts)
+            for key, uid, requests in self._pods.requesting(node)
+            if (amounts := tuple(sorted((name, requests[name]) for name in served & requests.keys() if requests[name])))
+        )
 
     def advance(self) -> None:
         """Announce what `settle` has found since the last call."""
@@ -354,42 +380,48 @@ class DeviceState:
 
     def _amounts(self, node: str) -> Iterator[tuple[str, SliceAmount]]:
         offered = self.on(node)
+        requested = self._count_in_flight(node, offered)
         if any(True for _ in offered.devices) or any(pool.fault for pool in offered.pools):
-            for resource, found in self.inventory.mapped.items():
-                amount = self._of_class(offered, resource, found.name)
+            for resource in self.inventory.mapped:
+                amount = self._of_class(offered, resource)
                 if amount.devices:
-                    yield resource, amount
+                    yield resource, amount.beside(requested[resource])
         for name, row in self._rows.items():
-            amount, unsaid = self._of_row(offered, row)
+            is_next = row.shared and self._in_flight.has(node, name)  # it is about to be allocated here
+            amount, unsaid = (_ANY, "") if is_next else self._of_row(offered, row)
             if unsaid:
                 self._unsaid[name][node] = unsaid
             elif name in self._unsaid:
                 self._unsaid[name].pop(node, None)
             if amount.devices:
-                yield name, amount
+                yield name, amount.beside(requested[name])
 
-    def _of_class(self, offered: NodeDevices, resource: str, class_name: str) -> SliceAmount:
+    def _count_in_flight(self, node: str, offered: NodeDevices) -> Counter[str]:
+        """Count the devices of pods in flight as taken. Returns what all pods on the node request, by resource."""
+        pods = self._requested(node)
+        self._requesting[node] = pods
+        if not pods:
+            del self._requesting[node]
+        of_plugins = {} if (known := self._nodes.published(node)) is None else known.allocatable
+        classes = {
+            resource: one.name for resource, one in self.inventory.mapped.items() if of_plugins.get(resource, 0) <= 0
+        }
+        self._in_flight.put(offered, claims_in_flight(pods, classes, self._rows, self._extended))
+        requested: Counter[str] = Counter()
+        for pod in pods:
+            requested.update(dict(pod.amounts))
+        return requested
+
+    def _of_class(self, offered: NodeDevices, resource: str) -> SliceAmount:
         count = self._allocator.count(resource, offered, budget=Budget(_OPERATIONS))
-        own = sum(self._is_held_for(one.id, class_name) for one in offered.devices)
-        devices = min(max(count.total, count.at_most + own), _ANY_NUMBER)
-        return SliceAmount(devices, devices - min(count.at_most + own, devices))
-
-    def _is_held_for(self, device: DeviceId, class_name: str) -> bool:
-        """Whether a pod has the device for extended resources of the class: its request counts already."""
-        for key in self.inventory.taken.holders.get(device, ()):
-            claim = self._claims.get(key)
-            if claim is None or not claim.for_extended_resources or claim.allocation is None:
-                continue
-            classes = {request.name: request.device_class for request in claim.spec.requests}
-            if any(one.device == device and classes.get(one.request) == class_name for one in claim.allocation.results):
-                return True
-        return False
+        devices = min(max(count.total, count.at_most), _ANY_NUMBER)
+        return SliceAmount(devices, devices - min(count.at_most, devices))
 
     def _unsaid_of(self, row: str) -> str:
         """Why a row is not counted on some node; empty: it is on all."""
         return next(iter(self._unsaid.get(row, {}).values()), "")
 
-    def _of_row(self, offered: NodeDevices, row: _Row) -> tuple[SliceAmount, str]:
+    def _of_row(self, offered: NodeDevices, row: DeviceRow) -> tuple[SliceAmount, str]:
         """How many the node has of a row; and, where that is not known, so that it has any number, why."""
         fitter = self._allocator.fitter([row.claim], budget=Budget(_OPERATIONS))
         most = 1 if row.shared else _MOST_PODS
@@ -400,7 +432,7 @@ class DeviceState:
         if unsaid or free == most:
             free = _ANY_NUMBER
         if free == _ANY_NUMBER:
-            return SliceAmount(free, 0), unsaid
+            return _ANY, unsaid
         if row.claim.allocation is not None:
             # It is elsewhere, or used by as many pods as can: some day it may be allocated here.
             anew = replace(row.claim, allocation=None, reserved_for=())
@@ -500,9 +532,18 @@ class DeviceState:
             self._mark_devices(before)
             self._mark_devices(claim)
             self.inventory.put_claim(claim)
+            self._note_extended(claim)
         if not claim.owner_uid or claim.owned_by_group:
             self._count(f"claim {claim.key}", claim.namespace, self._named(claim))
         return True
+
+    def _note_extended(self, claim: Claim) -> None:
+        """Note whether a claim has what its pod requests by extended resources."""
+        uid = claim.owner_uid
+        if claim.for_extended_resources and claim.allocation is not None:
+            self._extended[uid] = claim.key
+        elif self._extended.get(uid) == claim.key:
+            del self._extended[uid]
 
     def _drop_claim(self, key: str) -> None:
         claim = self._claims.pop(key, None)
@@ -512,39 +553,40 @@ class DeviceState:
             self._end_assumption(key)
         self._mark_devices(claim)
         self.inventory.remove_claim(key)
+        self._note_extended(replace(claim, allocation=None))
         self._count(f"claim {key}", "", None)
         self.changed.emit()
 
     # What claims and templates request.
 
-    def _defined(self, claim: Claim, name: str) -> tuple[Claimed, Mapping[str, _Row]]:
+    def _defined(self, claim: Claim, name: str) -> tuple[Claimed, Mapping[str, DeviceRow]]:
         """What one of such claims requests, and the rows for it. name: of the row for the claim as a whole."""
         spec = claim.spec
         if spec.fault:
             return Claimed(unchecked=spec.fault), {}
-        rows: dict[str, _Row] = {}
+        rows: dict[str, DeviceRow] = {}
         amounts: Counter[str] = Counter()
         for request in spec.requests:
             if request.fault or request.admin or request.count is None or request.first_available:
                 continue
             row = _row_name(request)
-            rows[row] = _Row(Claim("", "", "", ClaimSpec((replace(request, name="devices", count=1),))))
+            rows[row] = DeviceRow(Claim("", "", "", ClaimSpec((replace(request, name="devices", count=1),))))
             amounts[row] += request.count
         if len(spec.requests) != 1 or spec.constraints or not rows:
-            rows[name] = _Row(replace(claim, namespace="", name=""))
+            rows[name] = DeviceRow(replace(claim, namespace="", name=""), parts=dict(amounts))
             amounts[name] = 1
         return Claimed(amounts), rows
 
-    def _named(self, claim: Claim) -> tuple[Claimed, Mapping[str, _Row]]:
+    def _named(self, claim: Claim) -> tuple[Claimed, Mapping[str, DeviceRow]]:
         """What pods request that name the claim: how many of them share it is not known."""
         name = f"claim {claim.key}"
         # Only what the nodes depend on: each pod that uses it changes its object. More than all are no pod's any more.
         users = claim.reserved_for if len(claim.reserved_for) >= MAX_CONSUMERS else ()
         row = Claim(claim.namespace, claim.name, claim.uid, claim.spec, claim.allocation, users, fault=claim.fault)
         self._reaches_any |= claim.allocation is not None
-        return Claimed({name: 1}), {name: _Row(row, shared=True)}
+        return Claimed({name: 1}), {name: DeviceRow(row, shared=True)}
 
-    def _count(self, user: str, namespace: str, defined: tuple[Claimed, Mapping[str, _Row]] | None) -> None:
+    def _count(self, user: str, namespace: str, defined: tuple[Claimed, Mapping[str, DeviceRow]] | None) -> None:
         """Set what a claim or template requests; None: it is gone."""
         wanted, rows = (Claimed(), {}) if defined is None else defined
         for name in [name for name, users in self._users.items() if user in users and name not in rows]:
@@ -592,6 +634,7 @@ class DeviceState:
 
 
 _NONE_TAKEN: Final = TakenDevices()
+_ANY: Final = SliceAmount(_ANY_NUMBER, 0)
 _TOO_MANY: Final = "there are too many different requests for devices"
 
 

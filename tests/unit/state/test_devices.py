@@ -8,10 +8,13 @@ from tests.builders.clusters import cluster_cache, put
 from tests.builders.devices import DRIVER, NUMA, claim, claim_template, device_class, gpus, request, resource_slice
 from tests.builders.native_pod_groups import native_pod_group
 from tests.builders.nodes import node
-from tests.builders.pods import bound, gated, pod
+from tests.builders.pods import bound, created, gated, pod
+from webhook.engine.dra.aligned_devices import Place
 from webhook.formats.dra import Allocation, Claim, DeviceId
+from webhook.formats.kubernetes.pod import Pod
+from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.cluster_cache import ClusterCache
-from webhook.state.devices import MOST_ROWS_OF_NAMESPACE
+from webhook.state.devices import MOST_ROWS_OF_NAMESPACE, with_claims
 from webhook.views.nodes import devices_on
 
 GPU = "example.com/gpu"
@@ -407,3 +410,64 @@ def test_only_claims_that_have_nothing_can_be_assumed_and_of_a_pod_all_or_none()
     assert amounts(cache) == (4, 3)
     assert cache.devices.assume_claims("p", {"default/second": allocation})
     assert held(cache) == {"gpu-3": ("default/second",)}
+
+
+# In flight: pods that count on a node, and have no claim yet.
+
+
+def in_flight(cache: ClusterCache, name: str, **spec: Any) -> AssumedPod:
+    """A pod with these claims or devices that is assumed on n0."""
+    raw = created(name=name, **spec)
+    read = with_claims(Pod.from_object(raw), raw, cache.devices)
+    found = AssumedPod(read.key, read.uid, "n0", {}, read.requests, None, 1e12)
+    cache.assume(found)
+    return found
+
+
+def test_a_device_near_cpus_is_not_one_that_a_pod_in_flight_is_about_to_get() -> None:
+    cache = cluster_cache(node(name="n0"), resource_slice("n0"), CLASS, claim_template(), claim(owner="q"))
+    assumed = in_flight(cache, "p", devices={GPU: 2})
+    raw = created(name="q", resourceClaims=templated("gpu"))
+    raw["status"] = {"resourceClaimStatuses": [{"name": "c0", "resourceClaimName": "gpu"}]}
+    cache.snapshot()
+    claims = cache.devices.claims_of(raw, "default", "q")
+    assert claims.search([Place("n0", (0,))], one_root=False).found is None
+    assert claims.search([Place("n0", (1,))], one_root=False).found is not None
+    cache.forget(assumed)
+    cache.snapshot()
+    assert claims.search([Place("n0", (0,))], one_root=False).found is not None
+
+
+def test_the_devices_of_a_pod_in_flight_are_taken_until_its_claim_is_there_and_then_as_the_claim_says() -> None:
+    cache = cluster_cache(node(name="n0"), resource_slice("n0"), CLASS)
+    in_flight(cache, "p", devices={GPU: 1})
+    by_class = "deviceclass.resource.kubernetes.io/gpu.example.com"
+    assert (amounts(cache)[1], amounts(cache, resource=by_class)[1]) == (3, 3)
+    put(cache, claim(node="n0", devices=["gpu-3"], extended=True, owner="p"))
+    assert (amounts(cache)[1], amounts(cache, resource=by_class)[1]) == (3, 3)
+    put(cache, bound(name="p", node="n0", devices={GPU: 1}))
+    assert (amounts(cache)[1], amounts(cache, resource=by_class)[1]) == (3, 3)
+    cache.pods.delete("default/p")
+    assert (amounts(cache)[1], amounts(cache, resource=by_class)[1]) == (3, 3)
+    cache.devices.feeds["ResourceClaim"].delete("default/gpu")
+    assert (amounts(cache)[1], amounts(cache, resource=by_class)[1]) == (4, 4)
+
+
+def test_pods_in_flight_share_a_claim_that_they_name() -> None:
+    cache = cluster_cache(node(name="n0"), resource_slice("n0", gpus(0)), CLASS, claim())
+    named = [{"name": "c", "resourceClaimName": "gpu"}]
+    for name in ("p", "q"):
+        in_flight(cache, name, resourceClaims=named)
+        assert (amounts(cache)[1], amounts(cache, resource="claim default/gpu")[1] > 1000) == (0, True)
+
+
+# Devices that every node can reach: gpu-0, gpu-1
+def test_devices_of_all_nodes_that_pods_in_flight_are_about_to_get_are_taken_on_each_of_them() -> None:
+    reached = resource_slice("pool", gpus(0, 0))
+    del reached["spec"]["nodeName"]
+    reached["spec"]["allNodes"] = True
+    cache = cluster_cache(node(name="n0"), node(name="n1"), reached, CLASS)
+    assumed = in_flight(cache, "p", devices={GPU: 1})
+    assert (amounts(cache)[1], amounts(cache, "n1")[1]) == (1, 1)
+    cache.forget(assumed)
+    assert (amounts(cache)[1], amounts(cache, "n1")[1]) == (2, 2)

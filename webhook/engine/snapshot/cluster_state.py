@@ -12,7 +12,7 @@ node's column is filled with the last one, so columns are dense and a node's col
 
 An extended resource that a DeviceClass maps (KEP-5004) counts on each node by one source alone, as for the scheduler:
 what the node itself names, else the devices in its ResourceSlices. Pods that request it hold it in either case, so of
-the allocated devices only those count beside them that claims hold for another reason.
+the devices that are not free only those count beside them that are taken by another name.
 
 Source: kubernetes pkg/scheduler/framework/plugins/noderesources/fit.go (shouldDelegateResourceToDRA).
 """
@@ -237,12 +237,16 @@ class BufferPool:
 
 
 class SliceAmount(NamedTuple):
-    """What the ResourceSlices of one node have of an extended resource, in devices."""
+    """What the ResourceSlices of one node have of a resource, in devices."""
 
     devices: int
     """All of them."""
     taken: int
-    """Those that claims hold, except for pods' requests of this resource, which count by themselves."""
+    """Those that are not free, but for as many as the pods on the node request by this name: that counts by itself."""
+
+    def beside(self, requested: int) -> "SliceAmount":
+        """The same, if pods on the node request so many of those that are taken."""
+        return SliceAmount(self.devices, max(0, self.taken - requested))
 
 
 SliceAmounts = Mapping[str, SliceAmount]

@@ -12,7 +12,7 @@ Life cycle:
 An assumed pod takes precedence over what is derived for the same pod: it is newer.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from math import inf
 
@@ -76,6 +76,7 @@ class AssumedPods:
         """The replay of pods that were bound without an allocation."""
         self._derived = DerivedReservations(self._states, self.replay)
         self._marked: set[str] = set()
+        self._changed: set[str] = set()  # nodes, for `take_changed`
         self._next_due = inf
         self._predecessors = Predecessors()
 
@@ -172,6 +173,21 @@ class AssumedPods:
         if (assumed_pod := self._drop_assumed(key)) is not None:
             self.allocations.forget_assumed(key)
             self._states.release(key, assumed_pod.node)
+            self._changed.add(assumed_pod.node)
+
+    def requesting(self, node: str) -> Iterator[tuple[str, str, Mapping[str, int]]]:
+        """The pods that count on a node, bound or reserved: namespace/name, uid and requests. Bound ones come first."""
+        for pod in sorted(self.bound_to(node), key=lambda pod: pod.key):
+            yield pod.key, pod.uid, pod.requests
+        for one in self._states.reservations(node):
+            if one.requests:
+                assumed_pod = self._states.assumed.get(one.pod)
+                yield one.pod, self.shown_uid(one.pod) if assumed_pod is None else assumed_pod.uid, one.requests
+
+    def take_changed(self) -> Collection[str]:
+        """The nodes on which pods may count otherwise than at the last call."""
+        changed, self._changed = self._changed, set()
+        return changed
 
     def binding_to(self, node: str) -> tuple[AssumedPod, ...]:
         """The assumed pods whose bindings to the node no object shows yet."""
@@ -325,9 +341,11 @@ class AssumedPods:
 
     def _reserve(self, assumed_pod: AssumedPod) -> None:
         self._states.reserve_assumed(assumed_pod)
+        self._changed.add(assumed_pod.node)
 
     def _settle_node(self, node: str, now: float) -> None:
         states = self._states
+        self._changed.add(node)
         derived = {one.pod: one for one in self._derived.on(node, now) if one.pod not in states.assumed}
         states.replace_reservations(node, derived, kept=states.on(node).assumed.keys())
 
