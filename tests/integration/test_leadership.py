@@ -15,6 +15,7 @@ from webhook.kube.client import Client
 from webhook.kube.election import RELEASED_ANNOTATION
 from webhook.kube.leader_label import LEADER
 from webhook.model.names import ROLE_LABEL
+from webhook.model.shards import DEFAULT_SHARD
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -33,10 +34,10 @@ class Placing:
         self.visible = asyncio.Event()
         self.told: list[Term | str] = []
 
-    def started(self, term: Term) -> None:
+    def started(self, term: Term, shard: str = DEFAULT_SHARD) -> None:
         self.told.append(term)
 
-    def stopped(self) -> None:
+    def stopped(self, shard: str = DEFAULT_SHARD) -> None:
         self.told.append("stopped")
 
     async def settle(self) -> None:
@@ -103,7 +104,7 @@ async def test_the_first_leader_of_all_has_nothing_to_wait_for(replica: Replica,
     async with replica.running():
         await cluster.until(replica.is_marked)
         assert replica.leadership.seconds_until_settled() == 0
-        assert replica.leader_state.told == [replica.leadership.term]
+        assert replica.leader_state.told == [replica.leadership.term()]
         assert "epoch 1" in replica.elector.check().detail
 
 

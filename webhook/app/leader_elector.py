@@ -1,4 +1,4 @@
-"""One replica leads: only this one runs the runnables that need a single writer, and only this one answers bindings.
+"""One replica leads a shard: only this one runs what needs a single writer there, and only this one answers bindings.
 
 Life cycle of a replica:
 1. It takes part in the election as soon as it is ready.
@@ -24,6 +24,7 @@ from webhook.kube.election import Release, Term
 from webhook.kube.leader_label import RoleLabel
 from webhook.kube.leadership import Leadership
 from webhook.kube.lease import clock
+from webhook.model.shards import DEFAULT_SHARD
 from webhook.server.health import Check
 from webhook.supervise import supervised
 
@@ -39,11 +40,11 @@ _RELEASE_SECONDS: Final = 5.0
 class LeaderRunnable(Protocol):
     """Work of the leader alone. The event loop calls `started` and `stopped` in turn, so the work belongs in a task."""
 
-    def started(self, term: Term) -> None:
-        """Begin to work: a term has begun."""
+    def started(self, term: Term, shard: str) -> None:
+        """Begin to work on a shard: a term has begun."""
 
-    def stopped(self) -> None:
-        """Begin nothing new: the term is over."""
+    def stopped(self, shard: str) -> None:
+        """Begin nothing new there: the term is over."""
 
     async def settle(self) -> None:
         """Wait until the cluster shows all that was given to pods, or it was abandoned. Called after `stopped`."""
@@ -69,7 +70,6 @@ class LeaderElector:
         runnables: Iterable[LeaderRunnable],
     ) -> None:
         self._leadership = leadership
-        self._election = leadership.election
         self._ready = ready
         self._runnables = tuple(runnables)
         self._takes_part = False
@@ -90,7 +90,8 @@ class LeaderElector:
             while not self._ready():  # noqa: ASYNC110 # a condition over many parts, without an event
                 await asyncio.sleep(_POLL_SECONDS)
             self._takes_part = True
-            await self._election.run()
+            tasks.create_task(supervised(self._give_away))
+            await self._leadership.run()
         raise AssertionError  # pragma: no cover # none of them returns
 
     async def hand_over(self, within: float) -> None:
@@ -99,8 +100,8 @@ class LeaderElector:
         Called when the process is about to end. within: maximum seconds of the wait; the wait never takes longer than
         the Lease lasts without renewal.
         """
-        was_leader = self._leadership.is_leader()
-        self._leadership.resign()
+        led = self._leadership.led()
+        self._leadership.resign_all()
         if not self._takes_part:
             return
         timing = self._leadership.timing
@@ -109,25 +110,42 @@ class LeaderElector:
                 async with asyncio.timeout(_LABEL_SECONDS):
                     await self._label.settle()
         settled = await self._settle(min(within, timing.lease_duration - timing.renew_deadline))
-        released = await self._election.release(Release.SETTLED if settled else Release.UNSETTLED, _RELEASE_SECONDS)
-        if was_leader:
-            log.info("leader.handed_over", settled=settled, released=released)
+        shards = self._leadership.shards
+        await asyncio.gather(*(self._release(shard, settled=settled, led=shard in led) for shard in shards))
 
     def check(self) -> Check:
         """The check for /readyz. A follower is as ready as a leader."""
-        term = self._leadership.term
+        term, election = self._leadership.term(), self._leadership.election(DEFAULT_SHARD)
         if term is not None:
             detail = f"leads since {clock() - term.since:.0f} s, epoch {term.epoch}"
         else:
-            detail = f"follows {self._election.holder or 'no replica'}"
+            detail = f"follows {election.holder or 'no replica'}"
         label_error = self._label.error if self._label is not None else ""
-        return Check(
-            "leadership", ready=True, detail="; ".join(filter(None, (detail, self._election.error, label_error)))
-        )
+        return Check("leadership", ready=True, detail="; ".join(filter(None, (detail, election.error, label_error))))
 
-    def _role_changed(self, *_: Term) -> None:
+    def _role_changed(self, *_: Term | str) -> None:
         if self._label is not None:
             self._label.role_changed()
+
+    async def _give_away(self) -> NoReturn:
+        """Hand over shards to replicas that lead fewer and asked for them, one at a time."""
+        timing = self._leadership.timing
+        while True:
+            await asyncio.sleep(timing.retry_period)
+            if (shard := self._leadership.to_give()) is not None:
+                self._leadership.resign(shard)
+                settled = await self._settle(timing.lease_duration - timing.renew_deadline)
+                if await self._release(shard, settled=settled, led=True):
+                    await asyncio.sleep(2 * timing.retry_period)  # it is claimed by then
+                self._leadership.rejoin(shard)
+
+    async def _release(self, shard: str, *, settled: bool, led: bool) -> bool:
+        """Release the Lease of a shard that we no longer lead; False if that took too long."""
+        how = Release.SETTLED if settled else Release.UNSETTLED
+        released = await self._leadership.release(shard, how, _RELEASE_SECONDS)
+        if led:
+            log.info("leader.handed_over", shard=shard, settled=settled, released=released)
+        return released
 
     async def _settle(self, within: float) -> bool:
         """Wait until all runnables are settled; False if that takes longer than `within` seconds."""

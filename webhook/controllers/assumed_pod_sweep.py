@@ -23,6 +23,7 @@ from webhook.internal_errors import Where, contained
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.election import Term
 from webhook.model.raw import Raw
+from webhook.model.shards import DEFAULT_SHARD
 from webhook.placing.pod.binding_pod import assigned_node
 from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.cluster_cache import ClusterCache
@@ -92,10 +93,10 @@ class AssumedPodSweep(Sweep):
             if held.is_binding and self._came_to_nothing is not None:
                 self._came_to_nothing(held.pod, held.uid, now)
 
-    def started(self, term: Term) -> None:
+    def started(self, term: Term, shard: str = DEFAULT_SHARD) -> None:
         """Do nothing: assumed pods do not depend on the term."""
 
-    def stopped(self) -> None:
+    def stopped(self, shard: str = DEFAULT_SHARD) -> None:
         """Do nothing: the assumed pods outlive the term."""
 
     async def settle(self) -> None:

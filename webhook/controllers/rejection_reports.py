@@ -16,6 +16,7 @@ from webhook.formats.kubernetes.rejected_pod import KubeletRejection, RejectedPo
 from webhook.formats.kubernetes.timestamps import utc
 from webhook.kube.election import Term
 from webhook.kube.events import EventRecorder, ObjectEvent
+from webhook.model.shards import DEFAULT_SHARD
 
 log = structlog.get_logger(__name__)
 
@@ -44,8 +45,10 @@ class RejectionCounter:
         else:
             self._remembered.append((self._clock(), rejection))
 
-    def started(self, term: Term) -> None:
-        """Count what no leader has counted: a term begins."""
+    def started(self, term: Term, shard: str = DEFAULT_SHARD) -> None:
+        """Count what no leader has counted: a term begins. The leader of the default shard counts for all."""
+        if shard != DEFAULT_SHARD:
+            return
         # Without a time, the last leader ended in an orderly way, or there was none.
         since = term.alone_since if isfinite(term.alone_since) else term.since
         for seen, rejection in self._remembered:

@@ -8,7 +8,10 @@ States of one candidate:
    Then we claim it.
 3. Leading: from the answer to a claim until `renew_deadline` after the *request* of the last successful claim or
    renewal. Renewed every `retry_period`.
-4. Resigned: never leads again; releases the Lease when asked to.
+4. Resigned: does not lead; releases the Lease when asked to, and takes part again after `rejoin`.
+
+Which of the Leases of several shards a candidate claims is decided elsewhere (see `shard_balance`). A claim that is not
+made endangers nothing, so the proof below holds for each Lease, whatever is decided.
 
 Why two candidates never lead at once: the Lease was written at some time W. Its writer sent that request before W, so
 it stops by W + renew_deadline. Another candidate saw the write at W or later, so it claims the Lease at W +
@@ -32,7 +35,7 @@ Source: client-go tools/leaderelection uses such a Lease; it checks the deadline
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import StrEnum
+from enum import Enum, StrEnum
 from math import ceil, inf
 from typing import Final
 
@@ -40,6 +43,8 @@ from webhook.kube.api_errors import MalformedAnswerError, mapping_or_empty
 from webhook.model.raw import Draft, Raw
 
 RELEASED_ANNOTATION: Final = "topology-webhook.dev/released"
+WANTED_ANNOTATION: Final = "topology-webhook.dev/wanted-by"
+"""On the Lease of a shard: the candidate that leads fewer shards than the holder, and asks for this one."""
 
 
 class Release(StrEnum):
@@ -70,6 +75,8 @@ class LeaseRecord:
     """`renewTime` as written; empty if absent."""
     release: Release | None = None
     """How the last holder released it; None if it did not."""
+    wanted_by: str = field(default="", compare=False)
+    """The candidate that asks the holder for it; empty if none does."""
 
     @classmethod
     def from_object(cls, raw: Raw) -> "LeaseRecord":
@@ -83,7 +90,8 @@ class LeaseRecord:
             msg = "the answer is not a Lease: it has no metadata.resourceVersion"
             raise MalformedAnswerError(msg)
         holder = _text(spec.get("holderIdentity"))
-        mark = _text(mapping_or_empty(metadata.get("annotations")).get(RELEASED_ANNOTATION))
+        annotations = mapping_or_empty(metadata.get("annotations"))
+        mark = _text(annotations.get(RELEASED_ANNOTATION))
         return cls(
             version=version,
             holder=holder,
@@ -92,6 +100,7 @@ class LeaseRecord:
             renewed=_text(spec.get("renewTime")),
             # Another program would not set our annotation; its holder name counts.
             release=Release(mark) if not holder and mark in set(Release) else None,
+            wanted_by=_text(annotations.get(WANTED_ANNOTATION)),
         )
 
     @property
@@ -130,10 +139,26 @@ class Claim:
         }
         if not self.renews and self.release is None:
             spec["acquireTime"] = now
-        metadata: Draft = {} if self.renews else {"annotations": {RELEASED_ANNOTATION: self.release}}
+        annotations: Draft = {} if self.renews else {RELEASED_ANNOTATION: self.release}
+        if self.replaces is not None and self.replaces.wanted_by and self.release is None and not self.renews:
+            annotations[WANTED_ANNOTATION] = None
+        metadata: Draft = {"annotations": annotations} if annotations else {}
         if self.replaces is not None:
             metadata["resourceVersion"] = self.replaces.version
         return {"metadata": metadata, "spec": spec}
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask the holder of a Lease for it, in the Lease itself."""
+
+    wanted_by: str
+    replaces: LeaseRecord
+
+    def body(self) -> Draft:
+        """A merge patch that the API server rejects (409) if the Lease has changed since."""
+        annotations = {WANTED_ANNOTATION: self.wanted_by}
+        return {"metadata": {"resourceVersion": self.replaces.version, "annotations": annotations}}
 
 
 def _micro_time(moment: datetime) -> str:
@@ -198,7 +223,28 @@ class Rest:
     until: float
 
 
-Action = Read | Claim | Rest
+Action = Read | Claim | Ask | Rest
+
+
+class Stance(Enum):
+    """What a candidate does about a Lease that another holds, or that is free."""
+
+    CLAIM = "claim it once it is free"
+    ASK = "ask its holder for it"
+    LEAVE = "leave it to others"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A Lease as a candidate last saw it. Times are the candidate's own clock."""
+
+    holder: str
+    """The holder, even if it may be claimed from it; empty if there is none."""
+    free_since: float
+    """When it became free, or will; infinite while its content is unknown."""
+    wanted_by: str = ""
+    wanted_since: float = inf
+    """Since when that is seen."""
 
 
 class Election:
@@ -210,6 +256,7 @@ class Election:
         self._blind = True
         self._lease: LeaseRecord | None = None
         self._looked_at = self._unchanged_since = -inf
+        self._wanted_since = inf
         self._seen_held = False
         # The last holder of the Lease, and the longest duration that it has written.
         self._said, self._said_by = 0.0, ""
@@ -222,7 +269,7 @@ class Election:
 
     # Next step.
 
-    def next(self, now: float) -> Action:
+    def next(self, now: float, stance: Stance = Stance.CLAIM) -> Action:
         """The next step."""
         if self._resigned and self._release is None:
             return Rest(inf)
@@ -233,9 +280,13 @@ class Election:
         if self._term is not None and self.leads(now):
             return self._renew(self._term) if now >= self._renew_at else Rest(min(self._renew_at, self._deadline))
         free_at, look_at = self._free_at(), self._looked_at + self._timing.retry_period
-        if now >= free_at:
+        if stance is Stance.CLAIM and now >= free_at:
             return self._claim()
-        return Read() if now >= look_at else Rest(min(free_at, look_at))
+        if stance is Stance.ASK and self._lease is not None and self._lease.wanted_by != self.identity:
+            return Ask(self.identity, self._lease)
+        if now >= look_at:
+            return Read()
+        return Rest(min(free_at, look_at) if stance is Stance.CLAIM else look_at)
 
     def leads(self, now: float) -> bool:
         """Whether no other candidate can be leading now."""
@@ -254,6 +305,13 @@ class Election:
     def holder(self) -> str:
         """The last known holder of the Lease; empty if there is none."""
         return self._lease.holder if self._lease is not None else ""
+
+    def seen(self) -> Seen:
+        """The Lease as it was last seen."""
+        if self._looked_at == -inf:
+            return Seen("", inf)
+        wanted_by = self._lease.wanted_by if self._lease is not None else ""
+        return Seen(self.holder, max(self._free_at(), self._unchanged_since), wanted_by, self._wanted_since)
 
     @property
     def released(self) -> bool:
@@ -279,7 +337,7 @@ class Election:
         """`claim` succeeded: requested at `asked`, answered now."""
         term_goes_on = self.leads(now)
         self._see(lease, now)
-        if self._resigned or (claim.renews and not term_goes_on):
+        if self._resigned or claim.release is not None or (claim.renews and not term_goes_on):
             # The answer came after the end of the term that it extends, which has been reported as ended.
             return
         self._deadline = asked + self._timing.renew_deadline
@@ -293,8 +351,12 @@ class Election:
         """The Lease may have changed: by another client, or by a write of ours without an answer."""
         self._blind = True
 
+    def asked(self, lease: LeaseRecord, now: float) -> None:
+        """Our request to the holder succeeded: answered now."""
+        self._see(lease, now)
+
     def resign(self) -> None:
-        """Stop leading, now and permanently."""
+        """Stop leading, now and until `rejoin`."""
         self._resigned = True
         self._deadline = -inf
 
@@ -303,9 +365,16 @@ class Election:
         self.resign()
         self._release = how
 
+    def rejoin(self) -> None:
+        """Take part again."""
+        self._resigned, self._release = False, None
+        self.look_again()
+
     def _see(self, lease: LeaseRecord | None, now: float) -> None:
         if lease != self._lease or self._looked_at == -inf:
             self._unchanged_since = now
+        if (lease.wanted_by if lease else "") != (self._lease.wanted_by if self._lease else ""):
+            self._wanted_since = now
         self._lease, self._looked_at, self._blind = lease, now, False
         if lease is not None:
             same = lease.holder in {"", self._said_by}

@@ -1,7 +1,7 @@
 """Leader election with a Lease: the rules of `election` with the API server, a clock and callbacks.
 
-Life cycle: `run` continues until cancelled -> terms begin and end -> `resign` (at once and permanently) -> `release`
-(so that others need not wait for the Lease to expire).
+Life cycle: `run` continues until cancelled -> terms begin and end -> `resign` (at once) -> `release` (so that others
+need not wait for the Lease to expire) -> `rejoin`, if only this shard was given to another replica.
 
 One call at a time, each with a timeout. Only reads decide. The watch wakes us when the Lease is released, so that we
 claim it within milliseconds instead of `retry_period`.
@@ -19,7 +19,7 @@ import structlog
 
 from webhook.kube.api_errors import APIError, ClusterError
 from webhook.kube.client import Client
-from webhook.kube.election import Claim, Election, LeaseRecord, Read, Release, Rest, Term, Timing
+from webhook.kube.election import Ask, Claim, Election, LeaseRecord, Read, Release, Rest, Seen, Stance, Term, Timing
 from webhook.kube.informer import Informer
 from webhook.kube.resource import Resource
 from webhook.model.raw import Raw
@@ -55,7 +55,9 @@ class LeaderElection:
         timing: Timing,
         on_started: Callable[[Term], None],
         on_stopped: Callable[[], None],
+        stance: Callable[[], Stance] = lambda: Stance.CLAIM,
     ) -> None:
+        """stance: what to do about the Lease; read before each step."""
         self._client = client
         self._namespace, self._name = lease
         self._path = f"{_leases(self._namespace).path}/{self._name}"
@@ -63,6 +65,7 @@ class LeaderElection:
         self._election = Election(identity, timing)
         self._on_started = on_started
         self._on_stopped = on_stopped
+        self._stance = stance
         self._announced: Term | None = None
         self._wake = asyncio.Event()
         self._released = asyncio.Event()
@@ -82,6 +85,10 @@ class LeaderElection:
         """The current term; None if we do not lead."""
         return self._election.term(clock())
 
+    def seen(self) -> Seen:
+        """The Lease as it was last seen."""
+        return self._election.seen()
+
     def is_leader(self) -> bool:
         """Whether we lead at this moment: then no other candidate can, even if we were suspended."""
         return self._election.leads(clock())
@@ -100,6 +107,12 @@ class LeaderElection:
         """Stop leading at once. The Lease stays ours until `release`, or until it expires."""
         self._election.resign()
         self._announce()
+
+    def rejoin(self) -> None:
+        """Take part again after `release`."""
+        self._released.clear()
+        self._election.rejoin()
+        self._wake.set()
 
     async def release(self, how: Release, within: float) -> bool:
         """Release the Lease so that others can claim it at once; False if that took longer than `within`."""
@@ -124,7 +137,7 @@ class LeaderElection:
     async def _take_part(self) -> NoReturn:
         while True:
             self._announce()
-            action = self._election.next(clock())
+            action = self._election.next(clock(), self._stance())
             if isinstance(action, Rest):
                 await self._rest(action.until - clock())
             else:
@@ -132,17 +145,17 @@ class LeaderElection:
             if self._election.released:
                 self._released.set()
 
-    async def _call(self, action: Read | Claim) -> None:
+    async def _call(self, action: Read | Claim | Ask) -> None:
         """Make one call and report its result to the election."""
         asked = clock()
         patience = self._election.patience(asked)
         try:
             async with asyncio.timeout(patience):
-                lease = await (self._read() if isinstance(action, Read) else self._write(action))
+                lease = await self._made(action)
         except TimeoutError:
             await self._failed(f"no answer within {patience:.1f} s")
         except APIError as error:
-            if error.status == 409 and isinstance(action, Claim):
+            if error.status == 409 and not isinstance(action, Read):
                 self._election.look_again()
                 await self._rest(self._random.uniform(0.0, _CONFLICT_SECONDS))
             else:
@@ -154,7 +167,10 @@ class LeaderElection:
             if isinstance(action, Read):
                 self._election.read(lease, clock())
                 self._say_if_overlong()
-            elif lease is not None:
+            elif isinstance(action, Ask) and lease is not None:
+                self._election.asked(lease, clock())
+                log.info("leader.asked", lease=self._name, holder=lease.holder)
+            elif isinstance(action, Claim) and lease is not None:
                 self._election.wrote(action, lease, asked, clock())
 
     def _say_if_overlong(self) -> None:
@@ -162,6 +178,11 @@ class LeaderElection:
         if overlong and overlong != self._overlong:
             log.warning("leader.lease_duration_capped", holder=self.holder, seconds_not_believed=overlong)
         self._overlong = overlong
+
+    async def _made(self, action: Read | Claim | Ask) -> LeaseRecord | None:
+        if isinstance(action, Ask):
+            return LeaseRecord.from_object(await self._client.patch(self._path, action.body()))
+        return await (self._read() if isinstance(action, Read) else self._write(action))
 
     async def _read(self) -> LeaseRecord | None:
         try:

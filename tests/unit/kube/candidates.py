@@ -1,4 +1,4 @@
-"""Candidates for one Lease in simulated time.
+"""Candidates for one Lease, or for the Leases of several shards, in simulated time.
 
 Each candidate is the real `Election`, driven as `webhook.kube.lease` drives it: one call at a time, abandoned after
 the candidate's timeout, then a pause. Simulated are
@@ -11,11 +11,13 @@ the candidate's timeout, then a pause. Simulated are
 
 import heapq
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import count
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import count, repeat
 from math import inf
 
-from webhook.kube.election import Claim, Election, LeaseRecord, Read, Release, Rest, Timing
+from webhook.kube.election import Ask, Claim, Election, LeaseRecord, Read, Release, Rest, Seen, Stance, Timing
+from webhook.kube.shard_balance import ShardBalance
 
 
 @dataclass(frozen=True)
@@ -34,16 +36,19 @@ class Server:
     versions: Iterator[int] = field(default_factory=lambda: count(1))
 
     def put(self, lease: LeaseRecord) -> LeaseRecord:
-        self.lease = LeaseRecord(
-            str(next(self.versions)), lease.holder, lease.transitions, lease.duration, lease.renewed, lease.release
-        )
+        self.lease = replace(lease, version=str(next(self.versions)))
         return self.lease
 
-    def write(self, claim: Claim, renewed: str) -> LeaseRecord | None:
-        """The Lease after `claim`; None for 409."""
-        if (claim.replaces and claim.replaces.version) != (self.lease and self.lease.version):
+    def write(self, action: Claim | Ask, renewed: str) -> LeaseRecord | None:
+        """The Lease after the write; None for 409."""
+        if (action.replaces and action.replaces.version) != (self.lease and self.lease.version):
             return None
-        return self.put(LeaseRecord("", claim.holder, claim.transitions, claim.duration, renewed, claim.release))
+        if isinstance(action, Ask):
+            return self.put(replace(action.replaces, wanted_by=action.wanted_by))
+        wanted = self.lease.wanted_by if self.lease and (action.renews or action.release) else ""
+        return self.put(
+            LeaseRecord("", action.holder, action.transitions, action.duration, renewed, action.release, wanted)
+        )
 
 
 @dataclass
@@ -85,8 +90,13 @@ class LeaseCandidate:
     election: Election = field(init=False)
     call: int = 0
     """The number of the call that is waited for, negative when it is over."""
+    server: Server = field(init=False)
+    stance: Callable[[], Stance] = lambda: Stance.CLAIM
+    writes: int = 0
+    """Writes that the server took, but renewals."""
 
     def __post_init__(self) -> None:
+        self.server = self.world.server
         self.election = Election(self.name, self.timing)
         self.world.at(0.0, self.step)
 
@@ -114,7 +124,7 @@ class LeaseCandidate:
 
     def step(self) -> None:
         """Do what the election wants, as the driver does."""
-        action = self.election.next(self.clock())
+        action = self.election.next(self.clock(), self.stance())
         if isinstance(action, Rest):
             # A rest is at most a second here, so that tests may change things under way.
             self.later(min(max(action.until - self.clock(), 0.001), 1.0), self.step)
@@ -128,10 +138,11 @@ class LeaseCandidate:
 
         def arrive() -> None:
             if isinstance(action, Read):
-                lease, conflict = self.world.server.lease, False
+                lease, conflict = self.server.lease, False
             else:
-                lease = self.world.server.write(action, renewed)
+                lease = self.server.write(action, renewed)
                 conflict = lease is None
+                self.writes += not (conflict or (isinstance(action, Claim) and action.renews))
             back = self.world.now + latency.back
             if self.connected(back):
                 self.world.at(self.awake(back), lambda: self.answer(call, action, asked, lease, conflict))
@@ -145,7 +156,9 @@ class LeaseCandidate:
             self.election.look_again()
             self.later(self.timing.retry_period, self.step)
 
-    def answer(self, call: int, action: Read | Claim, asked: float, lease: LeaseRecord | None, conflict: bool) -> None:
+    def answer(
+        self, call: int, action: Read | Claim | Ask, asked: float, lease: LeaseRecord | None, conflict: bool
+    ) -> None:
         if call != self.call:
             return  # given up
         self.call = -call
@@ -155,6 +168,10 @@ class LeaseCandidate:
             self.election.look_again()
         else:
             assert lease is not None
+            if isinstance(action, Ask):
+                self.election.asked(lease, self.clock())
+                self.step()
+                return
             self.election.wrote(action, lease, asked, self.clock())
             if self.leads():
                 self.led.append((self.world.now, self.true_time(self.election._deadline)))
@@ -168,3 +185,66 @@ class LeaseCandidate:
     def stop_for_good(self) -> None:
         """SIGKILL."""
         self.pauses = (*self.pauses, (self.world.now, inf))
+
+
+@dataclass
+class Replica:
+    """One replica: a candidate for the Lease of each shard, with one clock. It starts at `since`."""
+
+    name: str
+    timing: Timing
+    world: Simulation
+    leases: Mapping[str, Server]
+    latencies: Iterator[Latency] = field(default_factory=lambda: repeat(Latency()))
+    offset: float = 0.0
+    rate: float = 1.0
+    settling: float = 0.5
+    """Seconds from the end of a term to the release of its Lease."""
+    candidates: dict[str, LeaseCandidate] = field(default_factory=dict)
+    giving: bool = False
+
+    def __post_init__(self) -> None:
+        self.balance = ShardBalance(self.name, self.timing)
+        for shard, server in self.leases.items():
+            one = LeaseCandidate(self.name, self.timing, self.world, self.latencies, self.offset, self.rate)
+            one.server = server
+            one.stance = partial(self.stance, shard)
+            self.candidates[shard] = one
+        self.world.at(self.world.now + 1.0, self.look, timer=True)
+
+    def clock(self) -> float:
+        return self.world.now * self.rate + self.offset
+
+    def stance(self, shard: str) -> Stance:
+        return self.balance.stances(self.seen(), self.clock())[shard]
+
+    def seen(self) -> dict[str, Seen]:
+        return {shard: one.election.seen() for shard, one in self.candidates.items()}
+
+    def leads(self) -> set[str]:
+        return {shard for shard, one in self.candidates.items() if one.leads()}
+
+    def look(self) -> None:
+        """Give away what was asked for, as `webhook.app.leader_elector` does."""
+        first = next(iter(self.candidates.values()))
+        if not self.giving and (shard := self.balance.to_give(self.seen(), self.clock())) is not None:
+            one = self.candidates[shard]
+            one.election.resign()
+            one.led = [(begin, min(end, self.world.now)) for begin, end in one.led]
+            self.giving = True
+            one.later(self.settling, one.release)
+            one.later(self.settling + 5.0, lambda: self.given(one))
+        first.later(1.0, self.look)
+
+    def given(self, one: LeaseCandidate) -> None:
+        one.election.rejoin()
+        self.giving = False
+
+    def stop(self, spans: tuple[tuple[float, float], ...]) -> None:
+        """Pause it, in these true times."""
+        for one in self.candidates.values():
+            one.pauses = (*one.pauses, *spans)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.stop(((self.world.now, inf),))

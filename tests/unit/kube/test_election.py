@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.kube.candidates import Latency, LeaseCandidate, Simulation
+from tests.unit.kube.faults import TIMING, assert_alone, clocks, freezes, latencies, spans
 from webhook.kube.api_errors import MalformedAnswerError
 from webhook.kube.election import (
     LONGEST_BELIEVED,
@@ -25,7 +26,6 @@ from webhook.kube.election import (
     Timing,
 )
 
-TIMING = Timing(lease_duration=15, renew_deadline=10, retry_period=2)
 HELD = LeaseRecord("7", "other", transitions=4, duration=15, renewed="t0")
 
 
@@ -290,24 +290,6 @@ def test_what_is_not_ours_is_not_given_back() -> None:
 
 DURATION = 120.0
 
-# Most messages take a moment; some take so long that they arrive when their sender has long given up; some never do.
-moments = st.floats(0.001, 0.2)
-delays = st.one_of(moments, moments, moments, st.floats(0.2, 40), st.just(inf))
-latencies = st.builds(Latency, delays, delays)
-clocks = st.tuples(st.floats(-1e6, 1e6), st.floats(0.9, 1.1))
-freezes = st.dictionaries(st.integers(1, 12), st.floats(1, 40), max_size=3)
-
-
-@st.composite
-def spans(draw: st.DrawFn) -> tuple[tuple[float, float], ...]:
-    """Up to three ascending spans, each 1 to 40 s long and followed by as long a gap."""
-    begin, found = 0.0, []
-    for gap, length in draw(st.lists(st.tuples(st.floats(1, 40), st.floats(1, 40)), max_size=3)):
-        found.append((begin + gap, begin + gap + length))
-        begin += gap + length
-    return tuple(found)
-
-
 # In the middle of a rollout, which changes them by LONGEST_BELIEVED at most: 15 s to 60 s.
 settings_of_a_rollout = st.sampled_from([TIMING, Timing(22, 12, 3), Timing(60, 40, 5)])
 
@@ -327,16 +309,6 @@ def simulations(draw: st.DrawFn, timings: st.SearchStrategy[Timing]) -> tuple[Si
         if draw(st.booleans()):
             world.at(draw(st.floats(0, DURATION)), candidate.release)
     return world, candidates
-
-
-def assert_alone(candidates: list[LeaseCandidate]) -> None:
-    """No two candidates led at the same time."""
-    terms = sorted((begin, end, candidate.name) for candidate in candidates for begin, end in candidate.led)
-    reach, holder = -inf, ""
-    for begin, end, name in terms:
-        assert begin >= reach or name == holder, f"{name} leads from {begin}, {holder} until {reach}"
-        if end > reach:
-            reach, holder = end, name
 
 
 @settings(max_examples=300, deadline=None)

@@ -45,6 +45,7 @@ from webhook.kube.leadership import Leadership
 from webhook.kube.owners import ReadOwner
 from webhook.kube.pod_writes import PodWrites
 from webhook.model.raw import Raw
+from webhook.model.shards import DEFAULT_SHARD
 from webhook.placing.fair_order import PART_SECONDS
 from webhook.placing.gang.gang_search import GatedGang
 from webhook.placing.planner import Attempt, Clocks, Cycle, Limits, Planner, Waits
@@ -246,13 +247,13 @@ class PlacementController:
         self._ready = ReadyPods(cache, pods, self._owner_chains, self._pending, self._failures, awaited)
         cache.changed.subscribe(self._changed)
 
-    def started(self, term: Term) -> None:
+    def started(self, term: Term, shard: str = DEFAULT_SHARD) -> None:
         """Start cycles for this term."""
         self.planner.began_term()
         self._term = term
         self._changed()
 
-    def stopped(self) -> None:
+    def stopped(self, shard: str = DEFAULT_SHARD) -> None:
         """End the cycles: we no longer lead."""
         self._term = None
         self.planner.ended_term()
