@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.cluster.gated import SPEC, Pods, pod
-from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL, Machine
+from tests.cluster.nodes import RACK_LABEL, TOPOLOGIES, ZONE_LABEL, Machine
 from tests.cluster.racked import RACKS, topology_of_racks
 from tests.cluster.webhook_process import LocalWebhook, local_webhook
 from tests.unit.cli.conftest import Printed, run_command
@@ -25,6 +27,12 @@ MACHINES = [
     Machine("m0", free=(16, 16), labels={ZONE_LABEL: "zone-0", RACK_LABEL: "rack-0"}),
     Machine("m1", free=(8, 8), labels={ZONE_LABEL: "zone-0", RACK_LABEL: "rack-1"}),
 ]
+
+RUNNING = {
+    "name": "main", "image": "none", "imageID": "none", "ready": True, "restartCount": 0,
+    "state": {"running": {"startedAt": "2030-01-01T00:00:00Z"}},
+}  # fmt: skip
+GIBS = count(1)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -83,6 +91,36 @@ def test_a_pod_that_waits_and_a_bound_job(
     assert (
         waits.json["pod"]["placement"] == pods.get("large")["metadata"]["annotations"]["topology-webhook.dev/placement"]
     )
+
+
+def test_where_an_agent_sees_a_pod_counts_once_the_exporter_has_counted_the_pod(
+    pods: Pods, known: Callable[..., None], control_plane: ControlPlane, explain: Callable[..., Printed]
+) -> None:
+    known(*MACHINES)
+    pods.create(pod("seen", cpu=12))
+    pods.wait_until_bound("seen")
+    assert pods.allocation("seen") == ("m0", [0])
+    running = {"phase": "Running", "containerStatuses": [RUNNING], "startTime": "2030-01-01T00:00:00Z"}
+    control_plane.api.patch(f"{pods.path}/seen/status", {"status": running})
+
+    def is_shown(agent: int, exporter: tuple[int, int], source: str, numa: int) -> dict[str, Any] | None:
+        """Write what the agent sees, and what the exporter publishes; what is explained, if it is this."""
+        zones = [{"zone": f"node-{agent}", "amount": {"cpu": "12", "memory": str(2**30)}}]
+        annotations = {"kai.scheduler/numa-placement-observed": json.dumps(zones)}
+        control_plane.api.patch(f"{pods.path}/seen", {"metadata": {"annotations": annotations}})
+        topology = replace(MACHINES[0], free=exporter).topology()
+        topology["attributes"] = [one for one in topology["attributes"] if "Fingerprint" not in one["name"]]
+        for memory, zone in zip((0, 2**30 * next(GIBS)), topology["zones"], strict=True):  # so that it is a new report
+            zone["resources"][1]["available"] = str(2**36 - memory)
+        control_plane.api.patch(f"{TOPOLOGIES}/m0", topology)
+        found = explain("pod/seen", "-o", "json", "--nrt-age-seconds", "1").json["pod"]
+        is_it = (found["numaSource"], [each["id"] for each in found["numaNodes"]]) == (source, [numa])
+        return found if is_it else None
+
+    found = control_plane.wait_for("the observed one", lambda: is_shown(1, (16, 4), "Observed", 1))
+    assert found["hint"]["verdict"] == "Disagrees"
+    found = control_plane.wait_for("the allocated one", lambda: is_shown(0, (16, 4), "Allocated", 0))
+    assert found["ignoredObservation"] == "the NodeResourceTopology shows less as taken there"
 
 
 def test_a_pod_of_higher_priority_names_the_pods_that_would_end_for_it(

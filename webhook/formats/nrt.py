@@ -164,7 +164,7 @@ _LONGEST_NUMA_NAMES = _MOST_COSTS * (_LONGEST_NUMA_NAME + 1)
 _ZONE_NAME = re.compile(r"(?:numa-)?(?:node-)?(\d{1,4})", re.ASCII)
 
 
-__all__ = ["FingerprintMethod", "NodeTopology", "PluginConfig", "Publisher", "Zone", "ZoneResource"]
+__all__ = ["FingerprintMethod", "NodeTopology", "PluginConfig", "Publisher", "Zone", "ZoneResource", "numa_id_of"]
 
 
 class Publisher(Enum):
@@ -346,7 +346,7 @@ def _zones(raw: Mapping[str, Any], problems: list[str]) -> tuple[tuple[Zone, ...
             others[quoted(kind)] += 1
             continue
         name = str(entry.get("name", ""))[:_LONGEST_NAME]
-        numa_id = _numa_id(name)
+        numa_id = numa_id_of(name)
         if numa_id is None:
             problems.append(
                 f"zone {quoted(name)} is ignored: its name must be node-N with N from 0 to {MAX_NUMA_NODES - 1}"
@@ -383,7 +383,7 @@ def _costs(zone: str, entry: Mapping[str, Any], problems: list[str]) -> Mapping[
     costs = {}
     for cost in _entries(raw, "value", problems):
         name, value = cost.get("name", ""), cost.get("value")
-        to = _numa_id(str(name))
+        to = numa_id_of(str(name))
         if to is None or type(value) is not int or not 0 <= value <= _MAX_COST:
             problems.append(f"zone {quoted(zone)}: cost {quoted(value)} to {quoted(name)} is ignored")
         else:
@@ -414,7 +414,7 @@ def _valid_costs(joined: str, values: tuple[int, ...]) -> Mapping[int, int] | No
     if len(names) != len(values):
         return None  # a name has a null character
     for name, value in zip(names, values, strict=True):
-        numa_id = _numa_id(name)
+        numa_id = numa_id_of(name)
         if numa_id is None or not 0 <= value <= _MAX_COST:
             return None
         costs[numa_id] = value
@@ -468,12 +468,13 @@ def _entries(raw: object, plain: str, problems: list[str]) -> Iterator[Mapping[s
             problems.append(f"{quoted(entry)} is ignored: it is not an object")
 
 
-def _numa_id(name: str) -> int | None:
-    return _numa_id_of(name) if len(name) <= _LONGEST_NUMA_NAME else None
+def numa_id_of(name: str) -> int | None:
+    """The id of the NUMA node with this name of a zone; None if the name is not like `node-0`."""
+    return _remembered_id(name) if len(name) <= _LONGEST_NUMA_NAME else None
 
 
 # "node-0" is looked up in every zone and every cost of every node.
 @lru_cache(maxsize=4096)
-def _numa_id_of(name: str) -> int | None:
+def _remembered_id(name: str) -> int | None:
     match = _ZONE_NAME.fullmatch(name)
     return int(match[1]) if match and int(match[1]) < MAX_NUMA_NODES else None

@@ -94,6 +94,8 @@ KAI_PRIORITY_CLASS: Final = "priorityClassName"
 POD_GROUP_NAME: Final = "pod-group-name"
 # A label: the subgroup of a KAI-Scheduler PodGroup that a pod belongs to.
 KAI_SUBGROUP: Final = "kai.scheduler/subgroup-name"
+# On a running pod: the NUMA nodes on which KAI-Scheduler's exporter sees it.
+KAI_OBSERVED_PLACEMENT: Final = "kai.scheduler/numa-placement-observed"
 # How many pods of a gang must be placed together, for owners of any kind. Our own name.
 MIN_MEMBER: Final = "topology-webhook.dev/min-member"
 # How a gang chooses between domains: the values of the setting gangStrategy. Our own name.

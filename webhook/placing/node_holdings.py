@@ -1,8 +1,6 @@
 """What each node's pods hold, read from the cluster cache, for the question whose end would let another pod run.
 
-What a pod holds of NUMA nodes is what its allocation says, unless the NodeResourceTopology (NRT) proves otherwise. An
-allocation
-that is uncertain or contradicts the node counts as none.
+What a pod holds of NUMA nodes is what `state.assumed.observed_placement` says; an uncertain allocation counts as none.
 """
 
 from collections import defaultdict
@@ -15,7 +13,6 @@ from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.formats.nrt import NodeTopology, Publisher
 from webhook.model.policy import NUMAPolicy
 from webhook.model.resources import PODS
-from webhook.state.assumed.known_placements import Certainty, credible
 from webhook.state.cluster_cache import ClusterCache
 
 
@@ -48,7 +45,8 @@ class Holdings:
     def _read(self, node: str) -> NodeHoldings:
         topology = self._cache.state.topologies.get(node)
         bound = self._cache.pods_on(node)
-        pods = [self._bound(pod, topology) for pod in bound]
+        numa_nodes = self._cache.numa_nodes(node)
+        pods = [self._bound(pod, numa_nodes[pod.key].numa) for pod in bound]
         pods += [_assigned(each) for each in self._assigned.get(node, ())]
         pods.sort(key=lambda pod: pod.key)
         if self._ledger is None:
@@ -56,10 +54,9 @@ class Holdings:
         sums = self._ledger.sums(node)
         return NodeHoldings(tuple(pods), sums.numa, sums.ended, _debt(topology, bound))
 
-    def _bound(self, pod: ResidentPod, topology: NodeTopology | None) -> HeldPod:
+    def _bound(self, pod: ResidentPod, held: NumaAmounts) -> HeldPod:
         reservation = None if self._ledger is None else self._ledger.get(pod.key)
         reserved: NumaAmounts = {} if reservation is None else reservation.numa
-        held = self._held(pod, topology)
         shown = {
             numa_id: {name: amount - reserved.get(numa_id, {}).get(name, 0) for name, amount in amounts.items()}
             for numa_id, amounts in held.items()
@@ -70,17 +67,6 @@ class Holdings:
         }
         counted = (*dict(pod.allocation or ()), *reserved)
         return _of(pod.key, {**pod.requests, PODS: 1}, given, reserved, pod.policy, counted)
-
-    def _held(self, pod: ResidentPod, topology: NodeTopology | None) -> NumaAmounts:
-        """What it holds of NUMA nodes; empty if that is not known."""
-        if topology is not None and topology.publisher is Publisher.TOTAL:
-            return dict(pod.allocation or ())  # the service subtracts exactly this
-        known = self._cache.known_numa_nodes(pod.key)
-        if known is not None and known.certainty is Certainty.UNCERTAIN:
-            return {}
-        if known is not None and known.certainty is Certainty.CONFIRMED:
-            return known.numa
-        return dict(credible(pod, topology).allocation or ())
 
 
 def _assigned(reservation: Reservation) -> HeldPod:

@@ -61,6 +61,7 @@ from webhook.signal import Signal
 from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.assumed.assumed_pods import AssumedPods
 from webhook.state.assumed.known_placements import AllocationChange, Known
+from webhook.state.assumed.observed_placement import PodNUMANodes
 from webhook.state.assumed.unreported import ReportingTimes
 from webhook.state.avoided_nodes import AvoidedNodes
 from webhook.state.cluster_snapshot import ClusterSnapshot
@@ -405,6 +406,10 @@ class ClusterCache:
     def known_numa_nodes(self, pod: str) -> Known | None:
         """The NUMA nodes of the pod as far as they are known, as of the last snapshot; None if nothing is."""
         return self._assumed_pods.allocations.known(pod)
+
+    def numa_nodes(self, node: str) -> Mapping[str, PodNUMANodes]:
+        """The NUMA nodes of the pods bound to a node, by key, and how they are known, as of the last snapshot."""
+        return self._assumed_pods.numa_nodes(node, self._clock())
 
     def assumed_pods(self) -> Collection[AssumedPod]:
         """The assumed pods, also the tentative ones."""

@@ -22,6 +22,7 @@ from webhook.formats.nrt import DEFAULT_MAX_NUMA_NODES, NodeTopology, Publisher
 from webhook.model.names import KUBELET_OPTIONS
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import PODS, is_device
+from webhook.state.assumed.observed_placement import NUMASource, PodNUMANodes
 from webhook.state.cluster_cache import ClusterCache
 from webhook.views.node_amounts import can_be_requested
 
@@ -190,6 +191,15 @@ class NUMAShare:
     amounts: Mapping[str, int]
 
 
+NUMA_SOURCES: Final = {
+    NUMASource.REPORTED: "reported by the NodeResourceTopology",
+    NUMASource.OBSERVED: "observed by KAI-Scheduler's exporter",
+    NUMASource.ALLOCATED: "its NUMA allocation",
+    NUMASource.PREDICTED: "predicted",
+}
+"""In words."""
+
+
 @dataclass(frozen=True, slots=True)
 class PodOnNode:
     """A pod that is bound to the node."""
@@ -201,7 +211,11 @@ class PodOnNode:
     """The policy that it asks for, as Koordinator spells it; empty: none."""
     requests: Mapping[str, int]
     numa_nodes: tuple[NUMAShare, ...] | None
-    """Its hint; None without one."""
+    """None if they are unknown."""
+    numa_source: NUMASource | None
+    """How they are known; None if they are unknown."""
+    ignored_observation: str
+    """Why what a node agent says of them does not count; empty if it counts, or there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,11 +276,11 @@ def node_details(cache: ClusterCache, name: str) -> NodeDetails | None:
     own = sorted((listed | node.allocatable.keys()) - {PODS}, key=lambda each: ("/" in each, each))
     view = _Rows(cache, snapshot, tuple(own)).view(snapshot.node_arrays.index[name])
     bound = sorted(cache.pods_on(name), key=lambda pod: pod.key)
-    keys = {pod.key for pod in bound}
+    keys, numa_nodes = {pod.key for pod in bound}, cache.numa_nodes(name)
     reserved = sorted((each for each in snapshot.ledger or () if each.node == name), key=lambda each: each.pod)
     return NodeDetails(
         view,
-        tuple(map(_pod, bound)),
+        tuple(_pod(pod, numa_nodes[pod.key]) for pod in bound),
         tuple(_reservation(each, bound=each.pod in keys) for each in reserved),
         tuple(devices_on(cache, name)),
     )
@@ -400,10 +414,15 @@ def _report(topology: NodeTopology, now: float) -> TopologyReport:
     return TopologyReport(_PUBLISHED[topology.publisher], topology.written_by, age, topology.fingerprint is not None)
 
 
-def _pod(pod: ResidentPod) -> PodOnNode:
-    hint = None if pod.allocation is None else _shares(pod.allocation)
+def _pod(pod: ResidentPod, found: PodNUMANodes) -> PodOnNode:
     policy = pod.policy.koordinator if pod.policy else ""
-    return PodOnNode(pod.namespace, pod.name, pod.qos.value, policy, dict(pod.requests), hint)
+    return PodOnNode(pod.namespace, pod.name, pod.qos.value, policy, dict(pod.requests), *numa_facts(found))
+
+
+def numa_facts(found: PodNUMANodes) -> tuple[tuple[NUMAShare, ...] | None, NUMASource | None, str]:
+    """The last three fields of `PodOnNode`."""
+    shares = None if found.source is None else _shares(tuple(found.numa.items()))
+    return shares, found.source, "" if found.ignored is None else found.ignored.value
 
 
 def _reservation(reservation: Reservation, *, bound: bool) -> ReservationView:

@@ -17,12 +17,13 @@ from webhook.formats.nrt import NodeTopology, Publisher
 from webhook.model.names import PLACEMENT
 from webhook.model.raw import Raw
 from webhook.state.assumed.known_placements import Certainty, Known
+from webhook.state.assumed.observed_placement import NUMASource
 from webhook.state.assumed.placement_search import taken_on
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.delegated_pods import last_failure
 from webhook.state.rules import Rules
 from webhook.state.unmanaged import why_unmanaged
-from webhook.views.nodes import DeviceView, ManagerView, NUMAShare, devices_on, manager_views
+from webhook.views.nodes import DeviceView, ManagerView, NUMAShare, devices_on, manager_views, numa_facts
 
 
 class AllocationVerdict(StrEnum):
@@ -178,7 +179,11 @@ class PodStanding:
     domain: Path
     """(node label, value) of its node in its topology, coarse to fine."""
     numa_nodes: tuple[NUMAShare, ...] | None
-    """Its hint, or what is reserved for it until it is bound; None without one."""
+    """What is reserved for it until it is bound, then where it is; None if that is unknown."""
+    numa_source: NUMASource | None
+    """How they are known of a bound pod."""
+    ignored_observation: str
+    """Why what a node agent says of them does not count; empty if it counts, or there is none."""
     hint: AllocationCheck | None
     """Its hint beside the NRT; None if it is not bound."""
     devices: tuple[DeviceView, ...]
@@ -232,7 +237,7 @@ def pod_standing(
         membership.rank if membership else None,
         node,
         domain_of(node),
-        _numa_nodes(cache, key, reservation),
+        *_numa_nodes(cache, key, reservation),
         allocation_check(cache, key),
         tuple(one for one in devices_on(cache, node) if not held.isdisjoint(one.claims)) if held and node else (),
         () if (topology := cache.state.topologies.get(node)) is None else manager_views(topology),
@@ -258,11 +263,14 @@ def _reservation(cache: ClusterCache, key: str) -> Reservation | None:
     return None if ledger is None else ledger.get(key)
 
 
-def _numa_nodes(cache: ClusterCache, key: str, reservation: Reservation | None) -> tuple[NUMAShare, ...] | None:
-    reserved = None if reservation is None else tuple(reservation.numa.items())
+def _numa_nodes(
+    cache: ClusterCache, key: str, reservation: Reservation | None
+) -> tuple[tuple[NUMAShare, ...] | None, NUMASource | None, str]:
     record = cache.state.pods.get(key)
-    held = reserved if record is None else record.allocation
-    return None if held is None else tuple(NUMAShare(numa_id, dict(amounts)) for numa_id, amounts in sorted(held))
+    if record is not None and (found := cache.numa_nodes(record.node).get(key)) is not None:
+        return numa_facts(found)
+    held = None if reservation is None else sorted(reservation.numa.items())
+    return None if held is None else tuple(NUMAShare(numa_id, dict(amounts)) for numa_id, amounts in held), None, ""
 
 
 def _placed(raw: Raw) -> PlacedView | None:

@@ -21,10 +21,11 @@ from webhook.formats.kubernetes.timestamps import epoch_seconds
 from webhook.model.errors import UserError
 from webhook.model.names import PLACEMENT
 from webhook.model.resources import NO_RESOURCES
+from webhook.state.assumed.observed_placement import PodNUMANodes
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.delegated_pods import last_failure
 from webhook.state.unmanaged import is_annotated
-from webhook.views.nodes import DeviceView, devices_on
+from webhook.views.nodes import NUMA_SOURCES, DeviceView, devices_on
 from webhook.views.pod_standing import AllocationCheck, allocation_check
 
 PART: Final = 100
@@ -113,6 +114,8 @@ class PodDetails:
     """Since its creation, while it waits; None if not known."""
     scheduler: str
     """What kube-scheduler reports of its last attempt; empty if it reports nothing."""
+    known: str
+    """How its NUMA nodes are known, and why what a node agent says of them does not count; empty if it is not bound."""
     check: AllocationCheck | None
     """Its NUMA nodes beside what its node's NodeResourceTopology shows; None if it is not bound."""
     devices: tuple[DeviceView, ...]
@@ -130,7 +133,8 @@ def pod_details(cache: ClusterCache, namespace: str, name: str) -> PodDetails | 
         record = cache.state.pods[key]
         devices = tuple(one for one in devices_on(cache, row.node) if key in one.pods)
         policy = record.policy.koordinator if record.policy else ""
-        return PodDetails(row, record.requests, policy, None, "", allocation_check(cache, key), devices)
+        known = _known(cache.numa_nodes(row.node).get(key))
+        return PodDetails(row, record.requests, policy, None, "", known, allocation_check(cache, key), devices)
     raw = cache.waiting_pods()[key]
     created = epoch_seconds(raw["metadata"].get("creationTimestamp"))
     seconds = None if created is None else max(0, int(cache.current_time() - created))
@@ -139,7 +143,15 @@ def pod_details(cache: ClusterCache, namespace: str, name: str) -> PodDetails | 
         requests = PodAmounts.of(raw["spec"], raw.get("status") or {}).requests
         intent = parse_numa_intent(raw["metadata"].get("annotations") or {})[0]
         policy = intent.policy.koordinator if intent.policy else ""
-    return PodDetails(row, requests, policy, seconds, last_failure(raw) or "", None, ())
+    return PodDetails(row, requests, policy, seconds, last_failure(raw) or "", "", None, ())
+
+
+def _known(found: PodNUMANodes | None) -> str:
+    if found is None:
+        return ""
+    how = NUMA_SOURCES[found.source] if found.source else ""
+    ignored = f"what its annotation says was observed is ignored: {found.ignored.value}" if found.ignored else ""
+    return "; ".join(filter(None, (how, ignored)))
 
 
 def _pods(cache: ClusterCache) -> Iterator[tuple[str, PodState, str]]:
@@ -173,6 +185,8 @@ def _row(cache: ClusterCache, key: str, state: PodState, node: str) -> PodRow:
     gang, rank = _gang_of(cache, key)
     if node:
         record = cache.state.pods[key]
-        return PodRow(key, state, node, record.allocation or (), gang, rank, record.requests, "")
+        found = cache.numa_nodes(node).get(key)
+        numa = record.allocation or () if found is None else tuple(sorted(found.numa.items()))
+        return PodRow(key, state, node, numa, gang, rank, record.requests, "")
     annotations = cache.waiting_pods()[key]["metadata"].get("annotations") or {}
     return PodRow(key, state, "", (), gang, rank, {}, annotations.get(PLACEMENT, ""))

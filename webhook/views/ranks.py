@@ -135,9 +135,10 @@ def gang_ranks(cache: ClusterCache, namespace: str, name: str, trees: TopologyTr
 
 
 def _numa_nodes(cache: ClusterCache, key: str, ledger: Ledger | None) -> tuple[int, ...] | None:
-    """The NUMA nodes of a pod that has a node: by its hint, or by what is reserved for it until it is bound."""
+    """The NUMA nodes of a pod that has a node: where it is, or what is reserved for it until it is bound."""
     if (record := cache.state.pods.get(key)) is not None:
-        return numa_ids(record.allocation)
+        found = cache.numa_nodes(record.node).get(key)
+        return numa_ids(record.allocation if found is None else tuple(found.numa.items()) or None)
     reservation = None if ledger is None else ledger.get(key)
     return None if reservation is None else numa_ids(tuple(reservation.numa.items()))
 

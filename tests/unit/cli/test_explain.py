@@ -18,7 +18,7 @@ from tests.unit.cli.cluster_files import fields_of, written
 from tests.unit.cli.conftest import Printed, run_command
 from tests.unit.views.one_node import allocated, allocated_on
 from tests.unit.views.racks import RACK, TOPOLOGY, ZONE, cluster, machine
-from webhook.model.names import MIN_MEMBER, PLACEMENT
+from webhook.model.names import KAI_OBSERVED_PLACEMENT, MIN_MEMBER, PLACEMENT
 
 NETWORK = {"kai.scheduler/topology": "network", "kai.scheduler/topology-required-placement": "rack"}
 CONDITION = {
@@ -81,6 +81,28 @@ def explain(snapshot: Path, *arguments: object) -> Printed:
 
 def lines(outcome: Printed) -> list[str]:
     return [" ".join(line.split()) for line in outcome.stdout.splitlines()]
+
+
+# n0 ── NUMA 0 [16 of 16 free CPUs]  NUMA 1 [12 of 16]
+def test_a_bound_pod_says_how_its_numa_nodes_are_known_and_which_observation_is_ignored(tmp_path: Path) -> None:
+    def seen_on(numa: int) -> tuple[list[str], list[str]]:
+        zone = {"zone": f"node-{numa}", "amount": {"cpu": "4"}}
+        annotations = {**allocated_on("n0", 0, 4), KAI_OBSERVED_PLACEMENT: json.dumps([zone])}
+        status = {"containerStatuses": [{"name": "main", "state": {"running": {}}}]}
+        pod = bound(name="p", node="n0", cpu=4, annotations=annotations, status=status)
+        path = written(tmp_path, *machine("n0", (16, 12), (2, 2), {}), pod)
+        shown = run_command("nodes", "n0", cluster=path).stdout.splitlines()
+        return lines(explain(path, "pod/p")), [" ".join(line.split()) for line in shown]
+
+    explained, shown = seen_on(1)
+    assert "NUMA 1: 4 cpu (observed by KAI-Scheduler's exporter)" in explained
+    assert "NRT disagrees: the pod is elsewhere" in explained
+    assert "default/p Guaranteed SingleNUMANode 1 Observed 4 cpu, 1Gi memory" in shown
+    explained, shown = seen_on(7)
+    assert "NUMA 0: 4 cpu (its NUMA allocation)" in explained
+    why = "ignored: the NodeResourceTopology has no such NUMA nodes, or less on them"
+    assert f"observed {why}" in explained
+    assert f"default/p Guaranteed SingleNUMANode 0 Allocated, observation {why} 4 cpu, 1Gi memory" in shown
 
 
 def test_a_pod_that_waits_has_its_decision_and_each_nodes_answer(snapshot: Path) -> None:

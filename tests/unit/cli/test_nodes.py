@@ -52,7 +52,7 @@ def test_one_node_is_shown_with_its_pods_and_reservations(snapshot: Path) -> Non
     lines = [" ".join(line.split()) for line in printed.splitlines()]
     assert lines[0] == "n2: Ready, cordoned"
     assert "1 cpu 15 16 16" in lines
-    assert "default/late Guaranteed SingleNUMANode 1 1 cpu, 1Gi memory" in lines
+    assert "default/late Guaranteed SingleNUMANode 1 Allocated 1 cpu, 1Gi memory" in lines
     assert "default/late bound, not reported yet 1 1 cpu" in lines
 
 
@@ -120,6 +120,8 @@ def test_the_json_has_the_documented_fields(snapshot: Path) -> None:
         "policy": "SingleNUMANode",
         "requests": {"cpu": 1_000, "memory": 2**30},
         "numaNodes": [{"id": 1, "amounts": {"cpu": 1_000}}],
+        "numaSource": "Allocated",
+        "ignoredObservation": "",
     }
     assert view["topology"] == {"published": "Free", "writtenBy": "nfd", "ageSeconds": 3_600, "hasFingerprint": False}
     assert listed["nodes"][4]["topology"] is None

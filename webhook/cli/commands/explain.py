@@ -27,6 +27,7 @@ from webhook.cli.render.printable import printable, shortened
 from webhook.cli.render.text_table import Cell, print_line, print_table, short_amount
 from webhook.model.wording import counted
 from webhook.placing.pod.decision import Verdict
+from webhook.views.nodes import NUMA_SOURCES
 from webhook.views.pod_standing import (
     ALLOCATION_VERDICTS,
     WITHOUT_NODE,
@@ -142,7 +143,10 @@ def _facts(pod: PodStanding) -> Iterator[tuple[str, str]]:
     for each in pod.managers if pod.policy else ():
         yield "kubelet", f"{each.manager} manager: {each.text}"
     if pod.numa_nodes:
-        yield "NUMA", "; ".join(f"{share.id}: {amounts_text(share.amounts)}" for share in pod.numa_nodes)
+        how = "" if pod.numa_source is None else f" ({NUMA_SOURCES[pod.numa_source]})"
+        yield "NUMA", "; ".join(f"{share.id}: {amounts_text(share.amounts)}" for share in pod.numa_nodes) + how
+    if pod.ignored_observation:
+        yield "observed", f"ignored: {pod.ignored_observation}"
     for device in pod.devices:
         near = "" if device.numa_node is None else f", NUMA {device.numa_node}"
         yield "device", f"{device.driver}/{device.pool}/{device.name}{near} (claim {', '.join(device.claims)})"

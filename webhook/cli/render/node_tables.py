@@ -202,7 +202,7 @@ def print_details(details: NodeDetails, console: Console) -> None:
         print_picture(details, console)
     else:
         _print_numa_nodes(details, console)
-    _print_rows(("POD", "QOS", "POLICY", "NUMA", "REQUESTS"), map(_pod, details.pods), console)
+    _print_rows(("POD", "QOS", "POLICY", "NUMA", "KNOWN", "REQUESTS"), map(_pod, details.pods), console)
     _print_rows(("RESERVED FOR", "STATE", "NUMA", "AMOUNTS"), map(_reservation, details.reservations), console)
     devices = sorted(details.devices, key=lambda one: (one.numa_node is None, one.numa_node or 0))
     _print_rows(("DEVICE", "NUMA", "STATE", "CLAIM", "POD"), map(_device, devices), console)
@@ -246,7 +246,12 @@ def _print_rows(
 def _pod(pod: PodOnNode) -> list[Cell]:
     numa = "-" if pod.numa_nodes is None else _ids(pod.numa_nodes)
     name = shortened(f"{pod.namespace}/{pod.name}", 2 * _NAME)
-    return [Cell(name), Cell(pod.qos), Cell(pod.policy or "-"), Cell(numa), Cell(amounts_text(pod.requests))]
+    known = pod.numa_source.value if pod.numa_source else "-"
+    if pod.ignored_observation:
+        known += f", observation ignored: {pod.ignored_observation}"
+    return [
+        Cell(name), Cell(pod.qos), Cell(pod.policy or "-"), Cell(numa), Cell(known), Cell(amounts_text(pod.requests))
+    ]  # fmt: skip
 
 
 def _reservation(reservation: ReservationView) -> list[Cell]:

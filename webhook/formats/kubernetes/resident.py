@@ -5,6 +5,7 @@ from functools import lru_cache
 from sys import intern
 from typing import Any, Final
 
+from webhook.formats.kai_placement import parse_observed
 from webhook.formats.koordinator.intent import NO_INTENT, NUMAIntent, parse_numa_intent
 from webhook.formats.koordinator.numa_allocation import (
     NUMAAllocation,
@@ -19,6 +20,7 @@ from webhook.formats.kubernetes.timestamps import epoch_seconds
 from webhook.model.errors import UserError
 from webhook.model.fields import NO_FIELDS
 from webhook.model.names import (
+    KAI_OBSERVED_PLACEMENT,
     NUMA_ALLOCATION,
     NUMA_DEFAULTS,
     NUMA_TOPOLOGY_SPEC,
@@ -88,6 +90,10 @@ class ResidentPod:
     """Whether it ends only when it is deleted: its containers are always restarted."""
     cpus: frozenset[int] = frozenset()
     """The CPUs that Koordinator's scheduler gave to it."""
+    observed: NUMANodeAmounts | None = None
+    """The NUMA nodes on which a node agent says that it runs, limited to its requests; None: no agent says anything,
+    empty: what it says is unreadable. See `state.assumed.observed_placement` for when that counts.
+    """
 
     @property
     def namespace(self) -> str:
@@ -144,6 +150,7 @@ class ResidentPod:
             unreviewed=bool(node) and not reviewed,
             lasts=spec.get("restartPolicy", "Always") == "Always",  # the API server's default
             cpus=parse_cpuset(annotations.get(RESOURCE_STATUS) or "") if node else frozenset(),
+            observed=_observed(annotations, amounts.requests) if node and amounts.exclusive and not terminal else None,
         )
 
 
@@ -193,6 +200,11 @@ def _allocation(annotations: Mapping[str, str], node: str) -> tuple[NUMANodeAmou
     except UserError:
         pass
     return None, True
+
+
+def _observed(annotations: Mapping[str, str], requests: Mapping[str, int]) -> NUMANodeAmounts | None:
+    text = annotations.get(KAI_OBSERVED_PLACEMENT)
+    return None if text is None else up_to(parse_observed(text), requests)
 
 
 def _believed(

@@ -26,6 +26,7 @@ from webhook.state.assumed.bound_allocations import BoundAllocations
 from webhook.state.assumed.derived_reservations import DerivedReservations
 from webhook.state.assumed.free_bounds import Leeway
 from webhook.state.assumed.node_state import NodeStates, node_of
+from webhook.state.assumed.observed_placement import PodNUMANodes
 from webhook.state.assumed.unallocated import UnallocatedReplay
 from webhook.state.assumed.unreported import ReportingTimes, is_counted
 
@@ -217,6 +218,10 @@ class AssumedPods:
         topology = self._states.on(pod.node).topology
         covered = None if topology is None else self._states.reported(topology)
         return topology is None or covered is None or is_counted(pod, topology, covered)
+
+    def numa_nodes(self, node: str, now: float) -> Mapping[str, PodNUMANodes]:
+        """The NUMA nodes of the pods bound to a node, by key, and how they are known."""
+        return self._derived.numa_nodes(node, now)
 
     def uncertain(self, now: float) -> Iterator[ResidentPod]:
         """The bound pods without an allocation whose uncertain NUMA nodes an NRT should show by now."""

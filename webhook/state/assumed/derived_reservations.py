@@ -7,6 +7,7 @@ unless
 - A bound pod: what its node's NRT does not show, by `unreported`.
 - Pods that have ended: what the NRT still shows as taken by them is given back.
 - A managed pod that was bound without an allocation: what its replay says, until the NRT reports it.
+- A bound pod that a node agent saw elsewhere: the same there, until the NRT reports it (`observed_placement`).
 - What Koordinator's Reservations hold for their owners: no NRT shows it.
 - A pod that kube-scheduler nominated for the node, because it preempts others there or is about to bind it: what it
   requests, by the node's sums. The scheduler counts it so against pods up to its priority, and would not bind them.
@@ -18,7 +19,7 @@ nodes no NRT
 has confirmed, and changes that are due to time alone.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Final
@@ -30,6 +31,7 @@ from webhook.formats.nrt import NodeTopology, Publisher
 from webhook.state.assumed.free_bounds import Leeway
 from webhook.state.assumed.known_placements import Certainty, credible
 from webhook.state.assumed.node_state import NodeStates
+from webhook.state.assumed.observed_placement import PodNUMANodes, numa_nodes_on, reserved_also
 from webhook.state.assumed.placement_search import most_given_to
 from webhook.state.assumed.unallocated import UnallocatedReplay
 from webhook.state.assumed.unreported import (
@@ -110,12 +112,15 @@ class DerivedReservations:
         allocations, age, topology = states.allocations, states.times.age, state.topology
         pods = state.pods.values()
         bound = [credible(allocations.applied(pod), topology) for pod in pods if pod.node]
+        reserved: dict[str, NumaAmounts] = {}
         for key, amounts in self._update(node, topology, bound, now).amounts.items():
-            pod = states.pods[key]
-            is_over = self._is_over(node, allocations.alternatives_until(pod, age), now)
-            numa = amounts if is_over else allocations.widened(key, amounts)
-            yield Reservation.of(key, node, numa, None, policy=pod.policy)
-        yield from self._replay.reservations(node)
+            is_over = self._is_over(node, allocations.alternatives_until(states.pods[key], age), now)
+            reserved[key] = amounts if is_over else allocations.widened(key, amounts)
+        reserved |= {one.pod: one.numa for one in self._replay.reservations(node)}
+        also = self._also_observed(topology, bound, reserved, now)
+        states.at(node).also_observed = frozenset(also)
+        for key, numa in (reserved | also).items():
+            yield Reservation.of(key, node, numa, None, policy=states.pods[key].policy)
         yield from state.held(node)
         for pod in state.nominated.values():
             yield Reservation.of(pod.key, node, {}, pod.requests)
@@ -172,9 +177,52 @@ class DerivedReservations:
             if key in uncertain or states.allocations.certainty(key) is Certainty.UNCERTAIN:
                 kept.append(reservation.numa)
                 maybe_taken.append(states.allocations.anywhere(key, reservation.numa, topology))
+            elif key in state.also_observed:
+                kept.append(reservation.numa)
             elif key in rest.maybe_counted:
                 kept.append(rest.maybe_counted[key])
         return Leeway(kept, [rest.maybe_free] if rest.maybe_free else (), [numa for numa in maybe_taken if numa])
+
+    def numa_nodes(self, node: str, now: float) -> Mapping[str, PodNUMANodes]:
+        """The NUMA nodes of the pods bound to a node, by key, and how they are known."""
+        states, topology, bound = self._states, self._states.on(node).topology, self._states.on(node).bound()
+        observed = [pod for pod in bound if pod.observed is not None]
+        unreported = {pod.key for pod in self._unreported(topology, observed, now)[0]} if observed else ()
+        known = {pod.key: one for pod in bound if (one := states.allocations.known(pod.key)) is not None}
+        replayed = {pod.key: seen.numa for pod, seen in self._replay.on(node) if seen.why_unknown is None}
+        return numa_nodes_on(topology, bound, unreported, known, replayed)
+
+    def _also_observed(
+        self,
+        topology: NodeTopology | None,
+        bound: Iterable[ResidentPod],
+        reserved: Mapping[str, NumaAmounts],
+        now: float,
+    ) -> dict[str, NumaAmounts]:
+        """What is reserved for the unreported pods that node agents saw elsewhere, with what is reserved anyway.
+
+        When time alone changes that, the node is settled again.
+        """
+        if topology is None or not (observed := [pod for pod in bound if pod.observed]):
+            return {}
+        unreported, until = self._unreported(topology, observed, now)
+        if until is not None:
+            self._due.put_earlier(topology.node, until)
+        found: dict[str, NumaAmounts] = {}
+        for pod in unreported:
+            before = reserved.get(pod.key, {})
+            if more := reserved_also(pod, topology, before):
+                found[pod.key] = {**before, **more}
+        return found
+
+    def _unreported(
+        self, topology: NodeTopology | None, pods: Sequence[ResidentPod], now: float
+    ) -> tuple[Sequence[ResidentPod], float | None]:
+        """Those of the bound pods that their NRT does not report at `now`, and when time alone changes that."""
+        if topology is None:
+            return pods, None
+        states = self._states
+        return not_reported(topology, pods, states.reported(topology), states.times, now, states.ended(topology))
 
     def _without_reservation(self, topology: NodeTopology, but: str, now: float) -> Iterator[NumaAmounts]:
         """What unreported pods without a reservation may hold, on every NUMA node. but: the pod to leave out."""
@@ -182,8 +230,7 @@ class DerivedReservations:
         holding = [pod for pod in bound if pod.exclusive_resources and pod.key != but and not pod.unallocated]
         unknown = [pod for pod in holding if not states.allocations.is_located(pod)]
         if unknown:
-            reported, ended = states.reported(topology), states.ended(topology)
-            for pod in not_reported(topology, unknown, reported, states.times, now, ended)[0]:
+            for pod in self._unreported(topology, unknown, now)[0]:
                 amounts = most_given_to(pod, topology)
                 yield {zone.id: amounts for zone in topology.zones}
 

@@ -160,6 +160,8 @@ class NodeState:
     """How its amounts differ from its NRT, as last derived."""
     to_admit: Sequence[ResidentPod] = ()
     """The unreported pods in the order of binding, as last derived; empty if none of them is unallocated."""
+    also_observed: frozenset[str] = frozenset()
+    """The unreported pods that are also reserved where a node agent saw them, as last derived."""
     covered: frozenset[str] | None = None
     """The pods that the fingerprint of its NRT covers; None if that is unknown or was not asked yet."""
 
