@@ -108,12 +108,18 @@ def service_account(folder: Path) -> Credentials:
     return Credentials(configuration, f"service account in {folder}", TokenFile(folder / "token"), own)
 
 
+def _merged(paths: str) -> KubeConfigMerger | None:
+    """The kubeconfig files; None if there are none, of which the client would log a line of its own."""
+    found = any(os.path.exists(os.path.expanduser(path)) for path in paths.split(os.pathsep) if path)  # noqa: PTH110, PTH111 # as the client does; Path.expanduser fails without a home
+    return KubeConfigMerger(paths) if found else None
+
+
 async def from_kubeconfig(paths: str, context: str | None) -> Credentials:
     """The credentials of `context` (the current one if None) in kubeconfig files, `:`-separated as for kubectl."""
     configuration = Configuration()
     try:
-        merged = KubeConfigMerger(paths)
-        if merged.config is None:
+        merged = _merged(paths)
+        if merged is None or merged.config is None:
             msg = f"There is no kubeconfig at {paths}, and this is not a pod in a cluster. Name one."
             raise ConnectionSettingsError(msg)
         contexts = [str(each["name"]) for each in merged.config.safe_get("contexts") or []]

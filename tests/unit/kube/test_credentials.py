@@ -99,6 +99,14 @@ async def test_a_broken_kubeconfig_is_an_error_that_names_it(tmp_path: Path, tex
         await from_kubeconfig(str(path), None)
 
 
+async def test_without_a_kubeconfig_there_is_one_error_and_no_line_of_the_client(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ConnectionSettingsError, match="There is no kubeconfig at"):
+        await from_kubeconfig(f"{tmp_path}/none:{tmp_path}/neither", None)
+    assert caplog.text == ""
+
+
 def test_a_pods_service_account_is_found_in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")
