@@ -45,7 +45,7 @@ from webhook.model.names import (
     STRATEGY,
 )
 from webhook.model.raw import Raw
-from webhook.model.wording import counted
+from webhook.model.wording import counted, nearest
 from webhook.state.rules import Rules
 from webhook.state.unmanaged import why_not_mutated
 
@@ -116,7 +116,16 @@ def _changes(request: AdmissionRequest, rules: Rules, user: str) -> Iterator[Use
             elif name in before:
                 yield UserError(place, f"topology-webhook wrote this, and {user} may not change it. Leave it as it is.")
             else:
-                yield UserError(place, f"Only topology-webhook writes this, and {user} may not set it. Leave it out.")
+                meant = "" if name in OUTPUTS else _did_you_mean(name)
+                yield UserError(
+                    place, f"Only topology-webhook writes this, and {user} may not set it. Leave it out.{meant}"
+                )
+
+
+def _did_you_mean(name: str) -> str:
+    # Without the domain: it would make all names similar.
+    said = nearest(name.removeprefix(OUR_DOMAIN), (one.removeprefix(OUR_DOMAIN) for one in sorted(_BY_USERS)))
+    return "" if said is None else f" Did you mean {OUR_DOMAIN}{said}?"
 
 
 def _breaks_glass(request: AdmissionRequest, rules: Rules) -> bool:

@@ -45,6 +45,20 @@ def test_all_forgeries_are_told_at_once_with_who_and_what_to_do() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("topology-webhook.dev/min-members", f" Did you mean {MIN_MEMBER}?"),
+        ("topology-webhook.dev/Strategy", " Did you mean topology-webhook.dev/strategy?"),
+        ("topology-webhook.dev/unlike-any-of-them", ""),
+        ("topology-webhook.dev/rank", ""),
+    ],
+)
+def test_an_unknown_name_of_ours_is_denied_with_the_one_that_was_meant(name: str, meant: str) -> None:
+    verdict = denied(validate_pod(review(annotated({name: "2"})), {}, RULES))
+    assert verdict.message.endswith(f"alice may not set it. Leave it out.{meant}")
+
+
 def test_a_reviewed_pod_is_created_with_what_mutation_wrote_and_is_mutated_again() -> None:
     # n1 ── NUMA 0 [16]  NUMA 1 [16]      [free cpus]
     cluster = cluster_snapshot(node(name="n1"), nrt(node="n1", free=(16, 16)))
