@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.builders.devices import claim, device_class, gpus, request, resource_slice, result
 from tests.builders.pods import bound, created, gated
 from tests.builders.topologies import topology
 from tests.unit.cli.cluster_files import fields_of, written
@@ -128,6 +129,17 @@ def test_the_pods_are_named_whose_end_would_let_a_pod_run(tmp_path: Path) -> Non
 def test_room_that_no_known_pod_holds_cannot_be_freed(tmp_path: Path) -> None:
     file = written(tmp_path, *machine("n0", (8, 8), (2, 2), {}), gated(name="waits", cpu=12))
     assert waiting(file, "-o", "json").json["waiting"][0]["frees"]["helps"] == "NoEnd"
+
+
+def test_of_a_pod_whose_claims_need_devices_it_is_not_known(tmp_path: Path) -> None:
+    pod = gated(name="waits", cpu=4, resourceClaims=[{"name": "gpu", "resourceClaimName": "both"}])
+    both, held = claim("both", [request(count=2)]), claim("held", results=[result("gpu-0", pool="n0")])
+    slices = resource_slice("n0", gpus(0, 1))
+    file = written(tmp_path, *machine("n0", (16, 16), (2, 2), {}), device_class(), slices, both, held, pod)
+    frees = waiting(file, "-o", "json").json["waiting"][0]["frees"]
+    assert (frees["helps"], frees["why"]) == (
+        "Unknown", "the search does not cover the devices that its resource claims need",
+    )  # fmt: skip
 
 
 def test_it_is_found_for_the_first_entries(tmp_path: Path) -> None:

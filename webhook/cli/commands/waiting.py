@@ -84,7 +84,11 @@ class _Finder:
             gated = self._around.gated(raw)
         except UserError as error:
             return Frees(Helps.UNKNOWN, why=" ".join(map(str, error.faults)))
-        return self._of_pod(gated) if gated.membership is None else self._of_gang(gated)
+        if gated.membership is not None:
+            return self._of_gang(gated)
+        if gated.claims is not None:  # the search knows no devices of claims, and would call them taken
+            return Frees(Helps.UNKNOWN, why="the search does not cover the devices that its resource claims need")
+        return self._of_pod(gated)
 
     def _of_pod(self, gated: GatedPod) -> Frees:
         signature = gated.signature
