@@ -141,14 +141,6 @@ def _read(
     return read, faults
 
 
-def asked_owner(raw: Raw, topologies: Mapping[str, Topology], rules: Rules) -> Raw:
-    """The owner of pods as `asked_workload` reads it; as it is, if its annotations are invalid: its pods are denied."""
-    try:
-        return asked_workload(raw, topologies, rules).raw
-    except UserError:
-        return raw
-
-
 def _group(read: list[tuple[Template, AsOurs]], templates: int) -> dict[str, str]:
     """Step 4: the request of the pod set group as that of the whole workload; {} without a group. Raises UserError."""
     named = [(template, one) for template, one in read if one.group]

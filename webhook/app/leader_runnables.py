@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final, NoReturn
 
 from webhook.admission.binding.guard import LeaderState
-from webhook.admission.kueue_requests import asked_owner
+from webhook.admission.default_levels import asked_owner
 from webhook.app.binding_guard import answer_lifetime, leader_state_of
 from webhook.app.clients import Clients
 from webhook.app.settings import Settings, asking_of, rules_of
@@ -109,7 +109,7 @@ class LeaderRunnables:
 
         is_leader = leadership.is_leader
         rules, client = rules_of(settings), clients.placement
-        reading = _with_kueue(partial(read_owner, clients.owners), cache, rules)
+        reading = _as_asked(partial(read_owner, clients.owners), cache, rules)
         writes, slots = PodWrites(client), WRITES_AT_A_TIME
         self._cache, self._mode, self._autoscaler = cache, settings.mode, settings.autoscaler
         self.events = events = EventRecorder(client, settings.pod_name or os.uname().nodename)
@@ -201,13 +201,11 @@ class LeaderRunnables:
         return (each.run for each in self.runnables if self._mode in each.modes)
 
 
-def _with_kueue(read: ReadOwner, cache: ClusterCache, rules: Rules) -> ReadOwner:
-    """Owners with Kueue's annotations read as ours, where the settings say so."""
-    if not rules.kueue_annotations:
-        return read
+def _as_asked(read: ReadOwner, cache: ClusterCache, rules: Rules) -> ReadOwner:
+    """Owners as their pods read them."""
 
-    async def read_as_ours(namespace: str, owner: Owner) -> Mapping[str, Any] | None:
+    async def read_as_asked(namespace: str, owner: Owner) -> Mapping[str, Any] | None:
         raw = await read(namespace, owner)
-        return None if raw is None else asked_owner(raw, cache.topologies_by_name(), rules)
+        return None if raw is None else asked_owner(raw, cache.snapshot(), rules)
 
-    return read_as_ours
+    return read_as_asked

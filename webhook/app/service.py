@@ -316,7 +316,7 @@ class Service:
             preemption_is_paused=self._runnables.preemption_is_paused(),
             nodes_without_topology=nodes_without_topology(self._cache),
             nodes_with_stale_topology=len(silent_exporters(self._cache)),
-            rooms=tuple(rooms(snapshot.nodes, snapshot.topologies.values(), trees)),
+            rooms=tuple(rooms(snapshot.nodes, self._cache.topologies_by_name().values(), trees)),
         )
 
 

@@ -272,7 +272,7 @@ def topology_lag(workloads: Handler, cache: ClusterCache, seconds: float = _SECO
     """The handler of workloads. One that would be denied waits for the topologies that it names."""
 
     def is_missing(request: AdmissionRequest, response: Response) -> bool:
-        return isinstance(response, Denied) and not _named(request) <= cache.topologies_by_name().keys()
+        return isinstance(response, Denied) and not _named(request) <= cache.snapshot().topologies.keys()
 
     return WatchLag(workloads, cache.topology_changed, is_missing, MOST_WORKLOADS, seconds=seconds)
 

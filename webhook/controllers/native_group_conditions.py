@@ -115,7 +115,7 @@ class NativeGroupConditions(Sweep):
             return ("False", "Unschedulable", f"{why}{ignored}"[:_LONGEST_MESSAGE]) if why else None
         if sum(member not in ungated for member in assigned) < (group.minimum or 1):
             return None
-        text = placed_gang_text(assigned.values(), self._cache.topologies_by_name())
+        text = placed_gang_text(assigned.values(), self._cache.snapshot().topologies)
         others = f"; others wait: {why}" if why else ""
         return "True", "Scheduled", f"{text}{others}{ignored}"[:_LONGEST_MESSAGE]
 

@@ -179,6 +179,16 @@ class OwnerChains:
             self._of_namespace = Counter(namespace for namespace, _ in self._entries)
             self._wake.set()
 
+    def read_again(self, owners: Iterable[Key]) -> None:
+        """Forget what is known of these (namespace, owner), of those that are wanted, and read them now."""
+        for key in owners:
+            entry = self._entries.get(key)
+            if entry is not None and entry.owner_chain is not None:
+                entry.owner_chain, entry.why_not = None, _READING
+                if key not in self._reading:
+                    self._queue.put(key, monotonic())
+                self._wake.set()
+
     def get(self, namespace: str, owner: Owner) -> OwnerChain | None:
         """The chain of a wanted owner; None if it is not known."""
         entry = self._entries.get((namespace, owner))

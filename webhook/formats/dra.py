@@ -592,6 +592,26 @@ class PodClaim(NamedTuple):
     """Whether the claim is its PodGroup's, which all pods of the group share."""
 
 
+_COMPUTE_DOMAIN_DRIVER: Final = "compute-domain.nvidia.com"
+_CHANNEL: Final = "ComputeDomainChannelConfig"
+
+
+def is_channel(spec: ClaimSpec) -> bool:
+    """Whether the claim makes its pod a member of a ComputeDomain: the nodes of a multi-node NVLink job.
+
+    Source: NVIDIA/k8s-dra-driver-gpu templates/compute-domain-workload-claim-template.tmpl.yaml.
+    """
+    return _is_channel(spec.config)
+
+
+@lru_cache(maxsize=4096)
+def _is_channel(config: tuple[str, ...]) -> bool:
+    for opaque in (_fields(json.loads(text), "opaque") for text in config if _CHANNEL in text):
+        if opaque.get("driver") == _COMPUTE_DOMAIN_DRIVER and _fields(opaque, "parameters").get("kind") == _CHANNEL:
+            return True
+    return False
+
+
 def pod_claims(pod: Mapping[str, Any]) -> tuple[PodClaim, ...]:
     """The claims that a pod names, in their order."""
     spec, status = _fields(pod, "spec"), _fields(pod, "status")
@@ -605,6 +625,12 @@ def pod_claims(pod: Mapping[str, Any]) -> tuple[PodClaim, ...]:
         claim = made.get(name, "") if template else _cut(one.get("resourceClaimName"))
         found.append(PodClaim(name, claim, template, bool(template) and name in made and not claim))
     return tuple(found)
+
+
+def claim_templates(pod: Mapping[str, Any]) -> tuple[str, ...]:
+    """The templates (namespace/name) that a pod object names."""
+    namespace = _cut(_fields(pod, "metadata").get("namespace"))
+    return tuple(intern(f"{namespace}/{one.template}") for one in pod_claims(pod) if one.template)
 
 
 # ---- devices

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from webhook.formats.kubernetes.owner_chain import OwnerChain
-from webhook.formats.topology import MAX_LABEL, Topology
+from webhook.formats.topology import LABEL_TOPOLOGIES, MAX_LABEL, Topology
 from webhook.formats.workload.common_fields import MAX_PODS, at_most_topologies
 from webhook.formats.workload.record import WorkloadGang
 from webhook.formats.workload.topology_request import Levels, TopologyRequest, topology_request
@@ -122,7 +122,7 @@ def _parts(gang: WorkloadGang, topologies: Mapping[str, Topology]) -> Iterator[d
 
 
 def _constrained(request: TopologyRequest, topologies: Mapping[str, Topology]) -> dict[str, Any]:
-    if request.topology is None:
+    if request.topology is None or request.topology in LABEL_TOPOLOGIES:  # KAI-Scheduler knows objects only
         return {}
     levels = {"requiredTopologyLevel": request.required, "preferredTopologyLevel": request.preferred}
     topology = topologies.get(request.topology)
@@ -269,7 +269,7 @@ class KAIPodGroup:
         # All names first: the levels of a part may be those of a Topology that another part names.
         for part in self.whole.all():
             if part.topology and part.topology not in topologies:
-                known = ", ".join(sorted(topologies)[:_MOST_NAMED]) or "none"
+                known = ", ".join(sorted(topologies.keys() - LABEL_TOPOLOGIES)[:_MOST_NAMED]) or "none"
                 raise UserError(
                     f"{part.path}.topology",
                     f'There is no topology "{shortened(part.topology)}". Those of this cluster: {known}.'

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from webhook.formats.topology import Topology
+from webhook.formats.topology import Topology, with_levels
 from webhook.formats.workload.topology_request import MAX_LAYERS
 from webhook.model.errors import UserError, UserErrors
 from webhook.model.fields import whole_number
@@ -334,13 +334,12 @@ def _topology(levels: Sequence[tuple[str, str]], named: str, path: str, topologi
     among = {named: topologies[named]} if named else topologies
     for key, label in levels:
         if not any(label in topology.node_labels for topology in among.values()):
-            raise _fault(path, key, _no_level(label, among))
+            raise _fault(path, key, _no_level(label, {name: each for name, each in among.items() if each.source}))
     labels = [label for _, label in levels]
-    having = [each for each in among.values() if set(labels) <= set(each.node_labels)]
+    having = with_levels(labels, among)
     if not having:
         text = f"No Topology has all of these levels: {', '.join(map(shortened, labels))}. Name levels of one."
         raise UserError(path, text)
-    having.sort(key=lambda each: each.name)
     if len({each.node_labels for each in having}) > 1:
         names = ", ".join(each.name for each in having[:_MOST_NAMED])
         raise _fault(

@@ -5,9 +5,10 @@ KAI-Scheduler's `kai.scheduler/v1alpha1 Topology` and Kueue's `kueue.x-k8s.io To
     spec: {levels: [{nodeLabel: topology.kubernetes.io/zone}, {nodeLabel: example.com/rack, alias: rack}]}
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, Final, Self
 
 from webhook.model.errors import UserError
@@ -44,7 +45,8 @@ class Topology:
     """A topology: its levels, coarse to fine."""
 
     name: str
-    source: TopologySource
+    source: TopologySource | None
+    """None: there is no object (see `LABEL_TOPOLOGIES`)."""
     levels: tuple[Level, ...]
 
     @classmethod
@@ -108,3 +110,25 @@ class Topology:
             f'"{reference}" is no level of topology {self.name}. Its levels are, from coarse to fine: {known}.'
             f"{did_you_mean(reference, candidates)}",
         )
+
+
+CLIQUE_LABELS: Final = (
+    "nvidia.com/gpu.clique",
+    "accelerator.topograph.run/domain",
+    "network.topology.nvidia.com/accelerator",
+)
+"""The node labels that name the NVLink partition (clique) of a node's GPUs, the most exact first.
+
+Source: NVIDIA/k8s-device-plugin internal/lm/imex.go (what the GPUs say themselves); NVIDIA/topograph
+docs/reference/node-labels.md (what the provider says), and its name before 1.0.
+"""
+LABEL_TOPOLOGIES: Final[Mapping[str, Topology]] = MappingProxyType(
+    {label: Topology(label, None, (Level(label, "clique"),)) for label in CLIQUE_LABELS}
+)
+"""The topologies that exist without an object, by name. A slash is in no object's name."""
+
+
+def with_levels(labels: Collection[str], topologies: Mapping[str, Topology]) -> list[Topology]:
+    """The topologies with all of these node labels, by name; those without an object only if no object has them."""
+    found = [each for _, each in sorted(topologies.items()) if set(labels) <= set(each.node_labels)]
+    return [each for each in found if each.source is not None] or found

@@ -20,6 +20,7 @@ A cycle is one pass over all that waits:
 Pure: clocks and pauses are given, and what is decided is written and reported by the caller.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -36,6 +37,7 @@ from webhook.formats.koordinator.numa_allocation import NUMANodeAmounts
 from webhook.formats.kubernetes.membership import AssignedMember, controllers_group, native_group, wishes_of
 from webhook.formats.kubernetes.native_pod_group import scheduling_group_of
 from webhook.formats.kubernetes.owner_chain import OwnerChain
+from webhook.formats.kubernetes.pod import PreferredTerm
 from webhook.formats.kubernetes.pod_resources import PodAmounts
 from webhook.model.names import KAI_SUBGROUP, POD_GROUP_NAME
 from webhook.model.raw import Raw
@@ -59,6 +61,7 @@ from webhook.placing.pod.assignment import (
     why_unassigned,
     without,
 )
+from webhook.placing.pod.default_level import DefaultLevels
 from webhook.placing.pod.gated_pods import GatedPod, group_basis
 from webhook.placing.pod.placement_text import waiting as waits
 from webhook.placing.pod.wait_reason import WaitReason
@@ -73,6 +76,11 @@ from webhook.state.delegated_pods import TENTATIVE_SECONDS
 from webhook.state.kubelet_admission import allocation_certainty, of_pod
 from webhook.state.rules import Asking, Rules
 from webhook.steps import result_of
+
+# The highest weight of a preferred term. Source: kubernetes pkg/apis/core/validation.
+_MOST_WEIGHT: Final = 100
+# A ComputeDomain is in one clique if that has room, and each term costs a comparison.
+_CLIQUES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +207,8 @@ class Planner:
         self._held: tuple[Hashable, Holdings] | None = None
         self._failed = FailedAttempts()
         self._changes = 0
+        self._in_domains: dict[str, dict[str, str]] = {}
+        """ComputeDomain -> its assumed pods by namespace/name, with their nodes."""
         kept = KeptDomains(state, limits.reserve_after, wake_in, clocks.monotonic, clocks.now)
         self._gangs = GangAssigner(state, self._assume, rules, kept)
 
@@ -228,6 +238,11 @@ class Planner:
         self._gangs.keep({unit.membership.group for unit in units if isinstance(unit, GatedGang)})
         self.lacking_room.collected(units, self._clocks.monotonic())
         self._failed.begin(units)
+        still = (
+            (domain, {key: node for key, node in pods.items() if self.state.assumed_node(key) == node})
+            for domain, pods in self._in_domains.items()
+        )
+        self._in_domains = {domain: pods for domain, pods in still if pods}
 
     def by_namespace(self, units: list[Unit]) -> list[Unit]:
         """Units that this cycle has had no time for, in the order in which their namespaces take turns."""
@@ -330,7 +345,7 @@ class Planner:
             return Attempt(waits=apart)
         reserved = cycle.reserved_nodes
         found = await self._gangs.assign(
-            together,
+            self._joining(together),
             agreed.minimum,
             agreed.assigned_members,
             reserved | self.preemptors.closed_to(gang),
@@ -405,6 +420,8 @@ class Planner:
         lasts = self._assume_ttl if assignment.nodes is None else min(self._assume_ttl, TENTATIVE_SECONDS)
         assumed_pod = assignment.assume(gated, self._clocks.monotonic() + lasts)
         self.state.assume(assumed_pod)
+        if domain := gated.default.compute_domain:
+            self._in_domains.setdefault(domain, {})[gated.key] = assumed_pod.node
         if assignment.devices:
             allocations = {one.claim.key: one.assumed for one in assignment.devices}
             self.state.devices.assume_claims(gated.pod.uid, allocations)
@@ -453,7 +470,8 @@ class Planner:
         """A gated pod with what it takes from its owners and its PodGroup. Raises UserError."""
         snapshot = self.state.snapshot()
         basis = group_basis(raw, snapshot)
-        gated = GatedPod.from_object(raw, owner_chain, basis, reads_kueue=self.rules.kueue_annotations)
+        kueue, defaults = self.rules.kueue_annotations, DefaultLevels.of(snapshot)
+        gated = GatedPod.from_object(raw, owner_chain, basis, reads_kueue=kueue, defaults=defaults)
         return gated.avoiding(snapshot.avoided).claiming(snapshot.devices)
 
     def place(self, gated: GatedPod, nodes: Snapshot | None = None) -> Assignment | NoAssignment:
@@ -482,7 +500,36 @@ class Planner:
         assert isinstance(gang.unit, GatedGang)  # noqa: S101
         if too_few := self.too_few(gang):
             return too_few
-        return search_gang(gang.unit, gang.minimum, gang.assigned, self.state.snapshot(), self.trees, self.rules)
+        joining = self._joining(gang.unit)
+        return search_gang(joining, gang.minimum, gang.assigned, self.state.snapshot(), self.trees, self.rules)
+
+    def _joining(self, gang: GatedGang) -> GatedGang:
+        """The gang, whose members prefer the NVLink cliques in which other pods of their ComputeDomains are."""
+        domains = {domain for one in gang.members if (domain := one.default.compute_domain)}
+        label = self.state.snapshot().clique_label if domains else ""
+        if not label:
+            return gang
+        cliques = {domain: self._cliques(domain, label) for domain in domains}
+        return replace(
+            gang, members=tuple(one.preferring(cliques.get(one.default.compute_domain, ())) for one in gang.members)
+        )
+
+    def _cliques(self, domain: str, label: str) -> tuple[PreferredTerm, ...]:
+        """A preferred term for each of the cliques with most pods of a ComputeDomain, weighed by their number."""
+        shown = {key: member.node for key, member in self.state.gangs.with_template(domain).items()}
+        nodes = {**self._in_domains.get(domain, {}), **shown}.values()
+        found = (self.state.state.nodes.get(node) for node in nodes)
+        counts = Counter(value for node in found if node is not None and (value := node.labels.get(label)))
+        most = max(counts.values(), default=0)
+        # In order of name if equal: the order of events says nothing.
+        first = sorted(counts.items(), key=lambda one: (-one[1], one[0]))[:_CLIQUES]
+        return tuple(
+            PreferredTerm(
+                max(1, _MOST_WEIGHT * count // most),
+                {"matchExpressions": ({"key": label, "operator": "In", "values": (value,)},)},
+            )
+            for value, count in first
+        )
 
     def placement(self, gang: WaitingUnit, running: Mapping[str, str]) -> WorkloadAssignment | NoAssignment:
         """The same in the words of `review`; if the members do not fit, also whether they ever could.

@@ -33,8 +33,9 @@ from them. Only assumed pods, and where a pod may be instead of on its allocatio
 replica.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from time import time
 
 from webhook.engine.snapshot.cluster_state import ClusterState
@@ -54,7 +55,7 @@ from webhook.formats.kubernetes.node import Node
 from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.formats.kueue_admission import AdmissionCheck, PendingWorkload, ResourceFlavor
 from webhook.formats.nrt import NodeTopology
-from webhook.formats.topology import Topology, TopologySource
+from webhook.formats.topology import CLIQUE_LABELS, LABEL_TOPOLOGIES, Topology, TopologySource, with_levels
 from webhook.internal_errors import Where, contained, internal_error
 from webhook.model.raw import Raw
 from webhook.signal import Signal
@@ -88,6 +89,23 @@ from webhook.state.unmanaged import is_annotated
 
 def _always() -> bool:
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Topologies:
+    """The topologies by name, until an object or the label of NVLink partitions changes."""
+
+    basis: Hashable
+    in_use: Mapping[str, Topology]
+    named: Mapping[str, Topology]
+    """Also those that no node has the label for yet: pods may name them."""
+
+    @classmethod
+    def of(cls, revision: int, clique_label: str, objects: Mapping[str, Topology]) -> "_Topologies":
+        shown = {clique_label: LABEL_TOPOLOGIES[clique_label]} if clique_label else {}
+        if with_levels((clique_label,), objects):
+            shown = {}
+        return cls((revision, clique_label), {**shown, **objects}, {**LABEL_TOPOLOGIES, **objects})
 
 
 class KueueAdmission:
@@ -171,7 +189,8 @@ class ClusterCache:
         for topologies in self._topologies.values():
             topologies.arrived.subscribe(self.topology_changed.emit)
             topologies.changed.subscribe(self.changed.emit)
-        self._topologies_by_name: tuple[int, Mapping[str, Topology]] = (0, {})
+        self._topologies_known = _Topologies.of(0, "", {})
+        self._with_clique: Counter[str] = Counter()  # nodes with each of the labels of NVLink partitions
         self.native_groups = Store("PodGroup of Kubernetes", NativePodGroup.from_object, lambda group: group.key)
         """Kubernetes' own PodGroups. Their status does not count as a change."""
         self.native_groups.changed.subscribe(self.changed.emit)
@@ -261,25 +280,32 @@ class ClusterCache:
         """The cluster for one decision. Later changes of the cluster do not affect it."""
         return ClusterSnapshot(
             Snapshot(self._settled(), self._ledger),
-            self.topologies_by_name(),
+            self._known_topologies().named,
             self._namespaces.by_key(),
             self.native_groups.served(),
             self.kai_groups.by_key(),
             self.avoided.by_key(),
             self.devices,
+            self._clique_label(),
         )
 
     def topologies_by_name(self) -> Mapping[str, Topology]:
-        """The topologies of both API groups; the same object until one changes.
+        """The topologies of both API groups, and that of NVLink partitions if no object has this level.
 
-        If both groups have one of the same name, KAI's wins, because KAI's annotations are read.
+        It is the same object until one changes. If both groups have a topology of the same name, KAI's wins, because
+        KAI's annotations are read.
         """
+        return self._known_topologies().in_use
+
+    def _known_topologies(self) -> "_Topologies":
         kueue, kai = self._topologies[TopologySource.KUEUE], self._topologies[TopologySource.KAI]
-        revision, known = self._topologies_by_name
-        if revision != kueue.revision + kai.revision:
-            known = {**kueue.by_key(), **kai.by_key()}
-            self._topologies_by_name = kueue.revision + kai.revision, known
-        return known
+        revision, label = kueue.revision + kai.revision, self._clique_label()
+        if self._topologies_known.basis != (revision, label):
+            self._topologies_known = _Topologies.of(revision, label, {**kueue.by_key(), **kai.by_key()})
+        return self._topologies_known
+
+    def _clique_label(self) -> str:
+        return next((label for label in CLIQUE_LABELS if self._with_clique[label]), "")
 
     def knows_namespace(self, name: str) -> bool:
         """Whether the namespace is in the cache."""
@@ -440,6 +466,7 @@ class ClusterCache:
         )
 
     def _put_node(self, node: Node) -> None:
+        self._count_clique_labels(node.name, node)
         if self._state.upsert_node(node):
             self.devices.put_node(node.name)
             self.policies.changed(node.name)
@@ -447,10 +474,18 @@ class ClusterCache:
         self.avoided.restarted(node.name, node.ready_since)
 
     def _drop_node(self, name: str) -> None:
+        self._count_clique_labels(name, None)
         self._state.delete_node(name)
         self.avoided.gone(name)
         self.policies.changed(name)
         self.changed.emit()
+
+    def _count_clique_labels(self, name: str, node: Node | None) -> None:
+        """Before the node of this name is replaced. None: it is deleted."""
+        before = self._state.nodes.get(name)
+        for label in CLIQUE_LABELS:
+            had, has = (known is not None and label in known.labels for known in (before, node))
+            self._with_clique[label] += has - had
 
     def _put_held(self, one: KoordinatorReservation) -> None:
         if self._assumed_pods.hold(one):

@@ -9,7 +9,7 @@ from webhook.formats.kai import KAIPodGroup
 from webhook.formats.kubernetes.avoided_node import Avoided
 from webhook.formats.kubernetes.namespace import Namespace
 from webhook.formats.kubernetes.native_pod_group import NativePodGroup
-from webhook.formats.topology import Topology
+from webhook.formats.topology import LABEL_TOPOLOGIES, Topology
 from webhook.state.devices import DeviceState
 
 
@@ -19,8 +19,8 @@ class ClusterSnapshot:
 
     nodes: Snapshot
     """Nodes, NUMA nodes and their free resources."""
-    topologies: Mapping[str, Topology] = field(default_factory=lambda: MappingProxyType({}))
-    """Topologies by name."""
+    topologies: Mapping[str, Topology] = field(default_factory=lambda: LABEL_TOPOLOGIES)
+    """Topologies by name, also those without an object."""
     namespaces: Mapping[str, Namespace] = field(default_factory=lambda: MappingProxyType({}))
     """Namespaces by name. A missing namespace is unknown."""
     native_groups: Mapping[str, NativePodGroup] | None = None
@@ -31,3 +31,5 @@ class ClusterSnapshot:
     """The nodes that pods avoid after a rejection, by key of their controller's pods or of their gang."""
     devices: DeviceState | None = None
     """What claims request, as of now; None: no claim is counted."""
+    clique_label: str = ""
+    """The label by which nodes name their NVLink partition; empty if none does."""

@@ -50,6 +50,7 @@ from webhook.formats.dra import (
     Result,
     Slice,
     TaintRule,
+    is_channel,
     pod_claims,
     written_allocation,
 )
@@ -131,6 +132,8 @@ class DeviceState:
         self._assumed: dict[str, _Assumed] = {}  # by namespace/name of the claim
         self._assumed_for: defaultdict[str, set[str]] = defaultdict(set)  # the same keys by the pod's uid
         self._templates: dict[str, ClaimSpec] = {}
+        self.channels: frozenset[str] = frozenset()
+        """The templates (namespace/name) of ComputeDomains; another object once they change."""
         self._counted: dict[str, Claimed] = {}  # by `template` or `claim`, then namespace/name
         self._rows: dict[str, DeviceRow] = {}
         self._users: defaultdict[str, set[str]] = defaultdict(set)
@@ -324,13 +327,14 @@ class DeviceState:
         """The claims of a pod. uid: the pod's; empty if it is not created yet: its claims will be made, then."""
         found: list[Claim] = []
         names: list[str] = []
-        why_not, missing, left_over = "", "", ""
+        why_not, missing, left_over, has_all = "", "", "", True
         for one in self._entries(raw, namespace):
             if one.skipped:
                 continue
             claim, awaited = self._claim_of(one, namespace)
             if awaited and uid:
                 missing = missing or f"claim {one.name} {awaited}"
+                has_all &= claim is not None
             elif claim is None:
                 why_not = why_not or f"claim {one.name} is not known"
             if claim is None:
@@ -347,7 +351,7 @@ class DeviceState:
             tuple(found),
             rows,
             uid,
-            why_not,
+            why_not if has_all else "",
             left_over or missing,
             bool(left_over),
             self._allocator,
@@ -373,10 +377,12 @@ class DeviceState:
             made = self._claims.get(f"{namespace}/{one.claim}")
             if made is not None or not one.template:
                 return made, ""
+        if not one.template:
+            return None, ""
         template = self._templates.get(f"{namespace}/{one.template}")
-        return None if template is None else Claim(namespace, "", "", template, pod_claim_name=one.name), (
-            "" if template is None else "is not made yet"
-        )
+        if template is None:
+            return None, f"has no ResourceClaimTemplate {one.template} yet"
+        return Claim(namespace, "", "", template, pod_claim_name=one.name), "is not made yet"
 
     def _amounts(self, node: str) -> Iterator[tuple[str, SliceAmount]]:
         offered = self.on(node)
@@ -489,12 +495,17 @@ class DeviceState:
             del self._nodes_of[pool]
 
     def _put_template(self, one: ClaimTemplate) -> None:
+        if one.key not in self._templates:
+            self.changed.emit()  # pods wait for it
         self._templates[one.key] = one.spec
+        if is_channel(one.spec) != (one.key in self.channels):
+            self.channels ^= {one.key}
         claim = Claim(one.namespace, "", "", one.spec)
         self._count(f"template {one.key}", one.namespace, self._defined(claim, f"claims like {one.key}"))
 
     def _drop_template(self, key: str) -> None:
         self._templates.pop(key, None)
+        self.channels -= {key}
         self._count(f"template {key}", "", None)
 
     def _put_claim(self, claim: Claim) -> None:

@@ -190,6 +190,7 @@ class GangMembers:
         self._assigned: _Members = {}
         self._unasked: _Members = {}
         self._group_of: dict[str, tuple[_Members, str]] = {}
+        self._with_template: dict[str, dict[str, AssignedMember]] = {}
 
     def assigned(self, group: str) -> Mapping[str, AssignedMember]:
         """The members of a gang that have a node, by namespace/name."""
@@ -202,6 +203,10 @@ class GangMembers:
     def groups(self) -> Mapping[str, Mapping[str, AssignedMember]]:
         """The members that have a node, by gang and by namespace/name."""
         return self._assigned
+
+    def with_template(self, template: str) -> Mapping[str, AssignedMember]:
+        """The members of any gang with a claim of this template (namespace/name), by namespace/name."""
+        return self._with_template.get(template, {})
 
     def member(self, key: str) -> AssignedMember | None:
         """The pod namespace/name, if it is a member that has a node."""
@@ -218,6 +223,8 @@ class GangMembers:
         members = self._unasked if pod.unasked else self._assigned
         members.setdefault(pod.group, {})[key] = pod.member
         self._group_of[key] = members, pod.group
+        for template in pod.member.claim_templates:
+            self._with_template.setdefault(template, {})[key] = pod.member
 
     def drop(self, key: str) -> None:
         """Remove the pod namespace/name."""
@@ -233,6 +240,10 @@ class GangMembers:
         member = members[group].pop(key)
         if not members[group]:
             del members[group]
+        for template in member.claim_templates:
+            self._with_template[template].pop(key, None)  # a pod may name it twice
+            if not self._with_template[template]:
+                del self._with_template[template]
         return group, member
 
 

@@ -123,7 +123,7 @@ def topology_view(
     columns = _Columns(snapshot, tree, resources, cache.gangs.groups())
     return TopologyView(
         "" if topology is None else topology.name,
-        "" if topology is None else topology.source.value,
+        "" if topology is None or topology.source is None else topology.source.value,
         () if topology is None else topology.node_labels,
         names[depth],
         0 if depth == tree.node_level else tree.size(depth + 1),

@@ -46,7 +46,7 @@ def rooms(snapshot: Snapshot, topologies: Iterable[Topology], trees: TopologyTre
     amounts = [amounts_of(snapshot, resource) for resource in usual_resources(snapshot)]
     for each in amounts:
         yield _room(each.resource, ("", "", ""), int(each.free.sum()), int(each.largest.max(initial=UNLISTED)))
-    for topology in sorted(topologies, key=lambda topology: (topology.name, topology.source))[:_TOPOLOGIES]:
+    for topology in sorted(topologies, key=lambda topology: (topology.source is None, topology.name))[:_TOPOLOGIES]:
         yield from _of_tree(snapshot, trees.tree(topology, snapshot.node_arrays), amounts)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from webhook.formats.topology import MAX_LEVELS
+from webhook.formats.topology import CLIQUE_LABELS, MAX_LEVELS
 from webhook.model.names import HOSTNAME_LABEL
 from webhook.model.wording import counted, quoted
 
@@ -30,12 +30,8 @@ _NETWORKS: Final[Sequence[tuple[str, Sequence[tuple[str, int]]]]] = (
     ("labels of your own", tuple((rf"[^/]+/{name}", 1) for name in
      ("datacenter", "room", "hall", "row", "pod", "block", "rack", "chassis"))),
 )  # fmt: skip
-_ACCELERATORS: Final = (
-    "accelerator.topograph.run/domain",
-    "network.topology.nvidia.com/accelerator",
-    "nvidia.com/gpu.clique",
-    "accelerator.topograph.run/sub-domain",
-)
+_GPU_CLIQUE, *_DOMAINS = CLIQUE_LABELS
+_ACCELERATORS: Final = (*_DOMAINS, _GPU_CLIQUE, "accelerator.topograph.run/sub-domain")
 _NAMED: Final = 3
 
 Nodes = Mapping[str, Mapping[str, str]]

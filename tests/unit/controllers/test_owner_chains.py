@@ -154,6 +154,17 @@ async def test_a_change_that_matters_is_followed_while_pods_wait(monkeypatch: py
         assert owner_chain.annotations == {KAI_TOPOLOGY: "t"}
 
 
+async def test_what_counts_no_more_is_unknown_until_it_is_read_again() -> None:
+    server = FakeServer(Job=job())
+    async with reading(server) as known:
+        known.want([("ns", JOB)])
+        await until(lambda: known.get("ns", JOB))
+        known.read_again([("ns", JOB), ("ns", replace(JOB, name="unwanted"))])
+        assert (known.get("ns", JOB), known.why_not("ns", JOB)) == (None, "they are being read")
+        await until(lambda: known.get("ns", JOB))
+        assert server.asked == ["Job/w"] * 2
+
+
 async def test_owners_that_take_long_to_decode_are_read_again_for_a_share_of_a_processor_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -38,7 +38,7 @@ def ranked(*places: str, gang: str = "train") -> list[PodWithRank]:
 def view(*pods: PodWithRank, labels: tuple[str, ...] = (ZONE, RACK)) -> RanksView:
     cache = cluster_cache(topology(labels=labels), *NODES)
     snapshot = cache.snapshot()
-    (one,) = snapshot.topologies.values()
+    (one,) = cache.topologies_by_name().values()
     return ranks_view(pods, tree_of(snapshot.nodes, one, TopologyTrees()), snapshot.nodes.node_arrays.index)
 
 

@@ -15,7 +15,7 @@ from webhook.views.room import rooms
 
 def of(cache: ClusterCache, resource: str) -> list[tuple[object, ...]]:
     snapshot = cache.snapshot()
-    found = rooms(snapshot.nodes, snapshot.topologies.values(), TopologyTrees())
+    found = rooms(snapshot.nodes, cache.topologies_by_name().values(), TopologyTrees())
     return [tuple(room)[1:] for room in found if room.resource == resource]
 
 
@@ -62,7 +62,7 @@ def test_the_series_of_one_metric_have_labels_of_their_own() -> None:
         *(node(name=f"n{n}", labels=labels) for n, labels in enumerate(({ZONE: "a", RACK: "r"}, {RACK: "r"}, {}))),
     )
     snapshot = cache.snapshot()
-    found = list(rooms(snapshot.nodes, snapshot.topologies.values(), TopologyTrees()))
+    found = list(rooms(snapshot.nodes, cache.topologies_by_name().values(), TopologyTrees()))
     places = [(room.resource, room.topology, room.level, room.domain) for room in found]
     assert len(places) == len(set(places))
     assert {room.domain for room in found if room.level == RACK} >= {"", "a/r", "r"}

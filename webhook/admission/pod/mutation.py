@@ -79,7 +79,7 @@ def _variables(annotations: Mapping[str, str], topologies: Mapping[str, Topology
     """The variables of the pod's topology, or of all topologies if the pod may take its topology from its owners."""
     named = topologies.get(annotations.get(KAI_TOPOLOGY, ""))
     variables: dict[str, str] = {}
-    for topology in [named] if named else topologies.values():
+    for topology in [named] if named else (each for each in topologies.values() if each.source is not None):
         variables |= variables_of_levels(topology.node_labels)
     return variables or variables_of_levels(())
 

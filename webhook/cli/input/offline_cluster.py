@@ -10,7 +10,7 @@ from dataclasses import replace
 from time import time
 from typing import Final
 
-from webhook.admission.kueue_requests import asked_owner
+from webhook.admission.default_levels import asked_owner
 from webhook.cli.input.documents import Item
 from webhook.cli.input.object_reference import NATIVE_POD_GROUP
 from webhook.cli.input.object_reference import POD_GROUP as POD_GROUP_KIND
@@ -125,7 +125,9 @@ class Cluster:
 
     def add_topology(self, raw: Raw) -> tuple[str, ...]:
         """Add a Topology."""
-        self.cache.topologies[Topology.from_object(raw).source].add(raw)
+        source = Topology.from_object(raw).source
+        if source is not None:
+            self.cache.topologies[source].add(raw)
         return ()
 
     def add_disruption_budget(self, raw: Raw) -> tuple[str, ...]:
@@ -164,7 +166,7 @@ class Cluster:
 
     def asked_by(self, rules: Rules) -> Callable[[Raw], Raw]:
         """How the request of an object that owns pods is read."""
-        return lambda raw: asked_owner(raw, self.cache.topologies_by_name(), rules)
+        return lambda raw: asked_owner(raw, self.cache.snapshot(), rules)
 
     def settle(self) -> None:
         """Compute the devices of all nodes: a read computes those of some."""

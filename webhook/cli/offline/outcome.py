@@ -187,7 +187,7 @@ def _assigned(gated: GatedPod, created: PodDecision, cluster_snapshot: ClusterSn
     rules = planner.rules
     decision = decide(cluster_snapshot.nodes, gated.pod, gated.intent, rules.engine)
     found = planner.place(gated, cluster_snapshot.nodes)
-    if not gated.taken and gated.delegated_why is None:
+    if not gated.taken and not gated.default.why_none and gated.delegated_why is None:
         verdict, text = created.verdict, created.message  # the message at its creation still applies
     elif isinstance(found, Assignment):
         placed = assigned_node(found.allocation, cluster_snapshot.nodes.node_arrays)

@@ -132,7 +132,7 @@ def simulated_workloads(
     What is left out or denied is added to the warnings. Raises InputError.
     """
     judgements = judge_all(items, cluster_snapshots_of(items, cluster), around)
-    topologies = cluster.cache.topologies_by_name()
+    topologies = cluster.cache.snapshot().topologies
     workloads: list[SimulatedWorkload] = []
     groups: dict[str, list[_Member]] = {}
     for judgement in judgements:
@@ -227,7 +227,7 @@ def _of_group(members: Sequence[_Member], cluster: Cluster) -> SimulatedWorkload
         at=max(workload.at for _, workload, _ in members),
         groups=groups,
         denied=any(workload.denied for _, workload, _ in members),
-        gang=GangRequest(together, _levels(together, cluster.cache.topologies_by_name())),
+        gang=GangRequest(together, _levels(together, cluster.cache.snapshot().topologies)),
     )
 
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Final
 
-from webhook.admission.kueue_requests import asked_owner, asked_workload
+from webhook.admission.default_levels import asked_owner, with_default_levels
+from webhook.admission.kueue_requests import asked_workload
 from webhook.admission.response import Denied, Patched
 from webhook.admission.workload.mutate import WorkloadMutator
 from webhook.admission.workload.templates import annotations_on, asked_in, path_of, templates_in
@@ -302,13 +303,18 @@ class _WorkloadReview:
         try:
             asked = asked_workload(self._body, self._cache.topologies, self._around.rules)
             self._told = asked.told
-            workload = read_workload(_still_to_run(self._item, asked.raw))
+            whole = with_default_levels(self._placed_in(asked.raw), self._cache, self._around.rules)
+            workload = read_workload(_still_to_run(self._item, whole))
         except UserError as error:
             raise self._fault(error) from error
         for gang in workload.distinct if workload else ():
             for pod_set in gang.all_pod_sets():
                 self._check_pod(pod_set.template, pod_set.path)
         return workload
+
+    def _placed_in(self, raw: Raw) -> Raw:
+        """With the namespace in which it is created."""
+        return {**raw, "metadata": {**raw["metadata"], "namespace": self._item.namespace or DEFAULT_NAMESPACE}}
 
     def _check_pod(self, raw: Any, path: str) -> None:
         self._item.check(raw, POD, path)
@@ -352,7 +358,7 @@ class _WorkloadReview:
         if unknown is not None and any(may_be_in_group(one.annotations) for one in templates_in(marked)):
             self._warnings += (unknown_owner(unknown),)
         top = {**_still_to_run(item, marked), "metadata": metadata}
-        chain = [asked_owner(top, self._cache.topologies, self._around.rules), *above]
+        chain = [asked_owner(top, self._cache, self._around.rules), *above]
         return owner_chain_of(Owner(item.api_version, item.kind, name, uid, controller=True), chain)
 
     def _judged(self, template: _PodTemplate, raw: Raw, owner_chain: OwnerChain) -> PodSet:

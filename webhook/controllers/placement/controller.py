@@ -50,6 +50,7 @@ from webhook.placing.fair_order import PART_SECONDS
 from webhook.placing.gang.gang_search import GatedGang
 from webhook.placing.planner import Attempt, Clocks, Cycle, Limits, Planner, Waits
 from webhook.placing.pod.assignment import NoAssignment, why_awaited
+from webhook.placing.pod.default_level import DefaultLevels
 from webhook.placing.pod.gated_pods import GatedPod, GatedPods, GroupBasis
 from webhook.placing.pod.placement_text import waiting as waits
 from webhook.placing.pod.wait_reason import WaitReason
@@ -131,10 +132,11 @@ class ReadyPods:
 
     async def of(self, gated: Mapping[str, Raw], cycle: Cycle, work: WorkClock) -> list[GatedPod]:
         """The ready ones of these gated pods (by namespace/name), in order. Reviews may run meanwhile."""
-        await work.result_of(self._pods.update(gated))
+        cluster = self._cache.snapshot()
+        self._owner_chains.read_again(await work.result_of(self._pods.update(gated, DefaultLevels.of(cluster))))
         groups = self._cache.native_groups.served()
         self._owner_chains.want(self._pods.owners())
-        self._pods.take(self._owner_chains.get, partial(GroupBasis.of, groups, self._cache.topologies_by_name()))
+        self._pods.take(self._owner_chains.get, partial(GroupBasis.of, groups, cluster.topologies))
         for key, (raw, why) in self._pods.unmanaged.items():
             with contained(Where.POD, pod=key):
                 self._failures.unmanaged(key, raw, why)

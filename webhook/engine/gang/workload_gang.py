@@ -24,7 +24,7 @@ from webhook.engine.topology.tree import TopologyTree
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.formats.koordinator.intent import NUMAIntent, parse_numa_intent
 from webhook.formats.kubernetes.pod import Pod
-from webhook.formats.topology import Topology, TopologySource
+from webhook.formats.topology import LABEL_TOPOLOGIES, Topology
 from webhook.formats.workload.common_fields import annotations_of, strategy_of_gang
 from webhook.formats.workload.record import Workload, WorkloadGang, WorkloadPodSet
 from webhook.model.errors import UserError, UserErrors
@@ -34,7 +34,7 @@ from webhook.model.names import KAI_TOPOLOGY, NUMA_DEFAULTS, NUMA_TOPOLOGY_SPEC,
 from webhook.model.options import GangStrategy
 from webhook.model.wording import did_you_mean
 
-NO_TOPOLOGY: Final = Topology("", TopologySource.KAI, ())
+NO_TOPOLOGY: Final = Topology("", None, ())
 """For gangs without a topology: all nodes are one domain."""
 
 Running = Mapping[str, str]
@@ -127,7 +127,7 @@ def topology_of(gang: WorkloadGang, topologies: Mapping[str, Topology]) -> Topol
 def topology_named(name: str, topologies: Mapping[str, Topology], path: str) -> Topology:
     """The topology of this name; raises UserError. path: the annotations that name it."""
     if name not in topologies:
-        known = ", ".join(sorted(topologies)) or "none"
+        known = ", ".join(sorted(topologies.keys() - LABEL_TOPOLOGIES)) or "none"
         hint = did_you_mean(name, topologies)
         text = f'There is no topology "{shortened(name)}". Those of this cluster: {known}.{hint}'
         raise UserError(f"{path}[{KAI_TOPOLOGY}]", text)

@@ -11,6 +11,7 @@ from functools import lru_cache
 from sys import intern
 from typing import Any, Final, Self
 
+from webhook.formats.dra import claim_templates
 from webhook.formats.kubernetes.native_pod_group import scheduling_group_of
 from webhook.formats.workload.record import rank_of
 from webhook.model.fields import whole_number
@@ -106,6 +107,8 @@ class AssignedMember:
     """The gang's display name."""
     subgroup: str = ""
     """The subgroup of its PodGroup that its label names."""
+    claim_templates: tuple[str, ...] = ()
+    """The templates (namespace/name) of its resource claims."""
 
     @classmethod
     def of(cls, raw: Mapping[str, Any], node: str, membership: Membership) -> Self:
@@ -121,6 +124,7 @@ class AssignedMember:
             RANK in annotations,
             intern(membership.name),
             intern((metadata.get("labels") or {}).get(KAI_SUBGROUP, "")),
+            claim_templates(raw) if raw["spec"].get("resourceClaims") else (),
         )
 
 

@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from webhook.formats.dra import PodClaim, pod_claims
-from webhook.formats.topology import MAX_LABEL, Topology
+from webhook.formats.topology import MAX_LABEL, Topology, with_levels
 from webhook.formats.workload.common_fields import MAX_PODS
 from webhook.model.errors import UserError
 from webhook.model.fields import mapping, mappings, whole_number
@@ -172,7 +172,7 @@ class NativePodGroup:
                 f'There is no topology "{shortened(named)}".{did_you_mean(named, topologies)}',
             )
         among = {named: topologies[named]} if named else topologies
-        found = [topology for _, topology in sorted(among.items()) if self.level in topology.node_labels]
+        found = with_levels((self.level,), among)
         if not found:
             levels = _levels_of(among, self.level)
             raise UserError(path, f'"{shortened(self.level)}" is a level of no Topology. {levels}')
@@ -264,7 +264,8 @@ def _conditions(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
 
 
 def _levels_of(topologies: Mapping[str, Topology], level: str) -> str:
-    labels = list(dict.fromkeys(label for topology in topologies.values() for label in topology.node_labels))
+    objects = (topology for topology in topologies.values() if topology.source is not None)
+    labels = list(dict.fromkeys(label for topology in objects for label in topology.node_labels))
     if not labels:
         return "There are no Topologies. Create one with this level."
     return f"Levels are: {_names(labels)}.{did_you_mean(level, labels)}"

@@ -179,9 +179,12 @@ class _Agreeing:
 
     def _by_pod_group(self, group: KAIPodGroup) -> Agreement:
         """The members that the PodGroup places."""
+        self._members = [gated.without_default for gated in self._members]
         for gated, text in faults_of(self._members, group, self._topologies):
             self._waits(gated, "PodGroup", text)
-        members = tuple(gated for gated in self._gang.members if gated.key not in self._disagreeing)
+        members = tuple(
+            gated for gated in (one.without_default for one in self._gang.members) if gated.key not in self._disagreeing
+        )
         gang = replace(self._gang, members=members, pod_group=group)
         return Agreement(gang, group.whole.minimum, self._assigned_members, self._disagreeing)
 

@@ -290,10 +290,12 @@ class GangAssigner:
                 return NoAssignment(kind, placement_text.waiting(text), why, apart_on=pod.node)
             placed = assigned_node(allocation, node_arrays)
             text = f"{placed}; {named(gang)}: {counted(len(pods), 'pod')} in {where}{missed}"
-            if alignment is not None:
+            if alignment is not None and alignment.text:
                 text += f"; {alignment.text}"
             if gated.pod.avoided:
                 text += f"; avoided after a rejection: {rejections_text(gated.pod.avoided)}"
+            if gated.default.why_none:
+                text += f"; {gated.default.why_none}"
             if gated.pod.unchecked:
                 text += f"; {placement_text.unchecked(gated.pod)}"
             if unaligned is not None:

@@ -181,7 +181,7 @@ def find_assignment(
         return refusal
     note = unaligned.clause if unaligned else ""
     weak = placement_text.enforcement(decision, node) if node != best[0].node else ""
-    note = "; ".join(filter(None, (choice.note, note, weak)))
+    note = "; ".join(filter(None, (choice.note, note, gated.default.why_none, weak)))
     text = placement_text.fitting(gated.pod, gated.intent, decision, best, note)
     warns = unaligned is not None and unaligned.warns
     if why is None:

@@ -19,7 +19,7 @@ from webhook.engine.decide import Candidate, Decision
 from webhook.engine.dra.aligned_devices import AlignedPlace, AlignedSearch, Apart, Place
 from webhook.engine.enforcement import obeys_no_allocation
 from webhook.engine.snapshot.node_arrays import NodeArrays
-from webhook.formats.dra import Allocation, Claim, Result
+from webhook.formats.dra import Allocation, Claim, Result, is_channel
 from webhook.formats.koordinator.numa_allocation import NUMAAllocation
 from webhook.model.errors import UserError
 from webhook.model.json_text import shortened
@@ -79,7 +79,7 @@ class DelegatedToScheduler:
     """The scheduler allocates the devices."""
 
     text: str
-    """Why, as a clause."""
+    """Why, as a clause; empty: nothing is to be aligned."""
     node: str = ""
     """The node that it must do so on; empty: any that fits."""
 
@@ -125,6 +125,8 @@ def _align(gated: GatedPod, places: Iterable[Place], arrays: NodeArrays) -> Alig
     """The first of the places that has the devices. places: where kubelets' NUMA nodes are known, in order."""
     claims = gated.claims
     assert claims is not None  # noqa: S101 - the caller's condition
+    if claims.claims and all(is_channel(one.spec) for one in claims.claims) and not _requires_root(gated):
+        return DelegatedToScheduler("")  # a channel is near all NUMA nodes
     if why := claims.why_not_now:
         return left_to_scheduler(gated, why)
     requires_root = _requires_root(gated)

@@ -11,10 +11,16 @@ from typing import Any, Final
 
 from webhook.formats.koordinator.intent import NUMAIntent, parse_numa_intent
 from webhook.formats.kubernetes.avoided_node import Avoided, AvoidedNode, avoided_by, learned_in
-from webhook.formats.kubernetes.membership import GROUP_ANNOTATIONS, Membership, may_be_in_group, membership_of
+from webhook.formats.kubernetes.membership import (
+    GROUP_ANNOTATIONS,
+    Membership,
+    is_in_group,
+    may_be_in_group,
+    membership_of,
+)
 from webhook.formats.kubernetes.native_pod_group import NativePodGroup, scheduling_group_of
 from webhook.formats.kubernetes.owner_chain import OwnerChain, owner_above, ranked, taken_from_owners
-from webhook.formats.kubernetes.pod import Owner, Pod
+from webhook.formats.kubernetes.pod import Owner, Pod, PreferredTerm
 from webhook.formats.kubernetes.pod_signature import pod_signature
 from webhook.formats.kubernetes.timestamps import epoch_seconds
 from webhook.formats.kueue import asks_kueue, left_to_kueue, owner_is_kueues
@@ -33,6 +39,7 @@ from webhook.model.names import (
     RESOURCE_SPEC,
     SCHEDULING_GROUP,
 )
+from webhook.placing.pod.default_level import NO_DEFAULT, NO_DEFAULTS, OF_POD_GROUP, DefaultLevel, DefaultLevels
 from webhook.placing.retry_delays import RetryDelays
 from webhook.state.cluster_snapshot import ClusterSnapshot
 from webhook.state.delegated_pods import why_delegated
@@ -133,6 +140,15 @@ def _unmarked(annotations: Mapping[str, str]) -> dict[str, str]:
     return {key: text for key, text in annotations.items() if key != SCHEDULING_GROUP}
 
 
+def _has_news(before: DefaultLevel, now: DefaultLevel, others: AbstractSet[str] | None) -> bool:
+    """others: see `DefaultLevels.namespaces_with_others`."""
+    return before.compute_domain != now.compute_domain or (others is None and bool(now.compute_domain))
+
+
+def _is_managed(annotations: Mapping[str, str]) -> bool:
+    return is_in_group(annotations) or not annotations.keys().isdisjoint({*_NUMA, MANAGED})
+
+
 ASKS_FOR_NOTHING: Final = "neither it nor its owners ask for a placement"
 """Why a pod is ungated that has our gate and no request."""
 
@@ -162,6 +178,8 @@ class GatedPod:
     """Why it cannot be placed by that PodGroup; empty if it can."""
     left: str = ""
     """Why kube-scheduler places it, with the others of that PodGroup; empty otherwise."""
+    default: DefaultLevel = NO_DEFAULT
+    """What it prefers because it is in a ComputeDomain."""
     claims: PodClaims | None = None
     """The claims that it names for devices; None if it names none, or none are read."""
 
@@ -173,29 +191,44 @@ class GatedPod:
         basis: GroupBasis | None = None,
         *,
         reads_kueue: bool = False,
+        defaults: DefaultLevels | None = None,
     ) -> "GatedPod":
         """Parse the pod; raises UserError. reads_kueue: whether Kueue's annotations are read as ours at creation.
 
         basis: its PodGroup of Kubernetes itself, for a pod that is marked as a member of one.
+        defaults: None for a pod whose default is written into it already.
         """
         own = raw["metadata"].get("annotations") or {}
         if reads_kueue and owner_chain is not None and owner_chain.why_kueues and asks_kueue(own):
             own = left_to_kueue(own)
         asking = {**raw, "metadata": {**raw["metadata"], "annotations": own}}
         taken = taken_from_owners(asking, owner_chain) if owner_chain else {}
-        annotations, fault, left = {**taken, **own}, "", ""
+        annotations, fault, left, default = {**taken, **own}, "", "", NO_DEFAULT
+        group, marked = None if basis is None else basis.group, marked_group(raw)
+        is_constrained = group is not None and group.constrained
+        if defaults is not None:
+            default = DefaultLevel(compute_domain=defaults.compute_domain(raw, namespace_of(raw)))
+        if defaults is not None and _is_managed(annotations) and not is_constrained and (group or not marked):
+            default = defaults.of_pod(raw, annotations, namespace_of(raw))
+        if default.annotations:
+            asking = {**raw, "metadata": {**raw["metadata"], "annotations": {**own, **default.annotations}}}
+            taken = {**(taken_from_owners(asking, owner_chain) if owner_chain else {}), **default.annotations}
+            annotations = {**taken, **own}
         if basis is not None:
             request = basis.request(annotations)
             annotations, taken, fault = dict(request.annotations), {**taken, **request.taken}, request.fault
             left = request.left
+        if defaults is not None and is_constrained and not fault and not left:
+            default = defaults.of_pod(raw, annotations, namespace_of(raw))
+            annotations, taken = {**annotations, **default.annotations}, {**taken, **default.annotations}
         whole = {**raw, "metadata": {**raw["metadata"], "annotations": annotations}}
         check_annotations(whole["metadata"]["annotations"], with_ours=True)
         pod = Pod.from_object(without_our_preferences(whole))
         membership = membership_of(whole)
         if owner_chain:
             membership = ranked(membership, whole, owner_chain)
-        intent, marked = parse_numa_intent(pod.annotations)[0], marked_group(raw)
-        return cls(raw, pod, intent, membership, taken, owner_chain, reads_kueue, marked, basis, fault, left)
+        intent = parse_numa_intent(pod.annotations)[0]
+        return cls(raw, pod, intent, membership, taken, owner_chain, reads_kueue, marked, basis, fault, left, default)
 
     def claiming(self, devices: DeviceState | None) -> "GatedPod":
         """The same with its claims, and what they request."""
@@ -216,6 +249,24 @@ class GatedPod:
         if (nodes, learned) == (self.pod.avoided, self.pod.learned):
             return self
         return replace(self, pod=replace(self.pod, avoided=nodes, learned=learned))
+
+    def preferring(self, terms: tuple[PreferredTerm, ...]) -> "GatedPod":
+        """The same with further preferred terms."""
+        if not terms:
+            return self
+        return replace(self, pod=replace(self.pod, preferred_terms=(*self.pod.preferred_terms, *terms)))
+
+    @property
+    def without_default(self) -> "GatedPod":
+        """The same in a gang whose PodGroup says where it goes."""
+        if not self.default.annotations:
+            return self
+        annotations, taken = (
+            {key: text for key, text in found.items() if key not in self.default.annotations}
+            for found in (self.pod.annotations, self.taken)
+        )
+        default = replace(self.default, annotations={}, why_none=OF_POD_GROUP)
+        return replace(self, pod=replace(self.pod, annotations=annotations), taken=taken, default=default)
 
     @property
     def by_its_group(self) -> "GatedPod":
@@ -344,22 +395,37 @@ class GatedPods:
         self._delays = delays
         self._read: dict[str, tuple[Mapping[str, Any], GatedPod | None]] = {}
         self._broken: set[str] = set()
+        self._defaults = self._parsed_with = NO_DEFAULTS
         self.faults: dict[str, tuple[Mapping[str, Any], str]] = {}
         """Pods that cannot be parsed, and why."""
         self.unmanaged: dict[str, tuple[Mapping[str, Any], str]] = {}
         """Unmanaged pods that have the gate from another client, and why they are unmanaged."""
 
-    def update(self, raws: Mapping[str, Mapping[str, Any]]) -> Steps[None]:
-        """Take in the current pods, by namespace/name, and forget all others. A step parses one pod."""
+    def update(
+        self, raws: Mapping[str, Mapping[str, Any]], defaults: DefaultLevels = NO_DEFAULTS
+    ) -> Steps[list[tuple[str, Owner]]]:
+        """Take in the current pods, by namespace/name, and forget all others. A step parses one pod.
+
+        defaults: what members of ComputeDomains prefer now. Returns (namespace, owner) of the pods for which that has
+        changed: what was read of these owners counts no more.
+        """
+        others, self._defaults = defaults.namespaces_with_others(self._parsed_with), defaults
+        changed: dict[tuple[str, Owner], None] = {}
         for key in self._read.keys() - raws.keys():
             del self._read[key]
             self._clear(key)
         for key, raw in raws.items():
             known = self._read.get(key)
-            if known is None or known[0] is not raw or self._is_due_again(key, raw):
+            if known is None or known[0] is not raw or self._is_due_again(key, raw, others):
                 self._clear(key)
-                self._read[key] = raw, self._contained(key, raw, partial(self._of, key, raw))
+                pod = self._contained(key, raw, partial(self._of, key, raw))
+                self._read[key] = raw, pod
+                before = None if known is None else known[1]
+                if before and pod and pod.owner and _has_news(before.default, pod.default, others):
+                    changed[pod.pod.namespace, pod.owner] = None
                 yield
+        self._parsed_with = defaults
+        return [*changed]
 
     def owners(self) -> list[tuple[str, Owner]]:
         """(namespace, owner) of the pods that may take annotations from their owners."""
@@ -380,7 +446,7 @@ class GatedPods:
             if not same or (owner and key in self.faults):
                 self.faults.pop(key, None)
                 kueue = self._rules.kueue_annotations
-                again = partial(GatedPod.from_object, raw, known, group, reads_kueue=kueue)
+                again = partial(GatedPod.from_object, raw, known, group, reads_kueue=kueue, defaults=self._defaults)
                 self._read[key] = raw, self._contained(key, raw, again) or pod
 
     def in_order(self, on_way: AbstractSet[str] = frozenset()) -> Iterable[GatedPod]:
@@ -401,7 +467,7 @@ class GatedPods:
         if why := why_unmanaged(raw, self._rules):
             self.unmanaged[key] = raw, why
             return None
-        pod = GatedPod.from_object(raw)
+        pod = GatedPod.from_object(raw, defaults=self._defaults)
         # These are computed here because a fault here affects only this pod; later, it would affect the cycle.
         _ = pod.owner, pod.order
         return pod
@@ -419,7 +485,10 @@ class GatedPods:
             return None
         return pod
 
-    def _is_due_again(self, key: str, raw: Mapping[str, Any]) -> bool:
+    def _is_due_again(self, key: str, raw: Mapping[str, Any], others: AbstractSet[str] | None) -> bool:
+        """others: the namespaces with other defaults than before; None: all of them."""
+        if (others is None or namespace_of(raw) in others) and raw["spec"].get("resourceClaims"):
+            return True
         return key in self._broken and not self._delays.is_put_off(raw["metadata"].get("uid", ""))
 
     def _clear(self, key: str) -> None:

@@ -1,6 +1,6 @@
 """The audit of a cluster: its pods and Events are taken one by one, so that not all of them have to be kept."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from webhook.formats.kubernetes.resident import TERMINAL_PHASES
 from webhook.model.raw import Raw
@@ -32,8 +32,8 @@ class Auditor:
 
     def __init__(self, cache: ClusterCache, rules: Rules) -> None:
         self._state, self._now, self._avoided = cache.state, cache.current_time(), cache.avoided.by_key()
-        snapshot = cache.snapshot()
-        self._topologies = snapshot.topologies
+        snapshot = replace(cache.snapshot(), topologies=cache.topologies_by_name())
+        self._topologies = [each for each in snapshot.topologies.values() if each.source is not None]
         self._managed = ManagedPods(snapshot, rules)
         self._rejections = Rejections(self._managed)
         self._gangs = SplitGangs(snapshot, cache.state.nodes)
@@ -61,6 +61,6 @@ class Auditor:
         gangs = self._gangs.views()
         unreported = unreported_nodes(self._state.pods.values(), topologies, self._now)
         pods = self._state.pods.values()
-        found = nodes_view(nodes, topologies, self._topologies.values(), unreported, pods, self._avoided)
+        found = nodes_view(nodes, topologies, self._topologies, unreported, pods, self._avoided)
         steps = actions(rejections, spanning, gangs, found)
         return AuditView(rejections, spanning, gangs, found, self._managed.views(), steps)
