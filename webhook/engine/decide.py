@@ -15,7 +15,7 @@ A node's reason is the first that applies. Allocations and explanations are comp
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import repeat, starmap
 from typing import Final, NamedTuple
@@ -138,6 +138,20 @@ class Decision:
     def allocation(self, node: int) -> Allocation:
         """What the pod would take of each NUMA node of a fitting node (an index)."""
         return self.numa.allocation(node)
+
+    def with_node(self, node: int, alone: "Decision") -> "Decision | None":
+        """The decision on the same pod when one fitting node (an index) has changed since. alone: that on it by itself.
+
+        None if the order of the nodes does not follow from what each is by itself.
+        """
+        fits, reason = self.fits.copy(), self.reason.copy()
+        fits[node], reason[node] = alone.fits[0], alone.reason[0]
+        ranking = self.ranking.with_score(node, int(alone.score[0]) if alone.fits[0] else None)
+        numa = self.numa.with_node(node, alone.numa)
+        if ranking is None or numa is None:
+            return None
+        count = int(np.count_nonzero(fits))
+        return replace(self, fits=fits, fit_count=count, reason=reason, ranking=ranking, numa=numa)
 
     def explain(self, node: int) -> tuple[Reason, str]:
         """The reason of a node (an index), and a sentence with the numbers behind it."""

@@ -1,7 +1,7 @@
 """Which nodes can take a pod on their NUMA nodes: the answer of either fidelity, for all nodes at once."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -49,6 +49,7 @@ class NUMAFit:
     """int64 [N]: `mask` without the `wide` nodes, which have 0 here."""
     split: Callable[[int], Allocation]
     wide: Wide | None = None
+    _allocations: dict[int, Allocation] = field(default_factory=dict)
 
     @cached_property
     def mask(self) -> Masks:
@@ -75,9 +76,23 @@ class NUMAFit:
     def allocation(self, node: int) -> Allocation:
         """What the pod would take of each NUMA node of `node` (an index); empty if it is not bound to any.
 
-        Computed on request: a decision needs it for the few best nodes only.
+        Computed on request, and once: a decision needs it for the few best nodes only.
         """
-        return self.split(node)
+        if node not in self._allocations:
+            self._allocations[node] = self.split(node)
+        return self._allocations[node]
+
+    def with_node(self, node: int, alone: "NUMAFit") -> "NUMAFit | None":
+        """The same with another verdict on one node (an index). alone: that of the node by itself.
+
+        None if there are `wide` nodes.
+        """
+        if self.wide is not None or alone.wide is not None:
+            return None
+        fits, reason, known = self.fits.copy(), self.reason.copy(), self.known.copy()
+        fits[node], reason[node], known[node] = alone.fits[0], alone.reason[0], alone.known[0]
+        allocations = self._allocations | ({node: alone.allocation(0)} if alone.fits[0] else {})
+        return NUMAFit(fits, reason, known, self.split, None, allocations)
 
 
 def by_numa_id(ids: Ids, taken: Mapping[str, Amounts]) -> Allocation:

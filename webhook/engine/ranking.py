@@ -137,6 +137,18 @@ class Ranking:
         nodes = order[chosen[best_first]]
         return nodes, (self._ranks[nodes] - 1).tolist()
 
+    def with_score(self, node: int, score: int | None) -> "Ranking | None":
+        """The same with another score (0..100) of one node (an index); None: it does not fit.
+
+        None if more than the scores decides, because that may depend on all nodes that fit.
+        """
+        if self._late is not None or self.liking is not None or self._left_to_devices is not None:
+            return None
+        ranks = self._ranks.copy()
+        ranks[node] = 0 if score is None else score + 1
+        (nodes,) = ranks.nonzero()
+        return Ranking(len(ranks), nodes, ranks[nodes] - np.uint8(1))
+
     def _keys(self) -> Bytes | Counts | Amounts:
         """uint8 or int32 [N]: sort keys of nodes, the highest first; 0 if a node does not fit."""
         if self.liking is None:

@@ -19,6 +19,7 @@ from itertools import zip_longest
 from typing import Final
 
 from webhook.placing.gang.gang_search import GatedGang
+from webhook.placing.pod.gated_pods import GatedPod
 from webhook.placing.waiting_unit import Unit
 
 # Two such parts and 20 ms to sort 3,000 units, with a rest of four times as long: there are four cycles a second. A pod
@@ -88,6 +89,11 @@ def result_name(unit: Unit) -> Hashable:
         return unit.request_signature
     except Exception:  # noqa: BLE001 # handled and reported when the pod is decided on; equal to no other
         return f"pod {unit.pod.uid}"
+
+
+def are_equal(unit: Unit, other: Unit | None) -> bool:
+    """Whether both are single pods with the same result."""
+    return isinstance(unit, GatedPod) and isinstance(other, GatedPod) and result_name(unit) == result_name(other)
 
 
 def _namespace(unit: Unit) -> str:

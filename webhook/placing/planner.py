@@ -8,7 +8,8 @@ A cycle is one pass over all that waits:
 2. `known`: a unit that failed before has the same result as long as nothing has changed. In one cycle that goes for all
    pods of its signature, because free resources never grow within one.
 3. `attempt_pod`: decide with assumed pods and reserved nodes subtracted (see `assignment`). Nodes that are held for
-   preemptors of the same or a higher priority are closed.
+   preemptors of the same or a higher priority are closed. An equal pod shares the decision on the last one (see
+   `equal_pods`).
 4. `attempt_gang`: the members agree on a topology and a minimum (see `gang_agreement`). If they name a PodGroup that
    does not exist, a new gang waits a moment for it. The others are placed and assumed together, all that must start at
    once or none (see `gated_gang`).
@@ -25,7 +26,7 @@ from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable,
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from webhook.engine.decide import Decision
+from webhook.engine.decide import Decision, decide
 from webhook.engine.freeing import NoSet, SmallestSet, smallest_set
 from webhook.engine.gang.resolvable import assign_when_empty
 from webhook.engine.gang.result import GangAssignment
@@ -62,6 +63,7 @@ from webhook.placing.pod.assignment import (
     without,
 )
 from webhook.placing.pod.default_level import DefaultLevels
+from webhook.placing.pod.equal_pods import EqualPods
 from webhook.placing.pod.gated_pods import GatedPod, group_basis
 from webhook.placing.pod.placement_text import waiting as waits
 from webhook.placing.pod.wait_reason import WaitReason
@@ -210,6 +212,7 @@ class Planner:
         self._in_domains: dict[str, dict[str, str]] = {}
         """ComputeDomain -> its assumed pods by namespace/name, with their nodes."""
         kept = KeptDomains(state, limits.reserve_after, wake_in, clocks.monotonic, clocks.now)
+        self._equal_pods = EqualPods(state, rules.engine)
         self._gangs = GangAssigner(state, self._assume, rules, kept)
 
     # The leader's cycles.
@@ -230,6 +233,7 @@ class Planner:
 
     def begin(self) -> Cycle:
         """Begin a cycle with the cluster as it is."""
+        self._equal_pods.begin()
         return Cycle(self.state.snapshot().nodes.version, self._changes)
 
     def collected(self, units: Iterable[Unit]) -> None:
@@ -268,18 +272,23 @@ class Planner:
             return Attempt(waits=(Waits(gated, known),))
         if self.state.gated_pods().get(gated.key) is not gated.raw:
             return Attempt()  # its change leads to another cycle
+        closed = self.preemptors.closed_to(gated)
+        # Claims depend on more than the nodes.
+        key = None if gated.claims else (result_name(gated), gated.preferred, closed)
+        if key and (shared := self._equal_pods.decision(gated, key, self._basis(cycle))) is not None:
+            found = find_assignment(shared.snapshot, gated, self.rules, self.state.assigned, self._is_certain, shared)
+            if isinstance(found, Assignment):
+                return self._placed(gated, found, shared, key, cycle)
         # Not the basis at the cycle's start: reservations of this cycle may end before the next one, which would then
         # see the same version.
-        snapshot, closed = self.state.snapshot().nodes, self.preemptors.closed_to(gated)
+        snapshot = self.state.snapshot().nodes
         now = (snapshot.version, cycle.reserved_nodes) if gated.claims is None else cycle.basis_of(gated)
         basis = now, closed
-        found = find_assignment(
-            without(snapshot, cycle.reserved_nodes | closed), gated, self.rules, self.state.assigned, self._is_certain
-        )
+        nodes = without(snapshot, cycle.reserved_nodes | closed)
+        decision = decide(nodes, gated.pod, gated.intent, self.rules.engine)
+        found = find_assignment(nodes, gated, self.rules, self.state.assigned, self._is_certain, decision)
         if isinstance(found, Assignment):
-            self.lacking_room.forget(name_of(gated))
-            self.preemptors.placed(gated, (found.allocation.node,))
-            return Attempt(((gated, found, self._assume(gated, found)),), is_decided=True)
+            return self._placed(gated, found, decision, key, cycle)
         cycle.unassigned[self._result_key(gated)] = found
         self._note(gated, found, cycle)
         failed = Waits(gated, found)
@@ -288,6 +297,18 @@ class Planner:
         else:
             self._failed.record(gated, basis, failed.kind)
         return Attempt(waits=(failed,), is_decided=True)
+
+    def _placed(self, gated: GatedPod, found: Assignment, decision: Decision, key: Hashable, cycle: Cycle) -> Attempt:
+        """Assume the pod. key: equal for equal pods."""
+        self.lacking_room.forget(name_of(gated))
+        self.preemptors.placed(gated, (found.allocation.node,))
+        assumed_pod = self._assume(gated, found)
+        self._equal_pods.assumed(key, self._basis(cycle), decision, found.allocation.node)
+        return Attempt(((gated, found, assumed_pod),), is_decided=True)
+
+    def _basis(self, cycle: Cycle) -> Hashable:
+        """What the decisions on equal pods depend on."""
+        return self._changes, self.state.reservations_version, cycle.reserved_nodes
 
     def _is_certain(self, gated: GatedPod, node: str, numa_nodes: NUMANodeAmounts) -> bool:
         """Whether the node's kubelet certainly chooses these NUMA nodes for the pod."""

@@ -233,6 +233,11 @@ class ClusterCache:
         return self._state.generation
 
     @property
+    def reservations_version(self) -> int:
+        """Grows with each change of what is reserved on nodes."""
+        return self._ledger.version
+
+    @property
     def state(self) -> ClusterState:
         """The records of nodes, NodeResourceTopologies and bound pods; must not be changed."""
         return self._state

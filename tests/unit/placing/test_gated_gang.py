@@ -29,8 +29,9 @@ from webhook.model.names import MIN_MEMBER, NUMA_ALLOCATION
 from webhook.model.options import GangStrategy
 from webhook.model.policy import NUMAPolicy
 from webhook.placing.gang.gang_search import GatedGang
-from webhook.placing.gang.gated_gang import ExactAllocations, GangAssigner, GangSchedulability
+from webhook.placing.gang.gated_gang import GangAssigner, GangSchedulability
 from webhook.placing.gang.kept_domain import KeptDomains
+from webhook.placing.pod.equal_pods import NodeDecisions
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.placing.waiting_unit import units_of
 from webhook.state.assumed.assumed_pod import AssumedPod
@@ -62,13 +63,13 @@ def _allocations(leader: Leader) -> list[tuple[str, int]]:
 def decided(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The members for which a decision is made."""
     names: list[str] = []
-    decide = ExactAllocations._decided
+    decide = NodeDecisions._decided
 
-    def noted(self: ExactAllocations, gated: Any, *others: Any) -> Any:
+    def noted(self: NodeDecisions, gated: Any, *others: Any) -> Any:
         names.append(gated.pod.name)
         return decide(self, gated, *others)
 
-    monkeypatch.setattr(ExactAllocations, "_decided", noted)
+    monkeypatch.setattr(NodeDecisions, "_decided", noted)
     return names
 
 

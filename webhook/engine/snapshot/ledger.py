@@ -72,6 +72,11 @@ class Ledger:
     def __iter__(self) -> Iterator[Reservation]:
         return iter(tuple(self._reservations.values()))
 
+    @property
+    def version(self) -> int:
+        """Grows with each change."""
+        return self._changed.version
+
     def get(self, pod: str) -> Reservation | None:
         """The reservation of the pod `namespace/name`, if it has one."""
         return self._reservations.get(pod)

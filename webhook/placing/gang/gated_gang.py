@@ -18,17 +18,13 @@ from collections.abc import Awaitable, Callable, Collection, Container, Hashable
 from dataclasses import dataclass, replace
 from typing import Final
 
-import numpy as np
-
-from webhook.engine.decide import decide
 from webhook.engine.enforcement import not_enforced
 from webhook.engine.gang.gang_spec import Gang
 from webhook.engine.gang.resolvable import assign_when_empty
 from webhook.engine.gang.result import GangAssignment, PodAssignment
 from webhook.engine.gang.unmet_levels import missed_levels
-from webhook.engine.koordinator import is_ours_to_place, ours_to_place
+from webhook.engine.koordinator import is_ours_to_place
 from webhook.engine.request import PodRequest, named_resources
-from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import Domain, TopologyTree
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.formats.koordinator.numa_allocation import NUMAAllocation
@@ -44,6 +40,7 @@ from webhook.placing.gang.kept_domain import NOTHING, KeptDomains
 from webhook.placing.pod import placement_text
 from webhook.placing.pod.assignment import Assignment, NoAssignment, assigned_node, without
 from webhook.placing.pod.claim_alignment import Aligned, DevicesApart, align_there
+from webhook.placing.pod.equal_pods import NodeDecisions
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.placing.pod.node_names import NodeNames
 from webhook.placing.pod.not_aligned import NotAligned, not_aligned_on
@@ -108,43 +105,21 @@ Exact = tuple[NUMAAllocation, NotAligned | None]
 
 
 class ExactAllocations:
-    """The exact amounts of a gang's members on their nodes, each with the members before it subtracted.
-
-    Members of one template come to many equal nodes. So a decision is made once for members with the same signature and
-    the same NUMA nodes, on nodes that are free alike (see `NodeAlone.key`): a gang of 512 on nodes of 12 needs 12
-    decisions. A pod with a node selector or required terms may fit on one of two such nodes only, so there the node
-    counts, too.
-    """
+    """The exact amounts of a gang's members on their nodes, each with the members before it subtracted."""
 
     def __init__(self, cache: ClusterCache, rules: Rules) -> None:
-        self._cache = cache
-        self._rules = rules
-        self._found: dict[Hashable, Exact | None] = {}
+        self._decisions = NodeDecisions(cache, rules.engine)
 
     def of(self, gated: GatedPod, pod: PodAssignment) -> Exact | None:
-        """The allocation of a member; None if its node does not take it beside the others."""
-        at = self._cache.node_for(pod.node, gated.key)
-        if at is None:
-            return None
-        alone, sums = at
-        one_of_its_nodes = gated.pod.node_selector or gated.pod.required_terms is not None
-        numa_nodes = tuple(pod.numa_nodes)
-        key = alone.key, sums.key, gated.signature, numa_nodes, pod.node if one_of_its_nodes else ""
-        if key not in self._found:
-            self._found[key] = self._decided(gated, pod, alone.snapshot(sums))
-        found = self._found[key]
-        return None if found is None else (replace(found[0], node=pod.node), found[1])
+        """The allocation of a member; None if its node does not take it beside the others.
 
-    def _decided(self, gated: GatedPod, pod: PodAssignment, snapshot: Snapshot) -> Exact | None:
-        """Where we choose the NUMA nodes, only those of the assignment are used: others may be another member's."""
-        if pod.numa_nodes and ours_to_place(snapshot.node_arrays)[0]:
-            snapshot = snapshot.without(~np.isin(snapshot.node_arrays.zone_ids, pod.numa_nodes))
-        decision = decide(snapshot, gated.pod, gated.intent, self._rules.engine)
-        if not decision.fits[0]:
+        Where we choose the NUMA nodes, only those of the assignment are used: others may be another member's.
+        """
+        decision = self._decisions.of(gated, pod.node, tuple(pod.numa_nodes))
+        if decision is None or not decision.fits[0]:
             return None
-        return NUMAAllocation(pod.node, decision.allocation(0), reviewed=False), not_aligned_on(
-            decision, 0, gated.intent
-        )
+        allocation = NUMAAllocation(pod.node, decision.allocation(0), reviewed=False)
+        return allocation, not_aligned_on(decision, 0, gated.intent)
 
 
 # A search takes some milliseconds, for a gang of hundreds. Where devices are free near one NUMA node only, they usually

@@ -153,13 +153,19 @@ def _always(*_: object) -> bool:
 
 
 def find_assignment(
-    snapshot: Snapshot, gated: GatedPod, rules: Rules, assigned: AssignedNode, is_certain: IsCertain = _always
+    snapshot: Snapshot,
+    gated: GatedPod,
+    rules: Rules,
+    assigned: AssignedNode,
+    is_certain: IsCertain = _always,
+    decision: Decision | None = None,
 ) -> Assignment | Decision | NoAssignment:
     """The best node for the pod now; the decision if no node fits; or what must happen first.
 
-    is_certain: of two nodes for a pod with devices, one where it holds comes first.
+    is_certain: of two nodes for a pod with devices, one where it holds comes first. decision: that on the pod, if it is
+    known already.
     """
-    decision = decide(snapshot, gated.pod, gated.intent, rules.engine)
+    decision = decision or decide(snapshot, gated.pod, gated.intent, rules.engine)
     if not decision.fit_count:
         # Asked for a new node behind the gate, it does not leave it because all present nodes are excluded.
         if (gated.is_narrowed and rules.autoscaler != "None") or not awaits_node(decision):
