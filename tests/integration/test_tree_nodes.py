@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import yaml
+
 from tests.cluster.gated import PLACEMENT, Pods, pod
 from tests.cluster.nodes import RACK_LABEL, Machine
-from tests.cluster.racked import webhook
+from tests.cluster.racked import TOPOLOGY, webhook
 from tests.unit.cli.conftest import run_command
 
 if TYPE_CHECKING:
@@ -56,6 +58,18 @@ def fitting(pods: Pods, cpus: int) -> int:
         return int(found[1])
     assert "none of" in text
     return 0
+
+
+def test_the_discovered_topology_can_be_applied_and_has_the_racks(pods: Pods, known: Callable[..., None]) -> None:
+    known(*FLEET)
+    plane = pods.plane
+    arguments = ("--label", RACK_LABEL, "--name", "found", "-o", "yaml", "--kubeconfig", plane.kubeconfig)
+    plane.api.create(TOPOLOGY, yaml.safe_load(run_command("topology", "discover", *arguments).stdout))
+    try:
+        (found,) = shown(pods, "tree", "--topology", "found", "--depth", "node")["topologies"]
+        assert [domain["value"] for domain in found["root"]["domains"]] == ["rack-0", "rack-1"]
+    finally:
+        plane.api.delete(f"{TOPOLOGY}/found")
 
 
 def test_the_largest_blocks_are_those_that_the_service_gives_away(pods: Pods, known: Callable[..., None]) -> None:
