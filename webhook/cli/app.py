@@ -26,6 +26,7 @@ from webhook.cli.flags import (
     DECISION_SETTINGS,
     ENGINE_SETTINGS,
     Action,
+    Configurations,
     Files,
     OptionalFiles,
     Output,
@@ -77,6 +78,7 @@ def review(
         typer.Option("--output", "-o", help="A table for people, yaml for kubectl apply -f -, json for programs."),
     ] = Output.TABLE,
     all_nodes: Annotated[bool, typer.Option("--all-nodes", help="Show every node (table and json).")] = False,
+    config: Configurations = None,
 ) -> None:
     """Show the decision on pods and workloads before you apply them.
 
@@ -118,6 +120,7 @@ def explain(
     ] = None,
     cluster: Snapshots = None,
     output: Outputs = Output.TABLE,
+    config: Configurations = None,
 ) -> None:
     """Show where a pod or the pods of a workload stand, and why.
 
@@ -464,14 +467,7 @@ def simulate(  # noqa: PLR0913, PLR0917 # a parameter for each flag
     "topology-webhook serve --kubeconfig kubeconfig --port 9443 --log-level debug",
     settings=None,
 )
-def serve(
-    config: Annotated[
-        str | None,
-        typer.Option(
-            "--config", metavar="FILE", help="Configuration file, a TopologyWebhookConfiguration. Flags win over it."
-        ),
-    ] = None,
-) -> None:
+def serve(config: Configurations = None) -> None:
     """Serve the admission webhooks until SIGTERM.
 
     Settings stand in the file of --config, and each has a flag that wins over it. The variables

@@ -92,6 +92,14 @@ Snapshots = Annotated[
         "Without it, the live cluster of --kubeconfig and --context, or of kubectl's current context.",
     ),
 ]
+Configurations = Annotated[
+    str | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="Configuration file of the service, a TopologyWebhookConfiguration. Flags win over it.",
+    ),
+]
 Outputs = Annotated[Output, typer.Option("--output", "-o", help="A table for people, yaml and json for programs.")]
 _FILES: Final = typer.Option(
     "--filename",

@@ -13,7 +13,7 @@ import yaml
 from tests.builders.clusters import machine
 from tests.builders.pods import bound, pod
 from tests.unit.cli.cluster_files import written
-from tests.unit.cli.conftest import CLUSTER, EXAMPLES, MISTAKES, Review
+from tests.unit.cli.conftest import CLUSTER, EXAMPLES, MISTAKES, Review, run_command
 from webhook.formats.patches.affinity_patch import required_terms
 
 POD = EXAMPLES / "pod.yaml"
@@ -376,3 +376,19 @@ def test_a_weight_that_the_api_server_refuses_is_told_with_its_place(review: Rev
     assert outcome.code == 2
     assert "preferredDuringSchedulingIgnoredDuringExecution[0].weight" in outcome.stderr
     assert "from 1 to 100, not 500" in outcome.stderr
+
+
+def test_the_services_configuration_file_has_the_settings_and_flags_win_over_it(tmp_path: Path) -> None:
+    config, pods = tmp_path / "service.yaml", tmp_path / "p.json"
+    config.write_text(
+        "apiVersion: config.topology-webhook.dev/v1alpha1\nkind: TopologyWebhookConfiguration\nnoCapacity: Deny\n"
+    )
+    pods.write_text(json.dumps(pod(cpu=8)))
+    path = written(tmp_path, *machine(name="n0", free=(0, 4)), bound(name="holds", node="n0", cpu=8))
+    for command in ("review", "explain"):
+        answers = [
+            run_command(command, "-f", pods, "-o", "json", *flags, cluster=path).json[0]["verdict"]
+            for flags in ((), ("--config", config), ("--config", config, "--no-capacity", "Gate"))
+        ]
+        assert answers == ["wait", "deny", "wait"]
+    assert "cannot be read" in run_command("review", "-f", pods, "--config", tmp_path / "none", cluster=path).stderr

@@ -16,6 +16,7 @@ from webhook.app.settings import Settings, asking_of, flag, rules_of
 from webhook.cli.command import answering, warn, working, write
 from webhook.cli.commands.review import review
 from webhook.cli.flags import AUTOSCALER_SETTINGS, EXIT_REFUSED, Output
+from webhook.cli.input.configuration_file import configuration
 from webhook.cli.input.documents import InputError
 from webhook.cli.input.object_reader import read_object
 from webhook.cli.input.object_reference import POD, ObjectReference, object_reference
@@ -213,6 +214,7 @@ def explain(
     namespace: str | None,
     cluster: list[str] | None,
     output: Output,
+    config: str | None = None,
     **flags: str | None,
 ) -> None:
     """Print where an object of the cluster stands, or what `review` says with nothing left out."""
@@ -224,9 +226,10 @@ def explain(
                 raise InputError("--namespace: objects in files name their own namespace")
             if given := [flag(name) for name in AUTOSCALER_SETTINGS if flags.get(name) is not None]:
                 raise InputError(f"{given[0]}: an autoscaler is asked for pods that exist, so give KIND/NAME")
-            review(filename or [], cluster, output, all_nodes=True, **flags)
+            review(filename or [], cluster, output, all_nodes=True, config=config, **flags)
             return
-        all_fit = _explain(object_reference(target), namespace, cluster or [], output, flags)
+        settings = Settings.load(flags, configuration(config))
+        all_fit = _explain(object_reference(target), namespace, cluster or [], output, settings, flags)
     if not all_fit:
         raise typer.Exit(EXIT_REFUSED)
 
@@ -236,10 +239,10 @@ def _explain(
     namespace: str | None,
     snapshots: list[str],
     output: Output,
+    settings: Settings,
     flags: Mapping[str, str | None],
 ) -> bool:
     """Print the object; returns whether all its pods have a node or fit now."""
-    settings = Settings.load(flags)
     found = read_object(reference, namespace, snapshots, settings, flags)
     warn(found.cluster)
     explanation = Explanation(found, rules_of(settings), asking_of(settings))

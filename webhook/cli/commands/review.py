@@ -14,6 +14,7 @@ from rich.console import Console
 from webhook.app.settings import Settings, rules_of
 from webhook.cli.command import answering, read_cluster, tell, working, writing
 from webhook.cli.flags import EXIT_REFUSED, Output
+from webhook.cli.input.configuration_file import configuration
 from webhook.cli.input.documents import STDIN, InputError, Item, read, twice
 from webhook.cli.input.object_schema import METADATA
 from webhook.cli.input.offline_cluster import cluster_snapshots_of
@@ -30,11 +31,17 @@ from webhook.state.cluster_snapshot import ClusterSnapshot
 
 
 def review(
-    filename: list[str], cluster: list[str] | None, output: Output, all_nodes: bool, **flags: str | None
+    filename: list[str],
+    cluster: list[str] | None,
+    output: Output,
+    all_nodes: bool,
+    config: str | None = None,
+    **flags: str | None,
 ) -> None:
     """Print the decisions on the objects."""
     with answering():
-        judgements = _judgements(filename, cluster or [], flags)
+        settings = Settings.load(flags, configuration(config))
+        judgements = _judgements(filename, cluster or [], settings, flags)
         text = "" if output is Output.TABLE else _render(judgements, output, all_nodes=all_nodes)
     with writing():
         if output is Output.TABLE:
@@ -45,8 +52,9 @@ def review(
         raise typer.Exit(EXIT_REFUSED)
 
 
-def _judgements(filenames: Sequence[str], snapshots: Sequence[str], flags: Mapping[str, str | None]) -> list[Judgement]:
-    settings = Settings.load(flags)
+def _judgements(
+    filenames: Sequence[str], snapshots: Sequence[str], settings: Settings, flags: Mapping[str, str | None]
+) -> list[Judgement]:
     if [*filenames, *snapshots].count(STDIN) > 1:
         raise InputError("stdin (-) can be read only once")
     items = list(read(filenames))

@@ -5,13 +5,13 @@ import sys
 import typer
 
 from webhook.app.settings import Settings, SettingsError
-from webhook.cli.input.configuration_file import read_configuration
+from webhook.cli.input.configuration_file import configuration
 
 
 def serve(config: str | None, **flags: str | None) -> None:
     """Serve until SIGTERM."""
     try:
-        settings = Settings.load(flags, read_configuration(config) if config is not None else None)
+        settings = Settings.load(flags, configuration(config))
     except SettingsError as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from error

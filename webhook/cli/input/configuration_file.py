@@ -1,4 +1,4 @@
-"""The configuration file of `serve`, read as Kubernetes reads YAML: a key that stands twice is an error."""
+"""The configuration file of the service, read as Kubernetes reads YAML: a key that stands twice is an error."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,6 +6,11 @@ from typing import Any
 
 from webhook.app.settings import SettingsError
 from webhook.cli.input.yaml_text import YAMLFault, load_all
+
+
+def configuration(path: str | None) -> Mapping[str, Any] | None:
+    """The content of the file of `--config`; None without one. Raises SettingsError."""
+    return None if path is None else read_configuration(path)
 
 
 def read_configuration(path: str) -> Mapping[str, Any]:
