@@ -185,7 +185,8 @@ class DerivedReservations:
 
     def numa_nodes(self, node: str, now: float) -> Mapping[str, PodNUMANodes]:
         """The NUMA nodes of the pods bound to a node, by key, and how they are known."""
-        states, topology, bound = self._states, self._states.on(node).topology, self._states.on(node).bound()
+        states, state = self._states, self._states.on(node)
+        topology, bound = state.topology, state.bound()
         observed = [pod for pod in bound if pod.observed is not None]
         unreported = {pod.key for pod in self._unreported(topology, observed, now)[0]} if observed else ()
         known = {pod.key: one for pod in bound if (one := states.allocations.known(pod.key)) is not None}

@@ -21,6 +21,7 @@ leaves several placements possible: which pods preemption would end, and what pe
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from enum import Enum, StrEnum
+from typing import Final
 
 from webhook.engine.snapshot.node_sums import NumaAmounts, added
 from webhook.formats.koordinator.numa_allocation import up_to
@@ -71,6 +72,9 @@ class PodNUMANodes:
     """Why its observation does not count; None if it counts, or there is none."""
 
 
+_UNKNOWN: Final = PodNUMANodes({}, None)
+
+
 def numa_nodes_on(
     topology: NodeTopology | None,
     pods: Collection[ResidentPod],
@@ -83,15 +87,15 @@ def numa_nodes_on(
     unreported: the pods that its NRT does not report. known: what is known of the pods with an allocation. replayed:
     what the kubelet certainly gave to those without.
     """
-    ignored = _judged(topology, [pod for pod in pods if pod.observed is not None], unreported, known)
-    found = {}
-    for pod in pods:
-        why = ignored.get(pod.key)
-        numa, source = _without_observation(pod, topology, known.get(pod.key), replayed)
-        confirmed = source is NUMASource.REPORTED and numa.keys() == dict(pod.observed or ()).keys()
-        if pod.observed is not None and why is None and not confirmed:
-            numa, source = dict(pod.observed), NUMASource.OBSERVED
-        found[pod.key] = PodNUMANodes(numa, source, why)
+    found = {pod.key: _without_observation(pod, topology, known.get(pod.key), replayed) for pod in pods}
+    observed = {pod.key: dict(pod.observed) for pod in pods if pod.observed is not None}
+    if observed:
+        for key, why in _judged(topology, [pod for pod in pods if pod.key in observed], unreported, known).items():
+            one = found[key]
+            if why is not None:
+                found[key] = replace(one, ignored=why)
+            elif one.source is not NUMASource.REPORTED or one.numa.keys() != observed[key].keys():
+                found[key] = PodNUMANodes(observed[key], NUMASource.OBSERVED)
     return found
 
 
@@ -110,23 +114,21 @@ def reserved_also(pod: ResidentPod, topology: NodeTopology | None, numa: NumaAmo
 
 def _without_observation(
     pod: ResidentPod, topology: NodeTopology | None, known: Known | None, replayed: Mapping[str, NumaAmounts]
-) -> tuple[NumaAmounts, NUMASource | None]:
-    allocated = dict(credible(pod, topology).allocation or ())
+) -> PodNUMANodes:
     if topology is not None and topology.publisher is Publisher.TOTAL:
         # The service subtracts exactly this.
-        return dict(pod.allocation or ()), NUMASource.ALLOCATED if pod.allocation else None
+        return PodNUMANodes(dict(pod.allocation), NUMASource.ALLOCATED) if pod.allocation else _UNKNOWN
     if known is not None and known.uid == pod.uid:
         if known.certainty is Certainty.UNCERTAIN:
-            return {}, None
+            return _UNKNOWN
         if known.certainty is Certainty.CONFIRMED:
-            return known.numa, NUMASource.REPORTED
-        if not allocated and known.numa:
-            return known.numa, NUMASource.PREDICTED
-    if allocated:
-        return allocated, NUMASource.ALLOCATED
-    if numa := replayed.get(pod.key):
-        return numa, NUMASource.PREDICTED
-    return {}, None
+            return PodNUMANodes(known.numa, NUMASource.REPORTED)
+    if allocated := credible(pod, topology).allocation:
+        return PodNUMANodes(dict(allocated), NUMASource.ALLOCATED)
+    if known is not None and known.uid == pod.uid and known.numa:
+        return PodNUMANodes(known.numa, NUMASource.PREDICTED)
+    numa = replayed.get(pod.key)
+    return PodNUMANodes(numa, NUMASource.PREDICTED) if numa else _UNKNOWN
 
 
 def _judged(
