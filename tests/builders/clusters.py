@@ -39,7 +39,9 @@ def put(cache: ClusterCache, *objects: Mapping[str, Any]) -> None:
             case "PodGroup":
                 cache.native_groups.serve("v1alpha2")
                 cache.native_groups.feed.upsert(key, dict(raw))
-            case "Topology":
+            case "PodGang":
+                cache.pod_gangs.feed.upsert(key, dict(raw))
+            case "Topology" | "ClusterTopologyBinding":
                 cache.topologies[TopologySource(raw["apiVersion"].partition("/")[0])].upsert(key, dict(raw))
             case kind:
                 cache.devices.feeds[kind].upsert(key, dict(raw))

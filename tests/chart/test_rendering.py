@@ -80,6 +80,16 @@ def test_kueues_annotations_are_asked_about_only_where_they_are_read(helm: Helm)
             assert ("key.startsWith('kueue.x-k8s.io/podset-')" in expression) is on
 
 
+def test_groves_pods_are_asked_about_and_its_objects_may_be_read_only_with_the_setting(helm: Helm) -> None:
+    for on in (False, True):
+        rendered = helm.template({"settings": {"advanced": {"grovePodGangs": on}}})
+        (condition, *_) = rendered.calls["mutate.pods"]["matchConditions"]
+        assert ("'grove.io/podgang' in object" in condition["expression"]) is on
+        (role,) = (each for each in rendered.of("ClusterRole") if each["metadata"]["name"] == "tw-topology-webhook")
+        granted = [rule["verbs"] for rule in role["rules"] if "grove.io" in rule["apiGroups"][0]]
+        assert granted == ([["list", "watch"], ["list", "watch"], ["get"]] if on else [])
+
+
 def test_namespaces_are_asked_about_for_what_is_read_of_them_only_and_never_held_up(helm: Helm) -> None:
     call = helm.template({"webhook": {"failurePolicy": "Fail"}}).calls["validate.namespaces"]
     assert (call["rules"][0]["resources"], call["rules"][0]["scope"]) == (
@@ -343,6 +353,7 @@ COMMON = {
 ADVANCED = {
     "defaultExclusive": "Preferred",
     "koordinatorReservations": True,
+    "grovePodGangs": True,
     "kueueAdmissionCheck": True,
     "dynamicResources": False,
     "fidelity": "Plugin",

@@ -52,6 +52,7 @@ from webhook.model.names import (
     EXACT_MATCH_RESERVATION,
     GPU_FRACTION,
     GPU_MEMORY,
+    GROVE_POD_GANG,
     INHERIT,
     INJECT_ENV,
     JOBSET_EXCLUSIVE,
@@ -96,6 +97,7 @@ _READERS: Final[Mapping[str, tuple[str, str]]] = {
     KOORDINATOR_DEVICE_HINT: ("Koordinator's scheduler reads", ""),
     KOORDINATOR_DEVICE_JOINT: ("Koordinator's scheduler reads", ""),
     KOORDINATOR_GPU_PARTITION: ("Koordinator's scheduler reads", ""),
+    GROVE_POD_GANG: ("Grove's schedulers read", "The setting grovePodGangs lets this service read it, too."),
     GPU_FRACTION: ("KAI-Scheduler shares GPUs by", ""),
     GPU_MEMORY: ("KAI-Scheduler shares GPUs by", ""),
 }
@@ -133,7 +135,7 @@ def unread_requests(raw: Raw, rules: Rules) -> tuple[str, ...]:
     if not in_gang and all(_NUMA_NAMES.isdisjoint(each) for each in annotations):
         return unknown if rules.kueue_annotations else ()
     found = [
-        *_of_schedulers(places),
+        *_of_schedulers(places, rules),
         *_of_volcano_jobs(raw),
         *(_exclusive(places) if in_gang else ()),
         *_of_kueue(raw, places, rules),
@@ -154,14 +156,14 @@ def _places(raw: Raw, templates: Iterable[Template]) -> Iterator[tuple[str, Raw]
                 yield f"{prefix}metadata.{kind}", found
 
 
-def _of_schedulers(places: list[tuple[str, Raw]]) -> Iterator[str]:
+def _of_schedulers(places: list[tuple[str, Raw]], rules: Rules) -> Iterator[str]:
     """Step 2 of `unread_requests`."""
     for path, found in places:
         for name in found:
             reader, instead = _READERS.get(name, ("", ""))
             if name.startswith(KOORDINATOR_GANG):
                 reader, instead = "Koordinator's scheduler reads", _GANG_HERE
-            if reader:
+            if reader and not (name == GROVE_POD_GANG and rules.grove_pod_gangs):
                 yield f"{path}[{shortened(name)}] has no effect: only {reader} it. {instead}".rstrip()
 
 

@@ -9,10 +9,12 @@ from webhook.formats.topology import TopologySource
 from webhook.kube.client import Client
 from webhook.kube.discovery import (
     DEVICES,
+    GROVE_TOPOLOGIES,
     KAI_TOPOLOGIES,
     KOORDINATOR_RESERVATIONS,
     KUEUE_TOPOLOGIES,
     NODE_RESOURCE_TOPOLOGIES,
+    POD_GANGS,
     DiscoveredInformer,
     Wanted,
 )
@@ -159,6 +161,14 @@ def watch_reservations(client: Client, cache: ClusterCache) -> tuple[Watched, ..
 def watch_devices(client: Client, cache: ClusterCache) -> tuple[Watched, ...]:
     """Devices of Dynamic Resource Allocation and the claims for them: a setting lets them be read."""
     return tuple(_when_served(client, DEVICES[kind], feed) for kind, feed in cache.devices.feeds.items())
+
+
+def watch_pod_gangs(client: Client, cache: ClusterCache) -> tuple[Watched, ...]:
+    """Grove's PodGangs, and the topologies that they name: a setting lets them be read."""
+    return (
+        _when_served(client, POD_GANGS, cache.pod_gangs.feed),
+        _when_served(client, GROVE_TOPOLOGIES, cache.topologies[TopologySource.GROVE]),
+    )
 
 
 def watch_admission_checks(client: Client, cache: ClusterCache) -> tuple[Watched, ...]:

@@ -122,6 +122,8 @@ class AdvancedSettings(_Group):
     """Likewise for `singleNUMANodeExclusive` of pods with a policy: `Required` or `Preferred`."""
     koordinator_reservations: bool = False
     """Count what Koordinator's Reservations hold for their owners as taken."""
+    grove_pod_gangs: bool = False
+    """Place the pods of Grove's PodGangs as the PodGangs say: minimums and nested pack constraints."""
     kueue_admission_check: bool = False
     """Answer Kueue's AdmissionChecks with the controllerName `topology-webhook.dev/fit`: whether there is room for all
     pods of a Workload, NUMA nodes and racks included."""
@@ -458,6 +460,7 @@ def rules_of(settings: Settings, own_user: str | None = None) -> Rules:
         excluded_namespaces=frozenset((settings.namespace, *settings.excluded_namespaces)),
         manage_missed=settings.manage_missed,
         kueue_annotations=settings.kueue_annotations,
+        grove_pod_gangs=settings.grove_pod_gangs,
         dynamic_resources=settings.dynamic_resources,
         no_compatible_node=settings.no_compatible_node,
         not_alignable=settings.not_alignable,

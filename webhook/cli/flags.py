@@ -39,6 +39,7 @@ DECISION_SETTINGS: Final = (
     "default_exclusive",
     "excluded_namespaces",
     "kueue_annotations",
+    "grove_pod_gangs",
     "dynamic_resources",
     "no_compatible_node",
     "not_alignable",

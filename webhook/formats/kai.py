@@ -27,18 +27,24 @@ Source: KAI-Scheduler v0.12 pkg/apis/scheduling/v2alpha2, pkg/scheduler/api/podg
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from webhook.formats.kubernetes.owner_chain import OwnerChain
 from webhook.formats.topology import LABEL_TOPOLOGIES, MAX_LABEL, Topology
+from webhook.formats.user_pod_group import (
+    LONGEST_NAME,
+    LONGEST_OBJECT,
+    MAX_SUBGROUPS,
+    SubGroup,
+    UserPodGroup,
+    check_topologies,
+)
 from webhook.formats.workload.common_fields import MAX_PODS, at_most_topologies
 from webhook.formats.workload.record import WorkloadGang
-from webhook.formats.workload.topology_request import Levels, TopologyRequest, topology_request
+from webhook.formats.workload.topology_request import TopologyRequest, topology_request
 from webhook.model.errors import UserError, UserErrors
 from webhook.model.fields import mapping, mappings
-from webhook.model.json_text import shortened
-from webhook.model.names import KAI_PRIORITY_CLASS, KAI_QUEUE, KAI_SUBGROUP, PLACEMENT
+from webhook.model.names import KAI_PRIORITY_CLASS, KAI_QUEUE, PLACEMENT
 from webhook.model.wording import counted, did_you_mean, quoted
 
 API_VERSION: Final = "scheduling.run.ai/v2alpha2"
@@ -145,161 +151,27 @@ def _dns_label(name: str) -> str:
 
 LEVELS: Final = ("requiredTopologyLevel", "preferredTopologyLevel")
 """The fields of a topology constraint that name levels."""
-
-
-@dataclass(frozen=True, slots=True)
-class SubGroup:
-    """A subgroup, or the whole PodGroup, with its topology constraint."""
-
-    name: str
-    """Empty for the whole PodGroup."""
-    minimum: int
-    """How many of its pods start together: its own number, or the sum of the subgroups below."""
-    path: str
-    """The path of its topology constraint, for messages."""
-    topology: str = ""
-    required: str = ""
-    preferred: str = ""
-    parts: tuple["SubGroup", ...] = ()
-
-    def resolve(self, topology: Topology) -> Levels:
-        """Its levels in the topology. Raises UserError."""
-        required, preferred = (
-            topology.level(level, f"{self.path}.{key}") if level else None
-            for level, key in zip((self.required, self.preferred), LEVELS, strict=True)
-        )
-        if required is not None and preferred is not None and preferred < required:
-            raise UserError(
-                f"{self.path}.{LEVELS[1]}",
-                f'"{self.preferred}" is coarser than the required level "{self.required}". Prefer a finer one.',
-            )
-        return Levels(required, preferred)
-
-    def all(self) -> Iterator["SubGroup"]:
-        """Itself and all below."""
-        yield self
-        for part in self.parts:
-            yield from part.all()
-
-
-def check_topologies(part: SubGroup, above: str) -> None:
-    """Raise UserError for a subgroup with another topology than one above it, the PodGroup itself left out."""
-    if above and part.topology not in {"", above}:
-        raise UserError(
-            f"{part.path}.topology",
-            f'"{shortened(part.topology)}" is another topology than "{shortened(above)}" of a subgroup above. Name the '
-            "same, or take the subgroup out of that one.",
-        )
-    for each in part.parts:
-        check_topologies(each, part.topology or above)
-
-
-def topology_below(part: SubGroup, name: str, above: str) -> str | None:
-    """The topology of the subgroup of this name, at or below a subgroup; None if it is not there."""
-    here = part.topology or above
-    if part.name == name and not part.parts:
-        return here
-    found = (topology_below(each, name, here) for each in part.parts)
-    return next((one for one in found if one is not None), None)
-
-
-MAX_SUBGROUPS: Final = 64
-"""The most subgroups of one PodGroup. Each is placed by itself, which takes about a millisecond in a large cluster."""
 MAX_DEPTH: Final = 4
 """The most subgroups within each other. Every level of them may be searched once for each domain of the one above."""
-# A subgroup's name is the value of a label; a Topology's the name of an object.
-_LONGEST_NAME: Final = 63
-_LONGEST_OBJECT: Final = 253
 _SUBGROUPS: Final = "spec.subGroups"
 _CONSTRAINT: Final = "topologyConstraint"
 # Newer versions of the API: a minimum of subgroups instead of pods. Their default is all of them, as here.
 _MIN_SUBGROUP: Final = "minSubGroup"
-_MOST_NAMED: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class KAIPodGroup:
-    """One PodGroup that a user wrote."""
-
-    namespace: str
-    name: str
-    whole: SubGroup
+def read_pod_group(raw: Mapping[str, Any]) -> UserPodGroup:
+    """A PodGroup that a user wrote; the faults of its spec are in the record."""
+    metadata = mapping(raw, "metadata", "metadata")
+    name, warnings = str(metadata.get("name") or ""), tuple[str, ...]()
     problems: tuple[str, ...] = ()
-    """Its faults, as sentences; its pods wait for their correction."""
-    warnings: tuple[str, ...] = field(default=(), compare=False)
-
-    @classmethod
-    def from_object(cls, raw: Mapping[str, Any]) -> "KAIPodGroup":
-        """Read a PodGroup; the faults of its spec are in the record."""
-        metadata = mapping(raw, "metadata", "metadata")
-        name, warnings = str(metadata.get("name") or ""), tuple[str, ...]()
-        problems: tuple[str, ...] = ()
-        try:
-            spec, warnings = _spec(raw)
-            whole = _whole(spec)
-            warnings += tuple(_idle_minimums(spec, whole))
-        except UserError as error:
-            whole = SubGroup("", 1, f"spec.{_CONSTRAINT}")
-            problems = tuple(f"PodGroup {name}: {fault}" for fault in error.faults)
-        return cls(str(metadata.get("namespace") or "default"), name, whole, problems, warnings)
-
-    @property
-    def key(self) -> str:
-        """namespace/name."""
-        return f"{self.namespace}/{self.name}"
-
-    @property
-    def topology(self) -> str:
-        """The name of its Topology, the first if its subgroups name several; empty if no constraint names one."""
-        return next(iter(self.topologies), "")
-
-    @property
-    def topologies(self) -> tuple[str, ...]:
-        """The names of the Topologies of its constraints, the PodGroup's own first."""
-        return tuple(dict.fromkeys(part.topology for part in self.whole.all() if part.topology))
-
-    def topology_at(self, labels: Mapping[str, str]) -> str:
-        """The name of the Topology of a pod: its subgroup's, that of the nearest one above, or the PodGroup's."""
-        return topology_below(self.whole, labels.get(KAI_SUBGROUP, ""), self.topology) or self.topology
-
-    def topology_in(self, topologies: Mapping[str, Topology]) -> Topology | None:
-        """Its Topology; None if it names none. Raises UserError if that or one of its levels does not exist."""
-        if not self.topology:
-            return None
-        # All names first: the levels of a part may be those of a Topology that another part names.
-        for part in self.whole.all():
-            if part.topology and part.topology not in topologies:
-                known = ", ".join(sorted(topologies.keys() - LABEL_TOPOLOGIES)[:_MOST_NAMED]) or "none"
-                raise UserError(
-                    f"{part.path}.topology",
-                    f'There is no topology "{shortened(part.topology)}". Those of this cluster: {known}.'
-                    f"{did_you_mean(part.topology, topologies)}",
-                )
-        for part in self.whole.all():
-            part.resolve(topologies[part.topology or self.topology])
-        return topologies[self.topology]
-
-    def leaf(self, labels: Mapping[str, str]) -> str:
-        """The name of a pod's subgroup; empty for a PodGroup without subgroups. Raises UserError."""
-        path, named = f"metadata.labels[{KAI_SUBGROUP}]", labels.get(KAI_SUBGROUP, "")
-        leaves = [part.name for part in self.whole.all() if not part.parts and part.name]
-        if not leaves and named:
-            raise UserError(
-                path, f'"{shortened(named)}" is no subgroup: PodGroup {self.name} has none. Remove the label.'
-            )
-        if named in leaves:
-            return named
-        if not leaves:
-            return ""
-        listed = f"{', '.join(leaves[:_MOST_NAMED])}{', …' if len(leaves) > _MOST_NAMED else ''}"
-        if not named:
-            raise UserError(
-                path, f"This is missing. PodGroup {self.name} has the subgroups {listed}. Name one of them."
-            )
-        inner = any(part.name == named for part in self.whole.all())
-        why = "has subgroups itself" if inner else f"is no subgroup of PodGroup {self.name}"
-        allocation = "" if inner else did_you_mean(named, leaves)
-        raise UserError(path, f'"{shortened(named)}" {why}. Pods may be in: {listed}.{allocation}')
+    try:
+        spec, warnings = _spec(raw)
+        whole = _whole(spec)
+        warnings += tuple(_idle_minimums(spec, whole))
+    except UserError as error:
+        whole = SubGroup("", 1, f"spec.{_CONSTRAINT}")
+        problems = tuple(f"PodGroup {name}: {fault}" for fault in error.faults)
+    return UserPodGroup(str(metadata.get("namespace") or "default"), name, whole, problems, warnings)
 
 
 def is_kept_by_us(raw: Mapping[str, Any]) -> bool:
@@ -378,7 +250,7 @@ def _faults_of_numbers(entry: Mapping[str, Any], path: str) -> Iterator[UserErro
     except UserError as fault:
         yield from fault.faults
         return
-    for key, longest in (("topology", _LONGEST_OBJECT), *((level, MAX_LABEL) for level in LEVELS)):
+    for key, longest in (("topology", LONGEST_OBJECT), *((level, MAX_LABEL) for level in LEVELS)):
         named = constraint.get(key)
         if named is not None and (not isinstance(named, str) or len(named) > longest):
             yield UserError(
@@ -396,8 +268,8 @@ def _faults_of_names(entries: Sequence[Mapping[str, Any]]) -> Iterator[UserError
         path, name = f"{_SUBGROUPS}[{index}].name", entry.get("name")
         if name is None:
             yield UserError(path, "This is missing. Every subgroup needs a name.")
-        elif not isinstance(name, str) or not 1 <= len(name) <= _LONGEST_NAME:
-            yield UserError(path, f"{quoted(name)} is not a name of 1 to {_LONGEST_NAME} characters.")
+        elif not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME:
+            yield UserError(path, f"{quoted(name)} is not a name of 1 to {LONGEST_NAME} characters.")
         elif name in names:
             yield UserError(path, f'"{name}" is the name of {_SUBGROUPS}[{names[name]}] already. Use another one.')
         else:

@@ -1,8 +1,12 @@
 """Topologies above the node: levels of node labels from coarse to fine (zone, rack, host).
 
-KAI-Scheduler's `kai.scheduler/v1alpha1 Topology` and Kueue's `kueue.x-k8s.io Topology` have the same shape:
+KAI-Scheduler's `kai.scheduler/v1alpha1 Topology` and Kueue's `kueue.x-k8s.io Topology` have the same shape. Grove's
+`grove.io/v1alpha1 ClusterTopologyBinding` has other names for the same:
 
     spec: {levels: [{nodeLabel: topology.kubernetes.io/zone}, {nodeLabel: example.com/rack, alias: rack}]}
+    spec: {levels: [{key: topology.kubernetes.io/zone, domain: zone}, {key: example.com/rack, domain: rack}]}
+
+Source: grove operator/api/core/v1alpha1/clustertopologybinding.go.
 """
 
 from collections.abc import Collection, Mapping
@@ -25,6 +29,12 @@ class TopologySource(StrEnum):
 
     KAI = "kai.scheduler"
     KUEUE = "kueue.x-k8s.io"
+    GROVE = "grove.io"
+
+    @property
+    def fields(self) -> tuple[str, str]:
+        """The fields of a level: its node label, and what else it may be called."""
+        return ("key", "domain") if self is TopologySource.GROVE else ("nodeLabel", "alias")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,29 +61,31 @@ class Topology:
 
     @classmethod
     def from_object(cls, raw: Mapping[str, Any]) -> Self:
-        """Read a Topology object of either group; raises UserError."""
+        """Read a Topology object of any of these groups; raises UserError."""
         group = str(raw.get("apiVersion", "")).partition("/")[0]
         if group not in set(TopologySource):
             raise UserError("apiVersion", f"{group or 'empty'} is no group of a Topology: {', '.join(TopologySource)}.")
         levels: list[Level] = []
+        source = TopologySource(group)
+        key, alias = source.fields
         entries = (raw.get("spec") or {}).get("levels") or ()
         if len(entries) > MAX_LEVELS:
             raise UserError(
                 "spec.levels", f"There are {counted(len(entries), 'level')}. A topology has {MAX_LEVELS} at most."
             )
         for index, entry in enumerate(entries):
-            path = f"spec.levels[{index}].nodeLabel"
-            label = entry.get("nodeLabel")
+            path = f"spec.levels[{index}].{key}"
+            label = entry.get(key)
             if isinstance(label, str) and len(label) > MAX_LABEL:
                 raise UserError(path, f"{label} is not a node label: it has more than {MAX_LABEL} characters.")
             if not isinstance(label, str) or not label:
                 raise UserError(path, "The node label is missing. Every level names a node label.")
             if any(level.node_label == label for level in levels):
                 raise UserError(path, f"{label} is a level already. Every level needs a label of its own.")
-            levels.append(Level(label, entry.get("alias") or None))
+            levels.append(Level(label, entry.get(alias) or None))
         if not levels:
             raise UserError("spec.levels", "There are no levels. A topology needs at least one level.")
-        return cls((raw.get("metadata") or {}).get("name", ""), TopologySource(group), tuple(levels))
+        return cls((raw.get("metadata") or {}).get("name", ""), source, tuple(levels))
 
     @property
     def node_labels(self) -> tuple[str, ...]:

@@ -44,6 +44,8 @@ class Wanted:
 NODE_RESOURCE_TOPOLOGIES: Final = Wanted("topology.node.k8s.io", "noderesourcetopologies", ("v1alpha2", "v1alpha1"))
 KAI_TOPOLOGIES: Final = Wanted("kai.scheduler", "topologies", ("v1alpha1",))
 KUEUE_TOPOLOGIES: Final = Wanted("kueue.x-k8s.io", "topologies")
+GROVE_TOPOLOGIES: Final = Wanted("grove.io", "clustertopologybindings", ("v1alpha1",))
+POD_GANGS: Final = Wanted("scheduler.grove.io", "podgangs", ("v1alpha1",))
 KOORDINATOR_RESERVATIONS: Final = Wanted("scheduling.koordinator.sh", "reservations")
 _DEVICES: Final = "resource.k8s.io"
 DEVICES: Final = {

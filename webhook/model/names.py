@@ -116,11 +116,18 @@ KUEUE_MANAGED: Final = "kueue.x-k8s.io/managed"
 KUEUE_POD_SET: Final = "kueue.x-k8s.io/podset"
 KUEUE_WORKLOAD: Final = "kueue.x-k8s.io/workload"
 
+# Grove: how it marks the pods of a PodGang, and the topology whose levels a PodGang names.
+# Source: grove operator/api/common (labels.go, constants/constants.go).
+GROVE_POD_GANG: Final = "grove.io/podgang"
+GROVE_POD_CLIQUE: Final = "grove.io/podclique"
+GROVE_TOPOLOGY: Final = "grove.io/topology-name"
+
 # Where controllers write a pod's rank in its workload.
 JOB_COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 KUBEFLOW_REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"
 LWS_WORKER_INDEX: Final = "leaderworkerset.sigs.k8s.io/worker-index"
 STATEFUL_SET_POD_INDEX: Final = "apps.kubernetes.io/pod-index"
+GROVE_POD_INDEX: Final = "grove.io/podclique-pod-index"
 RAY_NODE_TYPE: Final = "ray.io/node-type"
 # Where they write which independently started gang of the workload a pod belongs to.
 JOBSET_REPLICATED_JOB: Final = "jobset.sigs.k8s.io/replicatedjob-name"

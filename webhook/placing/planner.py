@@ -40,7 +40,8 @@ from webhook.formats.kubernetes.native_pod_group import scheduling_group_of
 from webhook.formats.kubernetes.owner_chain import OwnerChain
 from webhook.formats.kubernetes.pod import PreferredTerm
 from webhook.formats.kubernetes.pod_resources import PodAmounts
-from webhook.model.names import KAI_SUBGROUP, POD_GROUP_NAME
+from webhook.formats.user_pod_group import subgroup_of
+from webhook.model.names import POD_GROUP_NAME
 from webhook.model.raw import Raw
 from webhook.placing.autoscaling.answers import ScaleUpAnswers
 from webhook.placing.autoscaling.lacking_room import LackingRoom, ScaleUp
@@ -583,7 +584,7 @@ class Planner:
         gang: with the members that run; running: their nodes, by namespace/name.
         """
         snapshot = self.state.snapshot()
-        agreed = agree(gang, {}, snapshot.topologies, snapshot.kai_groups)
+        agreed = agree(gang, {}, snapshot.topologies, snapshot.user_groups)
         if len(agreed.gang.members) < len(gang.members):
             return None
         names = [name for one in gang.members for name in named_resources(one.pod)]
@@ -643,7 +644,7 @@ class Planner:
         """What the gang's members agree on; those that are assigned already count, but are not placed again."""
         left = replace(gang, members=tuple(one for one in gang.members if not self.state.assumed_node(one.key)))
         snapshot = self.state.snapshot()
-        return agree(left, self.assigned_members(gang), snapshot.topologies, snapshot.kai_groups)
+        return agree(left, self.assigned_members(gang), snapshot.topologies, snapshot.user_groups)
 
     def assigned_members(self, gang: GatedGang) -> Mapping[str, AssignedMember]:
         """The members that are assigned or assumed, by namespace/name.
@@ -657,7 +658,11 @@ class Planner:
             }
         assumed = {
             one.key: AssignedMember(
-                node, None, wishes_of(one.pod.annotations), assigned=True, subgroup=one.pod.labels.get(KAI_SUBGROUP, "")
+                node,
+                None,
+                wishes_of(one.pod.annotations),
+                assigned=True,
+                subgroup=subgroup_of(one.pod.labels, one.pod.annotations),
             )
             for one in gang.members
             if (node := self.state.assumed_node(one.key)) is not None

@@ -37,6 +37,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from time import time
+from typing import Final
 
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.ledger import Ledger, Reservation
@@ -45,6 +46,7 @@ from webhook.engine.snapshot.node_sums import NodeSums
 from webhook.engine.snapshot.single_node import NodeAlone, chosen_node, node_for
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.formats.autoscaling import own_request
+from webhook.formats.grove import read_pod_gang
 from webhook.formats.koordinator.koordinator_reservation import KoordinatorReservation
 from webhook.formats.koordinator.numa_allocation import AllocationKey, NUMANodeAmounts
 from webhook.formats.kubernetes.disruption_budget import DisruptionBudget
@@ -56,6 +58,7 @@ from webhook.formats.kubernetes.resident import ResidentPod
 from webhook.formats.kueue_admission import AdmissionCheck, PendingWorkload, ResourceFlavor
 from webhook.formats.nrt import NodeTopology
 from webhook.formats.topology import CLIQUE_LABELS, LABEL_TOPOLOGIES, Topology, TopologySource, with_levels
+from webhook.formats.user_pod_group import UserPodGroup
 from webhook.internal_errors import Where, contained, internal_error
 from webhook.model.raw import Raw
 from webhook.signal import Signal
@@ -89,6 +92,9 @@ from webhook.state.unmanaged import is_annotated
 
 def _always() -> bool:
     return True
+
+
+_BY_WEIGHT: Final = (TopologySource.KUEUE, TopologySource.GROVE, TopologySource.KAI)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +202,10 @@ class ClusterCache:
         self.native_groups.changed.subscribe(self.changed.emit)
         self.kai_groups = KAIPodGroups(clock)
         self.kai_groups.changed.subscribe(self.changed.emit)
+        self.pod_gangs = Store("PodGang of Grove", read_pod_gang, lambda gang: gang.key)
+        """Grove's PodGangs, where a setting lets them be read. Their pods and their status do not count as a change."""
+        self.pod_gangs.changed.subscribe(self.changed.emit)
+        self._user_groups: tuple[int, Mapping[str, UserPodGroup]] = (0, {})
         self.disruption_budgets = Store("PodDisruptionBudget", DisruptionBudget.from_object, lambda budget: budget.key)
         """The PodDisruptionBudgets, where preemption is enabled."""
         self.provisioning_requests = Store(
@@ -288,29 +298,43 @@ class ClusterCache:
             self._known_topologies().named,
             self._namespaces.by_key(),
             self.native_groups.served(),
-            self.kai_groups.by_key(),
+            self.user_groups(),
             self.avoided.by_key(),
             self.devices,
             self._clique_label(),
         )
 
     def topologies_by_name(self) -> Mapping[str, Topology]:
-        """The topologies of both API groups, and that of NVLink partitions if no object has this level.
+        """The topologies of all API groups, and that of NVLink partitions if no object has this level.
 
-        It is the same object until one changes. If both groups have a topology of the same name, KAI's wins, because
-        KAI's annotations are read.
+        It is the same object until one changes. If several groups have a topology of the same name, KAI's wins, because
+        KAI's annotations are read, then Grove's, which makes KAI's of its own.
         """
         return self._known_topologies().in_use
 
     def _known_topologies(self) -> "_Topologies":
-        kueue, kai = self._topologies[TopologySource.KUEUE], self._topologies[TopologySource.KAI]
-        revision, label = kueue.revision + kai.revision, self._clique_label()
+        revision, label = sum(store.revision for store in self._topologies.values()), self._clique_label()
         if self._topologies_known.basis != (revision, label):
-            self._topologies_known = _Topologies.of(revision, label, {**kueue.by_key(), **kai.by_key()})
+            kueue, grove, kai = (self._topologies[source].by_key() for source in _BY_WEIGHT)
+            self._topologies_known = _Topologies.of(revision, label, {**kueue, **grove, **kai})
         return self._topologies_known
 
     def _clique_label(self) -> str:
         return next((label for label in CLIQUE_LABELS if self._with_clique[label]), "")
+
+    def user_groups(self) -> Mapping[str, UserPodGroup]:
+        """What users or Grove wrote to define gangs, by namespace/name.
+
+        Of two with the same name the PodGang wins: Grove makes PodGroups of KAI-Scheduler of its PodGangs.
+        """
+        if not self.pod_gangs.by_key():
+            return self.kai_groups.by_key()
+        revision, known = self._user_groups
+        now = self.kai_groups.revision + self.pod_gangs.revision
+        if revision != now:
+            known = {**self.kai_groups.by_key(), **self.pod_gangs.by_key()}
+            self._user_groups = now, known
+        return known
 
     def knows_namespace(self, name: str) -> bool:
         """Whether the namespace is in the cache."""

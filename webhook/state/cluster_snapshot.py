@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.formats.kai import KAIPodGroup
 from webhook.formats.kubernetes.avoided_node import Avoided
 from webhook.formats.kubernetes.namespace import Namespace
 from webhook.formats.kubernetes.native_pod_group import NativePodGroup
 from webhook.formats.topology import LABEL_TOPOLOGIES, Topology
+from webhook.formats.user_pod_group import UserPodGroup
 from webhook.state.devices import DeviceState
 
 
@@ -25,8 +25,8 @@ class ClusterSnapshot:
     """Namespaces by name. A missing namespace is unknown."""
     native_groups: Mapping[str, NativePodGroup] | None = None
     """Kubernetes' own PodGroups by namespace/name; None where the API server does not serve them."""
-    kai_groups: Mapping[str, KAIPodGroup] = field(default_factory=lambda: MappingProxyType({}))
-    """The PodGroups that users wrote for KAI-Scheduler, by namespace/name."""
+    user_groups: Mapping[str, UserPodGroup] = field(default_factory=lambda: MappingProxyType({}))
+    """The PodGroups that users wrote for KAI-Scheduler, and Grove's PodGangs, by namespace/name."""
     avoided: Avoided = field(default_factory=lambda: MappingProxyType({}))
     """The nodes that pods avoid after a rejection, by key of their controller's pods or of their gang."""
     devices: DeviceState | None = None

@@ -16,13 +16,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from webhook.formats.kai import KAIPodGroup, is_kept_by_us
+from webhook.formats.kai import is_kept_by_us, read_pod_group
 from webhook.formats.kubernetes.bound_pod import BoundPod
 from webhook.formats.kubernetes.gates import waits_for_us_alone
 from webhook.formats.kubernetes.membership import AssignedMember
 from webhook.formats.kubernetes.namespace import Namespace
 from webhook.formats.kubernetes.rejected_pod import KubeletRejection, RejectedPod, rejected_pod, rejection_reason
 from webhook.formats.kubernetes.resident import ResidentPod
+from webhook.formats.user_pod_group import UserPodGroup
 from webhook.model.options import Manage
 from webhook.model.raw import Raw
 from webhook.signal import Signal
@@ -42,7 +43,7 @@ _MOST: Final = 1024
 _NEWS_SECONDS: Final = 600.0
 
 
-class KAIPodGroups(Store[KAIPodGroup]):
+class KAIPodGroups(Store[UserPodGroup]):
     """KAI-Scheduler's PodGroups that users write, by namespace/name. Those that we write are left out.
 
     Their watch is another than that of the pods, so a PodGroup may arrive a moment after pods that were created later.
@@ -76,14 +77,14 @@ class KAIPodGroups(Store[KAIPodGroup]):
             self._waits_until = 0.0
             self.changed.emit()
 
-    def put(self, record: KAIPodGroup) -> None:
+    def put(self, record: UserPodGroup) -> None:
         """Add a PodGroup, or replace it."""
         self._missed.pop(record.key, None)
         super().put(record)
 
 
-def _of_a_user(raw: Raw) -> KAIPodGroup | None:
-    return None if is_kept_by_us(raw) else KAIPodGroup.from_object(raw)
+def _of_a_user(raw: Raw) -> UserPodGroup | None:
+    return None if is_kept_by_us(raw) else read_pod_group(raw)
 
 
 class KubeletRejections(Store[RejectedPod]):

@@ -42,6 +42,8 @@ class Rules:
     """Whether pods that no webhook saw at creation are managed afterwards."""
     kueue_annotations: bool = False
     """Whether Kueue's topology annotations are read as ours where Kueue does not manage the workload."""
+    grove_pod_gangs: bool = False
+    """Whether pods that Grove makes for a PodGang are a gang, which the PodGang defines."""
     dynamic_resources: bool = True
     """Whether devices of Dynamic Resource Allocation are counted."""
     no_compatible_node: Literal["Deny", "Warn"] = "Deny"

@@ -91,6 +91,9 @@ by requirements on their labels.
         {{- if .root.Values.settings.kueueAnnotations }} ||
         object.?metadata.annotations.orValue({}).exists(key, key.startsWith('kueue.x-k8s.io/podset-'))
         {{- end }}
+        {{- if .root.Values.settings.advanced.grovePodGangs }} ||
+        'grove.io/podgang' in object.?metadata.labels.orValue({})
+        {{- end }}
         {{- if ne .mode "Annotated" }} ||
         {{- include "topology-webhook.isOpen" .root | nindent 8 }}
         {{- end }}

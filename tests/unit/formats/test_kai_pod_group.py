@@ -7,14 +7,17 @@ import pytest
 
 from tests.builders.gangs import topology_of
 from tests.builders.pod_groups import constraint, pod_group
-from webhook.formats.kai import MAX_DEPTH, MAX_SUBGROUPS, KAIPodGroup, SubGroup, is_kept_by_us
+from webhook.formats.kai import MAX_DEPTH, is_kept_by_us, read_pod_group
+from webhook.formats.user_pod_group import MAX_SUBGROUPS, SubGroup, UserPodGroup
 from webhook.model.errors import UserError
 
 TOPOLOGIES = {"network": topology_of("topology/zone", "topology/spine", "topology/rack")}
 
+LABEL = "metadata.labels[kai.scheduler/subgroup-name]"
 
-def read(*subgroups: Mapping[str, Any], **spec: Any) -> KAIPodGroup:
-    return KAIPodGroup.from_object(pod_group(*subgroups, **spec))
+
+def read(*subgroups: Mapping[str, Any], **spec: Any) -> UserPodGroup:
+    return read_pod_group(pod_group(*subgroups, **spec))
 
 
 def tree(part: SubGroup) -> Any:
@@ -46,7 +49,7 @@ def test_subgroups_make_a_tree_of_any_order_and_the_sums_of_their_minimums() -> 
 def test_the_spelling_of_kais_documentation_is_read_with_a_warning() -> None:
     raw = pod_group()
     raw["spec"]["subgroups"] = [{"name": "a", "minMember": 2}]
-    group = KAIPodGroup.from_object(raw)
+    group = read_pod_group(raw)
     assert tree(group.whole) == {":2": ["a:2"]}
     assert "Write it so: the API server drops the other spelling." in group.warnings[0]
 
@@ -169,13 +172,12 @@ def test_a_topology_that_only_a_subgroup_names_and_that_does_not_exist_is_a_faul
 )
 def test_a_pod_has_to_be_in_a_subgroup_without_children(label: str, says: str) -> None:
     group = read({"name": "all"}, {"name": "leader", "parent": "all"}, {"name": "worker", "parent": "all"})
-    labels = {"kai.scheduler/subgroup-name": label} if label else {}
     with pytest.raises(UserError, match="subgroup-name") as refused:
-        group.leaf(labels)
+        group.leaf(label, LABEL)
     assert says in str(refused.value)
-    assert group.leaf({"kai.scheduler/subgroup-name": "leader"}) == "leader"
+    assert group.leaf("leader", LABEL) == "leader"
     with pytest.raises(UserError, match="PodGroup g has none"):
-        read().leaf({"kai.scheduler/subgroup-name": "leader"})
+        read().leaf("leader", LABEL)
 
 
 def test_ours_are_told_by_the_status_that_we_write() -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from webhook.admission.annotation_warnings import annotation_warnings, unmanaged_warnings
+from webhook.admission.grove_requests import in_pod_gang
 from webhook.admission.kueue_requests import asked_pod
 from webhook.admission.pod.mutation import denied, mutate_pod
 from webhook.admission.pod.validate import validate_pod
@@ -245,7 +246,7 @@ def decide_creation(
     """
     raw = request.object
     try:
-        asked = asked_pod(raw, cluster_snapshot.topologies, rules)
+        asked = in_pod_gang(asked_pod(raw, cluster_snapshot.topologies, rules), rules)
     except UserError as error:
         return denied(error, raw, "InvalidAnnotation")
     judged = validate_pod(replace(request, object=asked.raw), cluster_snapshot.topologies, rules)

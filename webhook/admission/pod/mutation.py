@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from webhook.admission.grove_requests import in_pod_gang
 from webhook.admission.koordinator_requests import requests_of_pod
 from webhook.admission.kueue_requests import asked_pod, left_to_kueue_text
 from webhook.formats.koordinator.intent import NUMAIntent, NUMASpec, parse_numa_spec
@@ -107,7 +108,7 @@ def mutate_pod(
     Raises UserError for a pod that is invalid beyond its annotations.
     """
     try:
-        asked = asked_pod(raw, cluster_snapshot.topologies, rules, path, kueues_owner)
+        asked = in_pod_gang(asked_pod(raw, cluster_snapshot.topologies, rules, path, kueues_owner), rules, path)
     except UserError as error:
         return denied(error, raw, "InvalidAnnotation")
     management = management_of(asked.raw, cluster_snapshot, rules, namespace)

@@ -16,12 +16,14 @@ from webhook.cli.command import answering, read_cluster, tell, working, writing
 from webhook.cli.flags import EXIT_REFUSED, Output
 from webhook.cli.input.configuration_file import configuration
 from webhook.cli.input.documents import STDIN, InputError, Item, read, twice
+from webhook.cli.input.object_reference import POD_CLIQUE_SET
 from webhook.cli.input.object_schema import METADATA
 from webhook.cli.input.offline_cluster import cluster_snapshots_of
 from webhook.cli.input.yaml_text import dump_all
 from webhook.cli.offline.bare_pods import judge_pods
 from webhook.cli.offline.judgement import Judgement
 from webhook.cli.offline.judgement_context import JudgementContext
+from webhook.cli.offline.pod_clique_set import judge_pod_clique_set
 from webhook.cli.offline.pod_group_review import POD_GROUPS, by_gang, judge_pod_group
 from webhook.cli.offline.workload import judge_workload
 from webhook.cli.render.judgement_json import render_json
@@ -82,7 +84,9 @@ def judge_all(
     members = by_gang(found.values())
     for n, item in enumerate(items):
         if (item.group, item.kind) in POD_GROUPS:
-            found[n] = judge_pod_group(item, members)
+            found[n] = judge_pod_group(item, members, around.rules)
+        elif (item.group, item.kind) == POD_CLIQUE_SET:
+            found[n] = judge_pod_clique_set(item, cluster_snapshots[n], around)
         elif n not in pods:
             found[n] = judge_workload(item, cluster_snapshots[n], around)
     return [found[n] for n in range(len(items))]

@@ -26,9 +26,11 @@ from webhook.kube.api_errors import APIError, ClusterError, ConnectionSettingsEr
 from webhook.kube.client import Client
 from webhook.kube.discovery import (
     DEVICES,
+    GROVE_TOPOLOGIES,
     KAI_TOPOLOGIES,
     KUEUE_TOPOLOGIES,
     NODE_RESOURCE_TOPOLOGIES,
+    POD_GANGS,
     Wanted,
     locate,
 )
@@ -132,6 +134,7 @@ _WHEN_SERVED: Final = (
     (KAI_TOPOLOGIES, Cluster.add_topology),
     (KUEUE_TOPOLOGIES, Cluster.add_topology),
 )
+_OF_GROVE: Final = ((POD_GANGS, Cluster.add_pod_gang), (GROVE_TOPOLOGIES, Cluster.add_topology))
 
 _GANGS: Final = "gangs count by their pods' annotations"
 _CLAIMS: Final = "not all devices of resource claims are counted"
@@ -185,6 +188,10 @@ async def _listed(settings: Settings, items: Sequence[Item], also: Also | None) 
             *(lists.read_if_served(wanted, take) for wanted, take in _WHEN_SERVED),
             lists.read_if_allowed(POD_GROUPS, Cluster.add_pod_group, _GANGS),
             lists.read_if_allowed(NATIVE_POD_GROUPS, Cluster.add_native_group, _GANGS, Cluster.serve_native_groups),
+            *(
+                lists.read_if_allowed(wanted, take, _GANGS)
+                for wanted, take in (_OF_GROVE if settings.grove_pod_gangs else ())
+            ),
             *(
                 lists.read_if_allowed(wanted, adds_devices(kind), _CLAIMS)
                 for kind, wanted in (DEVICES.items() if settings.dynamic_resources else ())

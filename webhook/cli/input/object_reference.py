@@ -12,6 +12,9 @@ from webhook.model.wording import did_you_mean, quoted
 POD: Final = ("", "Pod")
 POD_GROUP: Final = ("scheduling.run.ai", "PodGroup")
 NATIVE_POD_GROUP: Final = ("scheduling.k8s.io", "PodGroup")
+POD_GANG: Final = ("scheduler.grove.io", "PodGang")
+POD_CLIQUE_SET: Final = ("grove.io", "PodCliqueSet")
+GROVE_TOPOLOGY: Final = ("grove.io", "ClusterTopologyBinding")
 
 # kubectl's short names.
 _SHORT: Final[Mapping[str, tuple[str, str]]] = {

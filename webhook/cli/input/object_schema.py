@@ -199,6 +199,7 @@ NODE_RESOURCE_TOPOLOGY: Schema = {
     "cells": _ZONES,
 }
 TOPOLOGY: Schema = {"metadata": METADATA, "spec": {"levels": [{"nodeLabel!": TEXT, "alias": TEXT}]}}
+GROVE_TOPOLOGY: Schema = {"metadata": METADATA, "spec": {"levels": [{"key!": TEXT, "domain": TEXT}]}}
 NAMESPACE: Schema = {"metadata": METADATA}
 POD_GROUP: Schema = {"metadata": METADATA}
 DEVICE_OBJECT: Schema = {"metadata": METADATA, "spec": {}, "status": {}}

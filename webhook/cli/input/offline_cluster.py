@@ -12,11 +12,13 @@ from typing import Final
 
 from webhook.admission.default_levels import asked_owner
 from webhook.cli.input.documents import Item
-from webhook.cli.input.object_reference import NATIVE_POD_GROUP
+from webhook.cli.input.object_reference import GROVE_TOPOLOGY as GROVE_TOPOLOGY_KIND
+from webhook.cli.input.object_reference import NATIVE_POD_GROUP, POD_GANG
 from webhook.cli.input.object_reference import POD_GROUP as POD_GROUP_KIND
 from webhook.cli.input.object_schema import (
     DEVICE_OBJECT,
     DISRUPTION_BUDGET,
+    GROVE_TOPOLOGY,
     NAMESPACE,
     NODE,
     NODE_RESOURCE_TOPOLOGY,
@@ -76,6 +78,7 @@ class Cluster:
     """The cluster that the objects describe: the service's own cache, filled once, and what only commands need."""
 
     def __init__(self, rules: Rules | None = None, times: ReportingTimes | None = None) -> None:
+        self._reads_pod_gangs = rules is not None and rules.grove_pod_gangs
         self._counts_devices = rules is None or rules.dynamic_resources
         self.now: float | None = None
         """Seconds since the epoch at which the objects were read; None: now, for a live cluster."""
@@ -154,6 +157,12 @@ class Cluster:
         self.cache.kai_groups.feed.add(raw)
         return ()
 
+    def add_pod_gang(self, raw: Raw) -> tuple[str, ...]:
+        """Add a PodGang of Grove, if the setting lets it count; its faults are reported on its pods."""
+        if self._reads_pod_gangs:
+            self.cache.pod_gangs.feed.add(raw)
+        return ()
+
     def add_native_group(self, raw: Raw) -> tuple[str, ...]:
         """Add a PodGroup of Kubernetes itself; its faults are reported on its pods."""
         self.serve_native_groups()
@@ -182,7 +191,7 @@ class Cluster:
             snapshot,
             namespaces=dict(snapshot.namespaces),
             native_groups=None if native is None else dict(native),
-            kai_groups=dict(snapshot.kai_groups),
+            user_groups=dict(snapshot.user_groups),
         )
 
 
@@ -205,7 +214,9 @@ _KINDS: Final[Mapping[tuple[str, str], tuple[Schema, Callable[[Cluster, Raw], tu
     (KAI_TOPOLOGIES[0], "Topology"): (TOPOLOGY, Cluster.add_topology),
     (KUEUE_TOPOLOGIES[0], "Topology"): (TOPOLOGY, Cluster.add_topology),
     **{(DEVICES, kind): (DEVICE_OBJECT, adds_devices(kind)) for kind in DEVICE_KINDS},
+    GROVE_TOPOLOGY_KIND: (GROVE_TOPOLOGY, Cluster.add_topology),
     POD_GROUP_KIND: (POD_GROUP, Cluster.add_pod_group),
+    POD_GANG: (POD_GROUP, Cluster.add_pod_gang),
     NATIVE_POD_GROUP: (POD_GROUP, Cluster.add_native_group),
 }
 
@@ -217,7 +228,9 @@ _COUNTS_AT_ONCE: Final = frozenset(
         ("", "Namespace"),
         (KAI_TOPOLOGIES[0], "Topology"),
         (KUEUE_TOPOLOGIES[0], "Topology"),
+        GROVE_TOPOLOGY_KIND,
         POD_GROUP_KIND,
+        POD_GANG,
         NATIVE_POD_GROUP,
         (DEVICES, "ResourceClaim"),
         (DEVICES, "ResourceClaimTemplate"),

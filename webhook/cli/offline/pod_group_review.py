@@ -1,4 +1,4 @@
-"""The service's answer to a PodGroup in a file, KAI-Scheduler's or Kubernetes' own: that to the pods which name it.
+"""The service's answer to a PodGroup or PodGang in a file: that to the pods which name it.
 
 The service denies no PodGroup. If one has a fault, its pods wait, and the PodGroup's warnings name the field.
 
@@ -15,15 +15,17 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from webhook.cli.input.documents import Item
-from webhook.cli.input.object_reference import NATIVE_POD_GROUP, POD_GROUP
+from webhook.cli.input.object_reference import NATIVE_POD_GROUP, POD_GANG, POD_GROUP
 from webhook.cli.offline.judgement import Judgement, worst
-from webhook.formats.kai import KAIPodGroup
+from webhook.formats.grove import read_pod_gang
+from webhook.formats.kai import read_pod_group
 from webhook.formats.kubernetes.membership import named_group, native_group
 from webhook.formats.kubernetes.native_pod_group import CONDITION_TYPES, NativePodGroup
 from webhook.model.json_text import shortened
 from webhook.model.wording import did_you_mean
 from webhook.placing.pod.decision import Verdict
 from webhook.state.management import DEFAULT_NAMESPACE
+from webhook.state.rules import Rules
 
 Fields = Mapping[str, "Fields | None"]
 """The known fields, with those below them; None: whatever is below belongs to another reader."""
@@ -39,6 +41,15 @@ _KAI: Final[Fields] = {
     "subGroups": {**_SUBGROUP, "topologyConstraint": _CONSTRAINT},
     "subgroups": {**_SUBGROUP, "topologyConstraint": _CONSTRAINT},
 }
+_PACK: Final[Fields] = {"packConstraint": dict.fromkeys(("required", "preferred"))}
+# Source: grove scheduler/api/core/v1alpha1/podgang.go.
+_GROVE: Final[Fields] = {
+    "podgroups": {**dict.fromkeys(("name", "podReferences", "minReplicas")), "topologyConstraint": _PACK},
+    "topologyConstraint": _PACK,
+    "topologyConstraintGroupConfigs": {"name": None, "podGroupNames": None, "topologyConstraint": _PACK},
+    "priorityClassName": None,
+    "reuseReservationRef": None,
+}
 # Source: k8s.io/api v0.36.3 scheduling/v1alpha2/types.go, v0.37.2 scheduling/v1alpha3/types.go and v1beta1/types.go.
 _NATIVE: Final[Fields] = {
     "podGroupTemplateRef": None,
@@ -52,7 +63,7 @@ _NATIVE: Final[Fields] = {
     "preemptionPolicy": None,  # kube-scheduler demands that of the pods, which we read
     "parentCompositePodGroupName": None,
 }
-_FIELDS: Final = {POD_GROUP: _KAI, NATIVE_POD_GROUP: _NATIVE}
+_FIELDS: Final = {POD_GROUP: _KAI, NATIVE_POD_GROUP: _NATIVE, POD_GANG: _GROVE}
 # A file can have any number of them.
 _MOST_NAMED: Final = 10
 
@@ -83,18 +94,18 @@ def _unread(value: Any, fields: Fields, path: str) -> Iterator[str]:
             yield from _unread(each, fields, f"{path}[{index}]")
 
 
-POD_GROUPS: Final = frozenset({POD_GROUP, NATIVE_POD_GROUP})
+POD_GANGS_ARE_NOT_READ: Final = "Grove's PodGangs are not read (setting grovePodGangs)"
+POD_GROUPS: Final = frozenset({POD_GROUP, NATIVE_POD_GROUP, POD_GANG})
 
 
-def judge_pod_group(item: Item, members: Mapping[str, Iterable[Judgement]]) -> Judgement:
-    """The judgement of a PodGroup. members: those of the pods of the call, by gang."""
-    if (item.group, item.kind) == POD_GROUP:
-        kai = KAIPodGroup.from_object(item.body)
-        gang, problems, warnings = (
-            named_group(item.namespace or DEFAULT_NAMESPACE, kai.name),
-            kai.problems,
-            kai.warnings,
-        )
+def judge_pod_group(item: Item, members: Mapping[str, Iterable[Judgement]], rules: Rules) -> Judgement:
+    """The judgement of a PodGroup or PodGang. members: those of the pods of the call, by gang."""
+    if (item.group, item.kind) == POD_GANG and not rules.grove_pod_gangs:
+        return Judgement(item, Verdict.ALLOW, f"unmanaged: {POD_GANGS_ARE_NOT_READ}", item.body)
+    if (item.group, item.kind) != NATIVE_POD_GROUP:
+        users = (read_pod_gang if (item.group, item.kind) == POD_GANG else read_pod_group)(item.body)
+        gang = named_group(item.namespace or DEFAULT_NAMESPACE, users.name)
+        problems, warnings = users.problems, users.warnings
     else:
         native = NativePodGroup.from_object(item.body)
         gang = native_group(item.namespace or DEFAULT_NAMESPACE, native.name)

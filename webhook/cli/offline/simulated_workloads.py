@@ -20,9 +20,9 @@ from webhook.cli.offline.judgement import Judgement, PodSet
 from webhook.cli.offline.judgement_context import JudgementContext
 from webhook.cli.offline.pod_group_review import POD_GROUPS
 from webhook.engine.gang import topology_of
-from webhook.formats.kai import KAIPodGroup, SubGroup
 from webhook.formats.kubernetes.pod import Pod
 from webhook.formats.topology import Topology
+from webhook.formats.user_pod_group import SubGroup, UserPodGroup
 from webhook.formats.workload.common_fields import MAX_PODS, with_minimum
 from webhook.formats.workload.plain_pods import BY_HAND, workloads_of_pods
 from webhook.formats.workload.readers import read_workload
@@ -48,11 +48,10 @@ from webhook.placing.pod.gated_pods import GatedPod
 from webhook.simulation.workload import GangRequest, PodGroup, PodKind, SimulatedWorkload
 from webhook.state.management import DEFAULT_NAMESPACE
 
-_FIELDS: Final = ("requiredTopologyLevel", "preferredTopologyLevel")
 _LEVELS: Final = frozenset({KAI_TOPOLOGY, KAI_REQUIRED_PLACEMENT, KAI_PREFERRED_PLACEMENT})
 
 
-def gang_of_pods(raws: Sequence[Raw], members: Sequence[GatedPod], group: KAIPodGroup | None) -> Workload:
+def gang_of_pods(raws: Sequence[Raw], members: Sequence[GatedPod], group: UserPodGroup | None) -> Workload:
     """The workload of a gang's pods that have no other workload. Raises UserError.
 
     Their annotations define the gang, or the PodGroup does that Kubernetes or KAI-Scheduler reads. Its subgroups become
@@ -75,7 +74,7 @@ def _as_named(raw: Raw, gated: GatedPod) -> Raw:
     return {**raw, "metadata": {**raw["metadata"], "annotations": annotations}}
 
 
-def _of_users_group(raws: Sequence[Raw], members: Sequence[GatedPod], group: KAIPodGroup) -> Workload:
+def _of_users_group(raws: Sequence[Raw], members: Sequence[GatedPod], group: UserPodGroup) -> Workload:
     by_name = {gated.key: raw for raw, gated in zip(raws, members, strict=True)}
     pods = {name: [by_name[gated.key] for gated in some] for name, some in by_subgroup(members).items()}
     topology = TopologyRequest(topology=group.topology) if group.topology else NO_REQUEST
@@ -84,7 +83,7 @@ def _of_users_group(raws: Sequence[Raw], members: Sequence[GatedPod], group: KAI
 
 
 def _gang(
-    part: SubGroup, group: KAIPodGroup, pods: Mapping[str, Sequence[Raw]], request: TopologyRequest
+    part: SubGroup, group: UserPodGroup, pods: Mapping[str, Sequence[Raw]], request: TopologyRequest
 ) -> WorkloadGang:
     if part.required or part.preferred:
         request = TopologyRequest(
@@ -93,14 +92,14 @@ def _gang(
             part.preferred or None,
             part.path,
             part.path,
-            _FIELDS,
+            part.fields,
         )
     below = (_gang(each, group, pods, NO_REQUEST) for each in part.parts)
     sets = () if part.parts else tuple(_pod_sets(part, group, pods.get(part.name, ())))
     return WorkloadGang(part.name or group.name, request, sets, tuple(gang for gang in below if gang.size))
 
 
-def _pod_sets(part: SubGroup, group: KAIPodGroup, raws: Sequence[Raw]) -> list[WorkloadPodSet]:
+def _pod_sets(part: SubGroup, group: UserPodGroup, raws: Sequence[Raw]) -> list[WorkloadPodSet]:
     """The pods of a subgroup, with its minimum. Their own annotations about the gang say the same or nothing."""
     if not raws:
         return []
@@ -207,17 +206,17 @@ def _of_workload(judgement: Judgement, topologies: Mapping[str, Topology]) -> Si
     return replace(_workload(judgement, tuple(groups)), gang=GangRequest(gangs, _levels(gangs, topologies)))
 
 
-def _group_of(gated: GatedPod, cluster: Cluster) -> KAIPodGroup | str | None:
+def _group_of(gated: GatedPod, cluster: Cluster) -> UserPodGroup | str | None:
     """The PodGroup that defines its gang: Kubernetes' own by its name; None if there is none."""
     name = gated.pod.annotations.get(POD_GROUP_NAME)
-    return gated.scheduling_group or cluster.cache.kai_groups.by_key().get(f"{gated.pod.namespace}/{name}")
+    return gated.scheduling_group or cluster.cache.user_groups().get(f"{gated.pod.namespace}/{name}")
 
 
 def _of_group(members: Sequence[_Member], cluster: Cluster) -> SimulatedWorkload:
     """Pods without a workload, as one gang."""
     (_, first, gated), raws = members[0], [_named(judgement.item) for judgement, _, _ in members]
     group = _group_of(gated, cluster)
-    together = gang_of_pods(raws, [each for _, _, each in members], group if isinstance(group, KAIPodGroup) else None)
+    together = gang_of_pods(raws, [each for _, _, each in members], group if isinstance(group, UserPodGroup) else None)
     groups = tuple(
         replace(workload.groups[0], names=(raw["metadata"]["name"],))
         for raw, (_, workload, _) in zip(raws, members, strict=True)

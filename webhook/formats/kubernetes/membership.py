@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 
 from webhook.formats.dra import claim_templates
 from webhook.formats.kubernetes.native_pod_group import scheduling_group_of
+from webhook.formats.user_pod_group import subgroup_of
 from webhook.formats.workload.record import rank_of
 from webhook.model.fields import whole_number
 from webhook.model.names import (
@@ -24,7 +25,6 @@ from webhook.model.names import (
     KAI_SEGMENT_PREFERRED_PLACEMENT,
     KAI_SEGMENT_REQUIRED_PLACEMENT,
     KAI_SEGMENT_SIZE,
-    KAI_SUBGROUP,
     KAI_TOPOLOGY,
     MIN_MEMBER,
     POD_GROUP_NAME,
@@ -106,7 +106,7 @@ class AssignedMember:
     gang: str = ""
     """The gang's display name."""
     subgroup: str = ""
-    """The subgroup of its PodGroup that its label names."""
+    """The subgroup of its PodGroup or PodGang that its label names."""
     claim_templates: tuple[str, ...] = ()
     """The templates (namespace/name) of its resource claims."""
 
@@ -123,7 +123,7 @@ class AssignedMember:
             intern(controller_uid(metadata)),
             RANK in annotations,
             intern(membership.name),
-            intern((metadata.get("labels") or {}).get(KAI_SUBGROUP, "")),
+            intern(subgroup_of(metadata.get("labels") or {}, annotations)),
             claim_templates(raw) if raw["spec"].get("resourceClaims") else (),
         )
 

@@ -12,6 +12,7 @@ from typing import Any, Final, overload
 from webhook.formats.workload.topology_request import NO_REQUEST, SegmentRequest, TopologyRequest
 from webhook.model.fields import whole_number
 from webhook.model.names import (
+    GROVE_POD_INDEX,
     JOB_COMPLETION_INDEX,
     KAI_POD_INDEX_LABEL,
     KUBEFLOW_REPLICA_INDEX,
@@ -20,7 +21,13 @@ from webhook.model.names import (
     STATEFUL_SET_POD_INDEX,
 )
 
-RANK_KEYS: Final = (JOB_COMPLETION_INDEX, KUBEFLOW_REPLICA_INDEX, LWS_WORKER_INDEX, STATEFUL_SET_POD_INDEX)
+RANK_KEYS: Final = (
+    JOB_COMPLETION_INDEX,
+    KUBEFLOW_REPLICA_INDEX,
+    LWS_WORKER_INDEX,
+    STATEFUL_SET_POD_INDEX,
+    GROVE_POD_INDEX,
+)
 """The labels and annotations with the index that a controller sets, the first one of a pod counts."""
 # The API server appends five characters to a generated name; all of them may be digits.
 _LAST_NUMBER: Final = pattern(r"-(\d{1,4})$")
@@ -30,8 +37,8 @@ def rank_of(name: str, labels: Mapping[str, str], annotations: Mapping[str, str]
     """The rank of a pod in its workload, from what its controller wrote on it; None if it has none.
 
     1. The label that the user names in kai.scheduler/pod-index-label.
-    2. The index that its controller sets: completion index, replica index, worker index, StatefulSet ordinal. Ray's
-       head is the first.
+    2. The index that its controller sets: completion index, replica index, worker index, StatefulSet ordinal, PodClique
+       index. Ray's head is the first.
     3. The number at the end of its name.
 
     Pods without a rank come after the others, sorted by name.

@@ -12,7 +12,8 @@
    are those of all members.
 6. A member with another minimum keeps it: it waits until the gang has begun and that many members exist.
 
-A gang whose PodGroup a user wrote asks for what the PodGroup says instead of steps 2 to 5 (see `pod_group_members`).
+A gang whose PodGroup a user wrote, or whose PodGang Grove made, asks for what that says instead of steps 2 to 5 (see
+`pod_group_members`).
 
 Assigned members count by their own annotations, too. One that disagrees neither holds the gang to its domain nor counts
 as begun.
@@ -25,14 +26,14 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from webhook.formats.kai import KAIPodGroup
 from webhook.formats.kubernetes.membership import AssignedMember, Wishes, wishes_of
 from webhook.formats.topology import Topology
+from webhook.formats.user_pod_group import UserPodGroup, is_in_pod_gang, subgroup_label, subgroup_of
 from webhook.formats.workload.common_fields import min_member, strategy_of
 from webhook.formats.workload.topology_request import topology_request
 from webhook.model.errors import UserError
 from webhook.model.json_text import shortened
-from webhook.model.names import KAI_BATCH_MIN_MEMBER, KAI_SUBGROUP, KAI_TOPOLOGY, MIN_MEMBER, POD_GROUP_NAME
+from webhook.model.names import KAI_BATCH_MIN_MEMBER, KAI_TOPOLOGY, MIN_MEMBER, POD_GROUP_NAME
 from webhook.model.wording import counted
 from webhook.placing.gang.gang_search import GatedGang
 from webhook.placing.gang.pod_group_members import faults_of
@@ -97,7 +98,7 @@ def agree(
     gang: GatedGang,
     assigned_members: Mapping[str, AssignedMember],
     topologies: Mapping[str, Topology],
-    pod_groups: Mapping[str, KAIPodGroup] = MappingProxyType({}),
+    pod_groups: Mapping[str, UserPodGroup] = MappingProxyType({}),
 ) -> Agreement:
     """What the gated members and the assigned ones agree on, or what the PodGroup says that a user wrote for them."""
     return _Agreeing(gang, assigned_members, topologies, pod_groups).run()
@@ -123,7 +124,7 @@ class _Agreeing:
         gang: GatedGang,
         assigned_members: Mapping[str, AssignedMember],
         topologies: Mapping[str, Topology],
-        pod_groups: Mapping[str, KAIPodGroup],
+        pod_groups: Mapping[str, UserPodGroup],
     ) -> None:
         self._gang = gang
         self._members = sorted(gang.members, key=lambda gated: (gated.pod.created, gated.key))
@@ -169,15 +170,15 @@ class _Agreeing:
             key: member for key, member in self._assigned_members.items() if member.assigned or member.owner in owners
         }
 
-    def _pod_group(self) -> KAIPodGroup | None:
-        """The PodGroup that a user wrote for the gang; None for a gang of owners, and if there is none."""
+    def _pod_group(self) -> UserPodGroup | None:
+        """The PodGroup or PodGang that defines the gang; None for a gang of owners, and if there is none."""
         if self._is_defined:
             return None
         first = next((gated for gated in self._members if not gated.in_group_of_its_top), None)
         name = None if first is None else first.pod.annotations.get(POD_GROUP_NAME)
         return self._pod_groups.get(f"{first.pod.namespace}/{name}") if first is not None and name else None
 
-    def _by_pod_group(self, group: KAIPodGroup) -> Agreement:
+    def _by_pod_group(self, group: UserPodGroup) -> Agreement:
         """The members that the PodGroup places."""
         self._members = [gated.without_default for gated in self._members]
         for gated, text in faults_of(self._members, group, self._topologies):
@@ -191,11 +192,13 @@ class _Agreeing:
     def _leave_out_without_group(self) -> None:
         """Remove the members that name a subgroup: their PodGroup does not exist yet, or no longer."""
         for gated in self._members:
-            name = gated.pod.labels.get(KAI_SUBGROUP)
+            labels, asked = gated.pod.labels, gated.pod.annotations
+            name = subgroup_of(labels, asked)
             of_group = gated.pod.annotations.get(POD_GROUP_NAME) and not gated.in_group_of_its_top
             if name and of_group and not self._is_defined:
-                path = f"metadata.labels[{KAI_SUBGROUP}]"
-                text = f'{path} is "{shortened(name)}", and the PodGroup does not exist. Create it'
+                path = f"metadata.labels[{subgroup_label(labels, asked)}]"
+                kind = "PodGang" if is_in_pod_gang(labels, asked) else "PodGroup"
+                text = f'{path} is "{shortened(name)}", and the {kind} does not exist. Create it'
                 self._waits(gated, "no PodGroup", text)
         self._members = [gated for gated in self._members if gated.key not in self._disagreeing]
 

@@ -15,9 +15,9 @@ from webhook.engine.gang.workload_gang import NO_TOPOLOGY
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import TopologyTree
 from webhook.engine.topology.tree_cache import TopologyTrees
-from webhook.formats.kai import KAIPodGroup
 from webhook.formats.kubernetes.membership import AssignedMember, Membership
 from webhook.formats.topology import Topology
+from webhook.formats.user_pod_group import UserPodGroup
 from webhook.formats.workload.common_fields import at_most_topologies
 from webhook.model.errors import UserError
 from webhook.model.names import KAI_TOPOLOGY
@@ -40,8 +40,8 @@ class GatedGang:
 
     membership: Membership
     members: tuple[GatedPod, ...]
-    pod_group: KAIPodGroup | None = None
-    """The PodGroup that a user wrote for it: then it defines the gang, not the members' annotations."""
+    pod_group: UserPodGroup | None = None
+    """The PodGroup that a user wrote for it, or its PodGang: it defines the gang, not the members' annotations."""
 
     @property
     def order(self) -> tuple[int, str, str]:

@@ -31,6 +31,7 @@ from webhook.formats.koordinator.numa_allocation import NUMAAllocation
 from webhook.formats.kubernetes.avoided_node import rejections_text, used_again_text
 from webhook.formats.kubernetes.domain_label import labels_of_member
 from webhook.formats.kubernetes.membership import AssignedMember
+from webhook.formats.user_pod_group import subgroup_of
 from webhook.model.names import DOMAIN, KAI_TOPOLOGY, RANK
 from webhook.model.options import GangStrategy
 from webhook.model.wording import counted
@@ -214,6 +215,8 @@ class GangAssigner:
         policies = "".join(f", {policy}" for policy in _policies(gang))
         pods = counted(there, "pod")
         text = f"{named(gang)}, {pods}{policies}:{begun} {'; '.join(map(str, why))}{not_found_text(placement)}"
+        if unused := _not_used(gang):
+            text += f"; {unused}"
         if avoided := sorted({one for gated in gang.members for one in gated.pod.avoided}):
             kind |= {one.node for one in avoided}
             text += f"; avoided after a rejection: {rejections_text(avoided)}, {used_again_text(avoided)}"
@@ -251,6 +254,8 @@ class GangAssigner:
         # Subgroups have names of pods here, which are not the names of the other members.
         missed = missed_text(replace(one, part="") for one in missed_levels(placement))
         missed = f"; {missed}" if missed else ""
+        if unused := _not_used(gang):
+            missed += f"; {unused}"
         for turn, pod in enumerate(pods, 1):
             gated = by_name[pod.name]
             exact = exact_allocations.of(gated, pod)
@@ -281,7 +286,7 @@ class GangAssigner:
                 text += f"; {weak}" if weak else ""
             warns = unaligned is not None and unaligned.warns
             outputs = {RANK: str(pod.rank), **({DOMAIN: json.dumps(dict(pod.domain))} if pod.domain else {})}
-            if gang.pod_group is not None and (named_there := gang.pod_group.topology_at(gated.pod.labels)):
+            if named_there := _topology_of(gang, gated):
                 outputs[KAI_TOPOLOGY] = named_there  # for those who read only the pod
             labels = labels_of_member(pod.rank, pod.domain, trees[pod.name].topology.node_labels)
             hostname = names.named(pod.node).hostname
@@ -298,6 +303,19 @@ class GangAssigner:
     def _forget(self, assumed: Iterable[Assumed]) -> None:
         for _, _, assumed_pod in assumed:
             self._cache.forget(assumed_pod)
+
+
+def _topology_of(gang: GatedGang, gated: GatedPod) -> str:
+    """The Topology that its PodGroup or PodGang names for a member; empty if it names none."""
+    subgroup = subgroup_of(gated.pod.labels, gated.pod.annotations)
+    return "" if gang.pod_group is None else gang.pod_group.topology_at(subgroup)
+
+
+def _not_used(gang: GatedGang) -> str:
+    """What its PodGang asks for without effect, in words; empty if there is nothing."""
+    if gang.pod_group is None:
+        return ""
+    return gang.pod_group.not_used({str(one.raw["spec"].get("priorityClassName") or "") for one in gang.members})
 
 
 def _policies(gang: GatedGang) -> list[str]:

@@ -1,4 +1,4 @@
-"""A gang whose PodGroup a user wrote: which pods the PodGroup can place, and how the engine sees them.
+"""A gang that a PodGroup of a user or a PodGang of Grove defines: which pods it can place, how the engine sees them.
 
 1. A PodGroup with a fault, or whose Topology does not exist, places none: all its pods wait with the reason.
 2. A pod must be in a subgroup that exists and has none below it.
@@ -6,7 +6,7 @@
    one that says the same is none.
 4. The other pods become a gang with the PodGroup's subgroups (`PodGroupAssembly`).
 
-The PodGroup's own rules are in `webhook.formats.kai`.
+The rules of the object itself are in `webhook.formats.kai` and `webhook.formats.grove`.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -16,9 +16,9 @@ from typing import Final
 from webhook.engine.gang.gang_spec import ANYWHERE, Constraint, Gang, Member, OtherTopology, PodSet
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import TopologyTree
-from webhook.formats.kai import KAIPodGroup, SubGroup
 from webhook.formats.kubernetes.membership import AssignedMember
 from webhook.formats.topology import Topology
+from webhook.formats.user_pod_group import SubGroup, UserPodGroup, subgroup_label, subgroup_of
 from webhook.formats.workload.common_fields import most_named, strategy_of
 from webhook.model.errors import UserError
 from webhook.model.fields import whole_number
@@ -30,7 +30,6 @@ from webhook.model.names import (
     KAI_SEGMENT_PREFERRED_PLACEMENT,
     KAI_SEGMENT_REQUIRED_PLACEMENT,
     KAI_SEGMENT_SIZE,
-    KAI_SUBGROUP,
     KAI_TOPOLOGY,
     MIN_MEMBER,
 )
@@ -44,14 +43,14 @@ _SEGMENTS: Final = (KAI_SEGMENT_SIZE, KAI_SEGMENT_REQUIRED_PLACEMENT, KAI_SEGMEN
 
 
 def faults_of(
-    members: Iterable[GatedPod], group: KAIPodGroup, topologies: Mapping[str, Topology]
+    members: Iterable[GatedPod], group: UserPodGroup, topologies: Mapping[str, Topology]
 ) -> Iterator[tuple[GatedPod, str]]:
     """The members that the PodGroup does not place, each with the reason."""
     whole = " ".join(group.problems)
     try:
         group.topology_in(topologies)
     except UserError as error:
-        whole = whole or " ".join(f"PodGroup {group.name}: {fault}" for fault in error.faults)
+        whole = whole or " ".join(f"{group.shown}: {fault}" for fault in error.faults)
     for gated in members:
         if text := whole or _fault(gated, group):
             yield gated, text
@@ -61,7 +60,7 @@ def by_subgroup(members: Iterable[GatedPod]) -> dict[str, list[GatedPod]]:
     """The members by the name of their subgroup; "" for a PodGroup without subgroups."""
     found: dict[str, list[GatedPod]] = {}
     for gated in members:
-        found.setdefault(gated.pod.labels.get(KAI_SUBGROUP, ""), []).append(gated)
+        found.setdefault(subgroup_of(gated.pod.labels, gated.pod.annotations), []).append(gated)
     return found
 
 
@@ -73,7 +72,7 @@ def assigned_by_subgroup(assigned_members: Iterable[AssignedMember]) -> dict[str
     return found
 
 
-def too_few_in(group: KAIPodGroup, members: Iterable[GatedPod]) -> str:
+def too_few_in(group: UserPodGroup, members: Iterable[GatedPod]) -> str:
     """Which subgroups have fewer pods than must start together, in words; empty if all have enough."""
     there = {name: len(pods) for name, pods in by_subgroup(members).items()}
     leaves = [part for part in group.whole.all() if not part.parts]
@@ -86,15 +85,16 @@ def too_few_in(group: KAIPodGroup, members: Iterable[GatedPod]) -> str:
     return ", ".join(missing[:3]) + more
 
 
-def _fault(gated: GatedPod, group: KAIPodGroup) -> str:
-    asked = gated.pod.annotations
+def _fault(gated: GatedPod, group: UserPodGroup) -> str:
+    labels, asked = gated.pod.labels, gated.pod.annotations
+    subgroup = subgroup_of(labels, asked)
     try:
-        group.leaf(gated.pod.labels)
+        group.leaf(subgroup, f"metadata.labels[{subgroup_label(labels, asked)}]")
         strategy_of(asked, _PATH)
     except UserError as error:
         return " ".join(map(str, error.faults))
     said = {
-        KAI_TOPOLOGY: group.topology_at(gated.pod.labels),
+        KAI_TOPOLOGY: group.topology_at(subgroup),
         KAI_REQUIRED_PLACEMENT: group.whole.required,
         KAI_PREFERRED_PLACEMENT: group.whole.preferred,
         **dict.fromkeys(_SEGMENTS, ""),
@@ -108,9 +108,9 @@ def _fault(gated: GatedPod, group: KAIPodGroup) -> str:
     return ""
 
 
-def _contradiction(key: str, text: str, value: str, group: KAIPodGroup) -> str:
+def _contradiction(key: str, text: str, value: str, group: UserPodGroup) -> str:
     says = f'says "{value}"' if value else "says nothing of it"
-    return f'{_PATH}[{key}] is "{shortened(text)}", and PodGroup {group.name} {says}. Leave the annotation out'
+    return f'{_PATH}[{key}] is "{shortened(text)}", and {group.shown} {says}. Leave the annotation out'
 
 
 class _UnknownError(Exception):
@@ -142,7 +142,7 @@ class PodGroupAssembly:
         members: Sequence[GatedPod],
         topology: Topology,
         assigned_members: Mapping[str, AssignedMember],
-        group: KAIPodGroup,
+        group: UserPodGroup,
         others: Others = NO_OTHERS,
     ) -> None:
         self._topology = topology

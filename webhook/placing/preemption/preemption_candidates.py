@@ -131,7 +131,7 @@ class _Reader:
         if kind == "podgroup":
             group = (self._cache.native_groups.served() or {}).get(f"{namespace}/{rest}")
             return len(members) if group is None or group.ends_whole else group.minimum or 1
-        if kind == "name" and f"{namespace}/{rest}" in self._cache.kai_groups.by_key():
+        if kind == "name" and f"{namespace}/{rest}" in self._cache.user_groups():
             return len(members)  # its subgroups may have minimums, too
         asked = [number for member in members.values() if (number := _asked(member)) is not None]
         return max(asked, default=len(members))
