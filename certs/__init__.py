@@ -9,7 +9,7 @@ from certs.bundle import CABundle
 from certs.leaf import Leaf
 from certs.names import ServerNames
 from certs.pem import CertificateError
-from certs.store import read_leaf, server_context, write_atomically
+from certs.store import client_context, read_leaf, server_context, write_atomically
 from certs.succession import Succession
 from certs.verify import Fault, FaultKind, check, faults
 from certs.window import Window
@@ -25,6 +25,7 @@ __all__ = [
     "Succession",
     "Window",
     "check",
+    "client_context",
     "faults",
     "read_leaf",
     "server_context",

@@ -5,7 +5,7 @@ is replaced before it expires (see `succession`).
 """
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Self
@@ -14,6 +14,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from certs import pem
@@ -34,6 +35,11 @@ KEY_ENTRY: Final = "ca.key"
 # The curves that an API server's TLS library supports (Go's crypto/x509).
 _CURVES: Final = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 
+# The order of P-256 (FIPS 186-4, D.1.2.3): a private key is a number from 1 to one less.
+_ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+# 128 bits more than the order has, so that the remainder is as good as uniform (FIPS 186-4, B.4.1 asks for 64).
+_DERIVED_BYTES: Final = 48
+
 _CURE: Final = "empty the Secret to have a new CA made."
 
 
@@ -47,7 +53,20 @@ class Authority:
     @classmethod
     def create(cls, name: str, now: datetime, lifetime: timedelta = AUTHORITY_LIFETIME) -> Self:
         """A new CA with the name `name`, valid for `lifetime` from shortly before `now` (clock skew)."""
-        key = ec.generate_private_key(ec.SECP256R1())
+        return cls._self_signed(name, ec.generate_private_key(ec.SECP256R1()), now, lifetime)
+
+    @classmethod
+    def derived(cls, name: str, secret: bytes, now: datetime, lifetime: timedelta = AUTHORITY_LIFETIME) -> Self:
+        """The CA whose key follows from `secret`: each replica that has it can make the CA, and verify others' leaves.
+
+        The certificates differ in their serial numbers and dates, but a leaf names its CA by name and key alone.
+        """
+        derive = HKDF(hashes.SHA256(), _DERIVED_BYTES, salt=None, info=f"CA of {name}".encode()).derive
+        number = int.from_bytes(derive(secret)) % (_ORDER - 1) + 1
+        return cls._self_signed(name, ec.derive_private_key(number, ec.SECP256R1()), now, lifetime)
+
+    @classmethod
+    def _self_signed(cls, name: str, key: ec.EllipticCurvePrivateKey, now: datetime, lifetime: timedelta) -> Self:
         key_id = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
         # The key's digest in the name distinguishes two generations where only names are shown.
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{name[:48]} CA {key_id.digest.hex()[:8]}")])
@@ -68,7 +87,13 @@ class Authority:
         )
         return cls(certificate, key)
 
-    def issue(self, names: ServerNames, now: datetime, lifetime: timedelta = LEAF_LIFETIME) -> Leaf:
+    def issue(
+        self,
+        names: ServerNames,
+        now: datetime,
+        lifetime: timedelta = LEAF_LIFETIME,
+        usages: Iterable[x509.ObjectIdentifier] = (ExtendedKeyUsageOID.SERVER_AUTH,),
+    ) -> Leaf:
         """A server certificate with a new key for `names`; it expires no later than its CA.
 
         Raises CertificateError if there are no names, or if the CA is not valid now.
@@ -95,7 +120,7 @@ class Authority:
             .add_extension(names.as_extension(), critical=True)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_key_usage(sign_certificates=False), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             .add_extension(self._key_identifier, critical=False)
             .sign(self.key, hashes.SHA256())

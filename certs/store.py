@@ -1,6 +1,6 @@
 """Certificates in files, written so that no reader sees a partial file and no other user sees a key.
 
-A leaf in memory becomes the TLS context of a server (`server_context`).
+A leaf in memory becomes the TLS context of a server (`server_context`) or of a client (`client_context`).
 """
 
 import os
@@ -74,6 +74,15 @@ def server_context(leaf: Leaf, clients: CABundle | None = None) -> ssl.SSLContex
         raise CertificateError(msg) from error
     if clients is not None:
         _require(context, clients)
+    return context
+
+
+def client_context(leaf: Leaf, servers: CABundle) -> ssl.SSLContext:
+    """A new context of a client that shows `leaf`, TLS 1.3, and trusts servers of these CAs by their names."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    _load(context, leaf.key_pem + leaf.chain_pem)
+    context.load_verify_locations(cadata=servers.pem.decode())
     return context
 
 

@@ -25,7 +25,7 @@ from tests.cluster.mixed_load import racks_known
 from tests.cluster.nodes import NODES_PER_RACK, RACK_LABEL, Machine, create_machines, machines
 from tests.cluster.process import ProcessEndedError
 from tests.cluster.stubborn import done, until
-from tests.cluster.webhook_process import BIND_SERVICE, CHART, QUICK_LEASE, LocalWebhook, Replica, local_webhook
+from tests.cluster.webhook_process import CHART, QUICK_LEASE, LocalWebhook, Replica, local_webhook
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -158,9 +158,9 @@ class Bed:
                 self.plane.delete_namespace(name)
 
     def leader(self) -> Replica:
-        """The replica whose Pod has the leader's label."""
-        until("one leader", lambda: len(self.webhook.marked) == 1)
-        return self.webhook.marked[0]
+        """The replica that holds the Lease."""
+        until("one leader", lambda: len(self.webhook.leaders) == 1)
+        return self.webhook.leaders[0]
 
     @contextlib.contextmanager
     def held(self, *replicas: Replica) -> Iterator[None]:
@@ -184,8 +184,7 @@ class Bed:
         until("a first call", self.webhook.is_called)
 
     def _leader_is_found(self) -> bool:
-        ports = [replica.backend.port for replica in self.webhook.marked]
-        return len(ports) == 1 and self.webhook.services.endpoints(BIND_SERVICE) == ports
+        return len(self.webhook.leaders) == 1 and self.webhook.leaders[0].process.running
 
     def _watch(self) -> None:
         while not self._ended.wait(WATCH_SECONDS):

@@ -25,8 +25,7 @@ from webhook.app.settings import (
 from webhook.app.webhooks import handlers_of
 from webhook.cli.app import app
 from webhook.formats.workload.readers import ASKED_ABOUT, MAKERS
-from webhook.kube.leader_label import LEADER
-from webhook.model.names import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC, ROLE_LABEL
+from webhook.model.names import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
 from webhook.model.options import BY_LABEL, Manage
 from webhook.state.cluster_snapshot import ClusterSnapshot
 from webhook.state.rules import Rules
@@ -55,12 +54,12 @@ def test_validation_is_asked_for_updates_of_pods_by_every_way_to_their_annotatio
     assert (rule["resources"], rule["operations"]) == (["pods", "pods/status"], ["UPDATE"])
 
 
-def test_every_way_to_bind_a_pod_is_guarded_by_the_leader(helm: Helm) -> None:
+def test_every_way_to_bind_a_pod_is_guarded(helm: Helm) -> None:
     rendered = helm.template({"webhook": {"bindFailurePolicy": "Fail", "objectSelector": {"matchLabels": {"a": "b"}}}})
     call = rendered.calls["guard.bindings"]
     (rule,) = call["rules"]
     assert (rule["resources"], rule["operations"]) == (["pods/binding", "bindings"], ["CREATE"])
-    assert call["clientConfig"]["service"]["name"] == "tw-topology-webhook-bind"
+    assert call["clientConfig"]["service"]["name"] == "tw-topology-webhook"
     assert (call["failurePolicy"], rendered.mutating["failurePolicy"]) == ("Fail", "Ignore")
     assert not {"objectSelector", "matchConditions"} & call.keys()
 
@@ -213,19 +212,25 @@ def test_the_service_called_is_the_one_that_is_made(rendered: Rendered) -> None:
         }
     ports = {port["name"]: (port["port"], port["targetPort"]) for port in service["spec"]["ports"]}
     assert ports["webhook"] == (443, "webhook")
-    assert {port["name"] for port in rendered.container["ports"]} == set(ports)
+    assert {port["name"] for port in rendered.container["ports"]} == {*ports, "peers"}
     labels = rendered["Deployment"]["spec"]["template"]["metadata"]["labels"]
     assert service["spec"]["selector"].items() <= labels.items()
 
 
-def test_one_service_leads_to_the_pod_that_the_leader_labels_as_its_own(
+def test_replicas_reach_each_other_at_the_address_of_their_pod(
     rendered: Rendered, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for_all, for_the_leader = rendered.of("Service")
-    assert for_the_leader["spec"]["selector"] == {**for_all["spec"]["selector"], ROLE_LABEL: LEADER}
-    settings = settings_of(rendered, monkeypatch)
-    assert for_the_leader["metadata"]["name"] == settings.bind_service_name
+    (port,) = (each["containerPort"] for each in rendered.container["ports"] if each["name"] == "peers")
+    assert settings_of(rendered, monkeypatch).peer_port == port
     assert rendered.environment[f"{PREFIX}POD_NAME"] == "metadata.name"
+    assert rendered.environment[f"{PREFIX}POD_IP"] == "status.podIP"
+
+
+def test_with_a_network_policy_only_replicas_reach_the_port_for_replicas(helm: Helm) -> None:
+    policy = helm.template({"networkPolicy": {"enabled": True}})["NetworkPolicy"]["spec"]
+    for rules, peer in ((policy["ingress"], "from"), (policy["egress"], "to")):
+        (rule,) = (each for each in rules if {"port": 8445, "protocol": "TCP"} in each["ports"])
+        assert rule[peer] == [{"podSelector": policy["podSelector"]}]
 
 
 @pytest.mark.parametrize("slash", ["", "/"])
@@ -236,13 +241,6 @@ def test_a_url_takes_the_services_place_and_its_host_joins_the_certificate(
     assert rendered.mutating["clientConfig"] == {"url": "https://127.0.0.1:9443/mutate/pods"}
     assert rendered.validating["clientConfig"] == {"url": "https://127.0.0.1:9443/validate/pods"}
     assert settings_of(rendered, monkeypatch).tls_names == ("a.example", "127.0.0.1")
-
-
-def test_the_host_of_another_url_for_the_leader_joins_the_certificate_too(
-    helm: Helm, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rendered = helm.template({"webhook": {"url": "https://a.example", "bindUrl": "https://b.example:9443"}})
-    assert settings_of(rendered, monkeypatch).tls_names == ("a.example", "b.example")
 
 
 def test_an_ipv6_url_is_understood(helm: Helm, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -465,7 +463,6 @@ def test_cert_manager_makes_the_certificate_and_writes_ca_bundle(helm: Helm, mon
     assert certificate["spec"]["dnsNames"] == [
         "tw-topology-webhook.placement.svc",
         "tw-topology-webhook.placement.svc.cluster.local",
-        "tw-topology-webhook-bind.placement.svc",
         "hook.example",
     ]
     assert certificate["spec"]["ipAddresses"] == ["10.0.0.7"]

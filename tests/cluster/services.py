@@ -35,6 +35,7 @@ class Backend(NamedTuple):
     page_port: int = 0
     """0: any free one, which its log names."""
     metrics_tls_port: int = 0
+    peer_port: int = 0
 
     def is_ready(self) -> bool:
         """Whether /readyz answers 200 in time."""

@@ -1,4 +1,4 @@
-"""Two replicas of which one leads. Tests ask which one leads, which one Services reach, and how bindings end."""
+"""Two replicas of which one leads. Tests ask which one leads, and how bindings end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tests.cluster.direct import ask, binding_review
-from tests.cluster.webhook_process import BIND_SERVICE, LEASE, QUICK_LEASE, LocalWebhook, Replica, local_webhook
+from tests.cluster.webhook_process import LEASE, QUICK_LEASE, LocalWebhook, Replica, local_webhook
+from webhook.kube.election import ADDRESS_ANNOTATION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -41,9 +42,10 @@ class TwoReplicas:
         return other
 
     def is_found(self, leader: Replica) -> bool:
-        """Whether only its Pod has the leader's label, and the leader's Service reaches it."""
-        endpoints = self.webhook.services.endpoints(BIND_SERVICE)
-        return self.webhook.marked == [leader] and endpoints == [leader.backend.port]
+        """Whether it holds the Lease, which says where other replicas reach it."""
+        address = f"127.0.0.1:{leader.backend.peer_port}"
+        annotations = self.plane.api.get(LEASE)["metadata"].get("annotations") or {}
+        return self.webhook.leaders == [leader] and annotations.get(ADDRESS_ANNOTATION) == address
 
     def wait_until_found(self, leader: Replica) -> None:
         self.plane.wait_for(f"{leader.name} to be found", lambda: self.is_found(leader))

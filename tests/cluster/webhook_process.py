@@ -34,8 +34,6 @@ from tests.cluster.process import Process, ProcessEndedError
 from tests.cluster.relay import relay
 from tests.cluster.services import Backend, Services
 from webhook.app.settings import AdvancedSettings
-from webhook.kube.leader_label import LEADER
-from webhook.model.names import ROLE_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +42,7 @@ if TYPE_CHECKING:
 
 CHART = Path(__file__).parents[2] / "charts" / "topology-webhook"
 RELEASE = NAMESPACE = "topology-webhook"
-BIND_SERVICE = f"{RELEASE}-bind"
+BIND_SERVICE = f"{RELEASE}-bind"  # of releases whose leader alone was called for bindings
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{RELEASE}"
 PROGRAM = Path(sys.executable).with_name("topology-webhook")
 REFUSED_BINDINGS = 'topology_webhook_reviews_total{operation="CREATE",verdict="deny",webhook="mutate-bindings"}'
@@ -94,6 +92,8 @@ class Replica:
             volume.update()
         self.backend = backend
         listen = {"bind-address": "127.0.0.1", "port": backend.port, "metrics-port": backend.health_port}
+        if "peerPort" in self.configuration.get("installation", {}):  # earlier versions do not know the flag
+            listen["peer-port"] = backend.peer_port
         if self._shows_page:  # earlier versions do not know the flag
             listen["page-port"] = backend.page_port
         if self._has_secure_metrics:
@@ -228,12 +228,15 @@ class LocalWebhook:
         self._ports = (0, 0)
 
     def install(self, port: int, bind_port: int) -> None:
-        """Install or upgrade the release so that the API server calls these loopback ports."""
+        """Install or upgrade the release so that the API server calls these loopback ports.
+
+        bind_port: for calls of the leader alone, in the charts of earlier releases.
+        """
         self._ports = port, bind_port
         self.url = f"https://127.0.0.1:{port}"
-        ours = (
-            f"webhook.url={self.url},webhook.bindUrl=https://127.0.0.1:{bind_port},replicaCount=0,image.repository=none"
-        )
+        ours = f"webhook.url={self.url},replicaCount=0,image.repository=none"
+        if self._chart != CHART:
+            ours += f",webhook.bindUrl=https://127.0.0.1:{bind_port}"
         file, text = ("-", json.dumps(self._given())) if not isinstance(self._values, Path) else (self._values, None)
         arguments = ["--namespace", NAMESPACE, "--create-namespace", "--values", file, "--set", ours]
         if self._client_certificates:
@@ -289,11 +292,15 @@ class LocalWebhook:
         return [self._images.get(tag, PROGRAM)]
 
     @property
-    def marked(self) -> list[Replica]:
-        """The replicas whose Pods have the leader's label: one, except while the leader changes."""
-        pods = self._plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector={ROLE_LABEL}={LEADER}")["items"]
-        names = {pod["metadata"]["name"] for pod in pods}
-        return [replica for replica in self.replicas if replica.name in names]
+    def leaders(self) -> list[Replica]:
+        """The replica that holds the Lease; none while nobody does."""
+        try:
+            holder = self._plane.api.get(LEASE)["spec"].get("holderIdentity") or ""
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return []
+        return [replica for replica in self.replicas if replica.name == holder.rpartition("_")[0]]
 
     def is_called(self) -> bool:
         """Whether the API server calls the webhook for pods in `default`: it denies a pod that only it would deny."""
@@ -365,7 +372,7 @@ def local_webhook(
             webhook.install(*ports)
             for replica in [webhook.add_replica(free_ports()) for _ in range(replicas)]:
                 replica.wait_until_ready()
-        plane.wait_for("a leader", lambda: webhook.marked and webhook.services.endpoints(BIND_SERVICE))
+        plane.wait_for("a leader", lambda: webhook.leaders)
         yield webhook
 
 
@@ -380,7 +387,8 @@ def in_sections(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def free_ports() -> Backend:
     """Ports that were free a moment ago. Unlike the control plane, the webhook cannot share reserved ports."""
-    return Backend(port=free_port(), health_port=free_port(), page_port=free_port(), metrics_tls_port=free_port())
+    ports = {"page_port": free_port(), "metrics_tls_port": free_port(), "peer_port": free_port()}
+    return Backend(port=free_port(), health_port=free_port(), **ports)
 
 
 def container_environment(container: Mapping[str, Any], pod_name: str) -> dict[str, str]:

@@ -62,7 +62,7 @@ def test_devices_are_beside_the_cpus_none_is_given_twice_and_none_is_left_when_t
             raws = [with_gpus(f"p{number:03}", 1 + number % 2) for number in range(COUNT)]
             for part, raw in ((raws[:100], raws[100:130]), (raws[130:170], raws[170:])):
                 api.in_parallel(partial(pods.create, each) for each in part)
-                (leader,) = control_plane.wait_for("a leader", lambda: webhook.marked)
+                (leader,) = control_plane.wait_for("a leader", lambda: webhook.leaders)
                 leader.process.kill()
                 api.in_parallel(partial(pods.create, each) for each in raw)
                 waiting = sorted(pods.gated())[:DELETED]
@@ -92,7 +92,7 @@ def test_devices_are_beside_the_cpus_none_is_given_twice_and_none_is_left_when_t
 
 
 def is_led_by_another(webhook: LocalWebhook, leader: Replica) -> bool:
-    return webhook.marked not in ([], [leader])
+    return webhook.leaders not in ([], [leader])
 
 
 def running(pods: Pods) -> list[str]:

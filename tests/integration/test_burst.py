@@ -62,11 +62,11 @@ def test_many_pods_at_once_and_the_leader_killed_in_the_middle_over_commit_nothi
         wait_until_known(pods, nodes)
         creating = clients.submit(control_plane.api.in_parallel, creations)
         control_plane.wait_for("some to be bound", lambda: len(pods.bound()) >= 3 * nodes)
-        (leader,) = webhook.marked
+        (leader,) = webhook.leaders
         refused = leader.refused_bindings()
         leader.process.kill()
         creating.result()
-        control_plane.wait_for("another leader", lambda: webhook.marked not in ([], [leader]))
+        control_plane.wait_for("another leader", lambda: webhook.leaders not in ([], [leader]))
         end = when_settled(control_plane, pods.all)
         refused += sum(replica.refused_bindings() for replica in webhook.replicas if replica is not leader)
         late = sum(replica.allocation_backfills() for replica in webhook.replicas)

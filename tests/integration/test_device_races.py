@@ -44,7 +44,7 @@ def webhook(control_plane: ControlPlane, holds: Path) -> Iterator[LocalWebhook]:
         for replica in webhook.replicas:
             replica.program = [sys.executable, HELD, str(holds)]
             replica.start_again()
-        control_plane.wait_for("a leader to be called", lambda: len(webhook.marked) == 1)
+        control_plane.wait_for("a leader to be called", lambda: len(webhook.leaders) == 1)
         assert webhook.wait_until_called()
         yield webhook
 
@@ -212,7 +212,7 @@ def test_what_a_leader_that_is_killed_has_allocated_is_taken_back_and_the_pod_is
         site.create_pod("p")
         wait()
         ((device, names),) = site.held().items()
-        (leader,) = webhook.marked
+        (leader,) = webhook.leaders
         leader.process.kill()
     site.pods.wait_until_bound("p")
     assert list(site.held().values()) == [names], device

@@ -103,7 +103,7 @@ def test_it_stays_while_a_budget_protects_it_and_a_leader_that_started_later_mov
     control_plane.wait_for("the Event", lambda: told(pods, "GangNotMoved"))
     assert left in pods.bound()
     control_plane.wait_for("the record of the loss", lambda: LOST_NODES in pods.get(left)["metadata"]["annotations"])
-    (leader,) = webhook.marked
+    (leader,) = webhook.leaders
     leader.process.kill()
     leader.start_again()
     control_plane.api.delete(f"{BUDGETS.format(pods.namespace)}/g")

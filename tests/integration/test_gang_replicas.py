@@ -45,7 +45,7 @@ def test_of_two_groups_of_64_one_goes_whole_though_the_leader_dies_and_the_other
     mixed = [_member(group, number) for number in range(SIZE) for group in ("a", "b")]
     control_plane.api.in_parallel(partial(pods.create, raw) for raw in mixed)
     control_plane.wait_for("some to go", lambda: len(pods.gated()) < 2 * SIZE)
-    (leader,) = webhook.marked
+    (leader,) = webhook.leaders
     leader.process.kill()
     control_plane.wait_for("one of them to be bound", lambda: len(pods.bound()) >= SIZE)
     first = next(iter(pods.bound())).partition("-")[0]

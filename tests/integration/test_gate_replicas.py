@@ -32,7 +32,7 @@ def test_when_the_leader_is_killed_the_next_one_fences_its_pods_and_goes_on(
 ) -> None:
     count = 170
     fleet = gated_crowd(pods, known, nodes=20, count=count)  # room for 160
-    (leader,) = webhook.marked
+    (leader,) = webhook.leaders
     in_the_middle(pods, fleet, leader.process.kill)
     control_plane.wait_for("all that can go to be bound", lambda: len(pods.bound()) == 160)
     raws = pods.all()
@@ -48,10 +48,10 @@ def test_when_the_next_leader_dies_as_soon_as_it_leads_the_third_one_goes_on(
 ) -> None:
     count = 90
     fleet = gated_crowd(pods, known, nodes=10, count=count)  # room for 80
-    (first,) = webhook.marked
+    (first,) = webhook.leaders
     in_the_middle(pods, fleet, first.process.kill)
-    control_plane.wait_for("another leader", lambda: webhook.marked not in ([], [first]))
-    (second,) = webhook.marked
+    control_plane.wait_for("another leader", lambda: webhook.leaders not in ([], [first]))
+    (second,) = webhook.leaders
     second.process.kill()
     control_plane.wait_for("all that can go to be bound", lambda: len(pods.bound()) == 80)
     assert len(pods.gated()) == count - 80

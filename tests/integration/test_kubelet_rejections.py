@@ -66,7 +66,7 @@ def test_the_leader_counts_pods_that_kubelets_reject_and_no_other_replica_does(
 ) -> None:
     pods = Pods(control_plane, namespace)
     with local_webhook(control_plane, replicas=2, values={"settings": QUICK_LEASE}) as webhook:
-        (leader,) = webhook.marked
+        (leader,) = webhook.leaders
         (other,) = set(webhook.replicas) - {leader}
         for name in ("a", "b"):
             pods.create(name, {}, ends_in="Running")

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cluster.api import ApiError
 from tests.integration.candidates import QUICK, LeaseCandidates
-from webhook.kube.client import Client
 from webhook.kube.election import RELEASED_ANNOTATION, Release, Timing
-from webhook.kube.leader_label import LEADER, RoleLabel
-from webhook.model.names import ROLE_LABEL
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -162,46 +158,3 @@ async def test_an_absurd_lease_of_a_holder_that_does_not_live_is_replaced(
         await leader.kill()
         cluster.api.patch(cluster.path, {"spec": spec | {"holderIdentity": leader.election.holder}})
         await cluster.until(next_one.leads)
-
-
-async def test_only_the_leaders_pod_carries_the_label(
-    control_plane: ControlPlane, namespace: str, cluster: LeaseCandidates
-) -> None:
-    pods = f"/api/v1/namespaces/{namespace}/pods"
-    for name, labels in {"ours": {"app": "a"}, "dead": {"app": "a", ROLE_LABEL: LEADER}}.items():
-        spec = {"schedulerName": "not-running", "containers": [{"name": "main", "image": "none"}]}
-        control_plane.api.create(pods, {"metadata": {"name": name, "labels": labels}, "spec": spec})
-
-    def marked() -> set[str]:
-        items = control_plane.api.get(f"{pods}?labelSelector={ROLE_LABEL}={LEADER}")["items"]
-        return {pod["metadata"]["name"] for pod in items}
-
-    leading = False
-    async with await Client.connect(control_plane.kubeconfig) as client:
-        label = RoleLabel(client, namespace, "ours", lambda: leading)
-        await label.settle()
-        assert marked() == {"dead"}  # its successor takes it, not a follower
-        leading = True
-        await label.settle()
-        assert marked() == {"ours"}
-        assert control_plane.api.get(f"{pods}/ours")["metadata"]["labels"]["app"] == "a"
-        leading = False
-        await label.settle()
-        assert marked() == set()
-
-        task = asyncio.create_task(label.run())
-        try:
-            leading = True
-            label.role_changed()
-            await cluster.until(lambda: marked() == {"ours"})
-            leading = False
-            label.role_changed()
-            await cluster.until(lambda: not marked())
-            control_plane.api.delete(f"{pods}/ours", {"gracePeriodSeconds": 0})
-            leading = True
-            label.role_changed()
-            await cluster.until(lambda: label.error)
-            assert "not found" in label.error
-        finally:
-            task.cancel()
-            await asyncio.wait({task})

@@ -1,4 +1,4 @@
-"""What a replica does around the election, on a real API server: runnables, the label, the way out."""
+"""What a replica does around the election, on a real API server: runnables, its address, the way out."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.cluster.api import ApiError
 from tests.integration.candidates import QUICK, LeaseCandidates
 from webhook.app.leader_elector import LeaderElector, leadership_of
 from webhook.app.settings import Settings
 from webhook.kube.client import Client
-from webhook.kube.election import RELEASED_ANNOTATION
-from webhook.kube.leader_label import LEADER
-from webhook.model.names import ROLE_LABEL
+from webhook.kube.election import ADDRESS_ANNOTATION, RELEASED_ANNOTATION
 from webhook.model.shards import DEFAULT_SHARD
 
 if TYPE_CHECKING:
@@ -57,14 +56,18 @@ class Replica:
             name="leader",
             lease_duration_seconds=3,
         )
-        self.leadership = leadership_of(self.settings, client, lambda: self.follows)
-        self.elector = LeaderElector(self.leadership, self.settings, client, lambda: self.ready, [self.leader_state])
-        self._pod = f"/api/v1/namespaces/{namespace}/pods/{POD}"
+        self.leadership = leadership_of(self.settings, client, lambda: self.follows, lambda: "10.0.0.7:8445")
+        self.elector = LeaderElector(self.leadership, lambda: self.ready, [self.leader_state])
+        self._lease = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/leader"
         self._api = plane.api
 
-    def is_marked(self) -> bool:
-        labels: dict[str, Any] = self._api.get(self._pod)["metadata"].get("labels", {})
-        return labels.get(ROLE_LABEL) == LEADER
+    def is_found(self) -> bool:
+        """Whether other replicas read in the Lease where it answers them."""
+        try:
+            annotations: dict[str, Any] = self._api.get(self._lease)["metadata"].get("annotations") or {}
+        except ApiError:  # nobody has claimed it yet
+            return False
+        return annotations.get(ADDRESS_ANNOTATION) == "10.0.0.7:8445"
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -102,7 +105,8 @@ async def test_a_replica_that_is_not_ready_does_not_take_part(replica: Replica, 
 
 async def test_the_first_leader_of_all_has_nothing_to_wait_for(replica: Replica, cluster: LeaseCandidates) -> None:
     async with replica.running():
-        await cluster.until(replica.is_marked)
+        await cluster.until(replica.is_found)
+        await cluster.until(lambda: bool(replica.leader_state.told))
         assert replica.leadership.seconds_until_settled() == 0
         assert replica.leader_state.told == [replica.leadership.term()]
         assert "epoch 1" in replica.elector.check().detail
@@ -133,17 +137,17 @@ async def test_who_follows_a_dead_leader_waits_until_what_that_one_assumed_must_
         assert assume_ttl - 10 < replica.leadership.seconds_until_settled() <= assume_ttl
 
 
-async def test_on_the_way_out_runnables_stop_the_label_goes_and_assumed_pods_are_waited_for(
+async def test_on_the_way_out_runnables_stop_and_assumed_pods_are_waited_for(
     replica: Replica, cluster: LeaseCandidates
 ) -> None:
     async with replica.running():
-        await cluster.until(replica.is_marked)
+        await cluster.until(replica.is_found)
+        await cluster.until(lambda: bool(replica.leader_state.told))
         ending = asyncio.create_task(replica.elector.hand_over(within=20))
-        await cluster.until(lambda: replica.leader_state.told[-1] == "asked to settle")
+        await cluster.until(lambda: "asked to settle" in replica.leader_state.told)
         assert replica.leader_state.told[1:] == ["stopped", "asked to settle"]
         assert not replica.leadership.is_leader()
         assert replica.leadership.is_elsewhere()
-        assert not replica.is_marked()
         assert cluster.lease["spec"]["holderIdentity"] == replica.leadership.identity
         replica.leader_state.visible.set()
         await ending
@@ -155,7 +159,7 @@ async def test_assumed_pods_that_stay_invisible_are_told_to_the_next_leader(
     replica: Replica, cluster: LeaseCandidates
 ) -> None:
     async with replica.running():
-        await cluster.until(replica.is_marked)
+        await cluster.until(replica.is_found)
         await replica.elector.hand_over(within=0.1)
         assert cluster.lease["metadata"]["annotations"] == {RELEASED_ANNOTATION: "unsettled"}
 

@@ -26,7 +26,7 @@ from tests.cluster.nodes import machines, present
 from tests.cluster.once import user_cache
 from tests.cluster.racked import rack_of
 from tests.cluster.services import Services
-from tests.cluster.webhook_process import BIND_SERVICE, NAMESPACE, RELEASE, LocalWebhook, free_ports, local_webhook
+from tests.cluster.webhook_process import NAMESPACE, RELEASE, LocalWebhook, free_ports, local_webhook
 from tests.pages import console_lines
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def test_a_newcomer_types_the_readme_from_the_demo_to_the_uninstallation(
     url = f"https://127.0.0.1:{ports.port}"
     helm = helm_of(
         control_plane,
-        f"--set=webhook.url={url},webhook.bindUrl={url},replicaCount=0",
+        f"--set=webhook.url={url},replicaCount=0",
         f"--set-file=tls.clientCA.pem={client.ca}",
         f"--set=tls.clientNames={{{client.NAME}}}",
     )
@@ -142,7 +142,7 @@ def test_a_newcomer_types_the_readme_from_the_demo_to_the_uninstallation(
             if line.startswith(f"helm install {RELEASE}"):  # a kubelet starts the Deployment's pods
                 webhook.add_replica(ports).wait_until_ready()
                 assert webhook.replicas[0].backend == ports
-                control_plane.wait_for("a leader", lambda: webhook.marked and services.endpoints(BIND_SERVICE))
+                control_plane.wait_for("a leader", lambda: webhook.leaders)
                 assert webhook.wait_until_called()
             elif line.endswith("examples/pod.yaml"):
                 pods.wait_until_bound("solver")

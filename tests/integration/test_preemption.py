@@ -142,7 +142,7 @@ def test_the_next_leader_ends_no_more_pods(pods: Pods, webhook: LocalWebhook) ->
     names = fill(pods, "k0", "k1", "k2")
     pods.create(of("high", "high", grace=2))
     pods.plane.wait_for("its node", lambda: pods.get("high")["status"].get("nominatedNodeName"))
-    (leader,) = webhook.marked
+    (leader,) = webhook.leaders
     leader.process.kill()
     leader.start_again()
     pods.wait_until_bound("high")
@@ -164,7 +164,7 @@ def test_the_next_leader_holds_the_place_of_a_workloads_gang_while_it_reads_the_
     pods.plane.wait_for("the nominations", lambda: len(_nominated(pods)) == 4)
     pods.plane.wait_for("the evictions", lambda: _all_end(pods, names))
     pods.create(of("rival", "high"))
-    (leader,) = webhook.marked
+    (leader,) = webhook.leaders
     leader.process.kill()
     let_end(pods, *names)
     leader.start_again()

@@ -42,7 +42,7 @@ def test_pods_bound_between_two_leaders_get_the_allocations_that_they_lack(
         wait_until_known(pods, 2)
         pods.create(pod("guarded", cpu=9))
         pods.wait_until_bound("guarded")
-        (leader,) = webhook.marked
+        (leader,) = webhook.leaders
         (other,) = set(webhook.replicas) - {leader}
         leader.process.kill()
         names = [f"unguarded-{number}" for number in range(3)]

@@ -108,7 +108,8 @@ def test_what_somebody_kills_or_deletes_is_there_again(programs: Mapping[str, Pa
             return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
 
         def leader() -> str:
-            return kubectl("get", "pods", "--selector=topology-webhook.dev/role=leader", "--output=name")
+            holder = kubectl("get", "lease", "topology-webhook", "--output=jsonpath={.spec.holderIdentity}")
+            return f"pod/{holder.rpartition('_')[0]}" if holder else ""
 
         def wait_until_guarded() -> None:
             deadline = time.monotonic() + 60

@@ -10,9 +10,10 @@ later. The API server accepts both: it does not compare claims. So the leader an
 A claim that is itself assumed may be allocated by others: the leader's own write then fails, and its pod is placed
 again. Devices with admin access and shares of devices are taken from no other claim.
 
-Another replica answers as it does to Bindings (see `binding.guard`). A new leader has assumed nothing yet, so it allows
-all: other allocators see what the last one has written before another one leads. Without client certificates a review
-may be forged. What it takes is believed as briefly as a Binding (see `review_trust`), and nothing is refused for it.
+Another replica asks the leader, as it does for Bindings (see `binding.guard`). A new leader has assumed nothing yet, so
+it allows all: other allocators see what the last one has written before another one leads. Without client certificates
+a review may be forged. What it takes is believed as briefly as a Binding (see `review_trust`), and nothing is refused
+for it.
 """
 
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from typing import Final
 
 from webhook.admission.binding.guard import NOT_LEADER, LeaderState
 from webhook.admission.binding.review_trust import Doubts
-from webhook.admission.handler import NotNowError
+from webhook.admission.handler import LeaderNeededError, NotNowError
 from webhook.admission.response import Allowed, Denied
 from webhook.formats.dra import GROUP, Claim
 from webhook.formats.kubernetes.admission_review import AdmissionRequest
@@ -51,7 +52,7 @@ class ClaimGuard:
         self._clock = clock
 
     def handle(self, request: AdmissionRequest) -> Allowed | Denied:
-        """Answer a review. Raises NotNowError."""
+        """Answer a review. Raises NotNowError or LeaderNeededError."""
         if (request.group, request.kind, request.sub_resource) != (GROUP, "ResourceClaim", "status"):
             return Allowed()
         if request.user.username in self._rules.trusted_users:
@@ -63,7 +64,7 @@ class ClaimGuard:
             case LeaderState.NONE:
                 raise NotNowError("this replica is not the leader, and only the leader knows which devices are given")
             case LeaderState.ELSEWHERE:
-                return Denied(NOT_LEADER.message, NOT_LEADER.reason, misrouted=True)
+                raise LeaderNeededError("", Denied(NOT_LEADER.message, NOT_LEADER.reason, misrouted=True))
         for result in after.allocation.results:
             holder = None if result.admin or result.share else self._devices.assumed_holder(result.device)
             # The holder may be another tenant's: it is not named.

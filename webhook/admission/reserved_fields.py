@@ -40,7 +40,6 @@ from webhook.model.names import (
     PLACEMENT_GATE,
     RANK,
     RESOURCE_STATUS,
-    ROLE_LABEL,
     SCHEDULING_GROUP,
     STRATEGY,
 )
@@ -65,7 +64,6 @@ OUTPUTS: Final = frozenset(
         PLACEMENT,
         RANK,
         RESOURCE_STATUS,
-        ROLE_LABEL,
         MANAGED_FIELDS,
         SCHEDULING_GROUP,
     }

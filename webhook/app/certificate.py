@@ -188,8 +188,7 @@ def source_of(settings: Settings, secret: SharedSecret) -> Source:
     service = f"{settings.name}.{settings.namespace}.svc"
     if (files := settings.tls_files) is not None:
         return FilesSource(*files, ServerNames.of(settings.tls_names or (service,)))
-    others = f"{settings.bind_service_name}.{settings.namespace}.svc", *settings.tls_names
-    names = ServerNames.of_service(settings.name, settings.namespace, others)
+    names = ServerNames.of_service(settings.name, settings.namespace, settings.tls_names)
     return SecretSource(secret, settings.name, names)
 
 

@@ -1,9 +1,9 @@
-"""One replica leads a shard: only this one runs what needs a single writer there, and only this one answers bindings.
+"""One replica leads a shard: only this one runs what needs a single writer there, and only it reserves NUMA nodes.
 
 Life cycle of a replica:
 1. It takes part in the election as soon as it is ready.
-2. A term begins: the runnables start, and its Pod gets the label by which calls find the leader.
-3. The term ends: the runnables stop, and the label is removed.
+2. A term begins: the runnables start, and other replicas read in the Lease where it answers them.
+3. The term ends: the runnables stop.
 4. The process is about to end: `hand_over`.
 """
 
@@ -18,10 +18,8 @@ import structlog
 
 from webhook.app.settings import Settings
 from webhook.internal_errors import Where, internal_error
-from webhook.kube.api_errors import ClusterError
 from webhook.kube.client import Client
 from webhook.kube.election import Release, Term
-from webhook.kube.leader_label import RoleLabel
 from webhook.kube.leadership import Leadership
 from webhook.kube.lease import clock
 from webhook.model.shards import DEFAULT_SHARD
@@ -31,8 +29,6 @@ from webhook.supervise import supervised
 log = structlog.get_logger(__name__)
 
 _POLL_SECONDS: Final = 0.05
-# One list and at most two patches. If the API server has problems, the remaining time is better spent on the Lease.
-_LABEL_SECONDS: Final = 2.0
 # One call releases a Lease, or two if a renewal was in progress.
 _RELEASE_SECONDS: Final = 5.0
 
@@ -50,12 +46,17 @@ class LeaderRunnable(Protocol):
         """Wait until the cluster shows all that was given to pods, or it was abandoned. Called after `stopped`."""
 
 
-def leadership_of(settings: Settings, client: Client, follows: Callable[[], bool]) -> Leadership:
-    """The leadership of this replica. follows: whether our copy of the pods is current, at this moment."""
+def leadership_of(
+    settings: Settings, client: Client, follows: Callable[[], bool], address: Callable[[], str]
+) -> Leadership:
+    """The leadership of this replica.
+
+    follows: whether our copy of the pods is current, at this moment. address: where it answers other replicas.
+    """
     # A restarted container in the same Pod is a new candidate.
     identity = f"{settings.pod_name or os.uname().nodename}_{uuid4().hex[:8]}"
     lease = settings.namespace, settings.name
-    return Leadership(client, lease, identity, settings.timing, settings.assume_ttl, follows)
+    return Leadership(client, lease, identity, settings.timing, settings.assume_ttl, follows, address=address)
 
 
 class LeaderElector:
@@ -64,8 +65,6 @@ class LeaderElector:
     def __init__(
         self,
         leadership: Leadership,
-        settings: Settings,
-        client: Client,
         ready: Callable[[], bool],
         runnables: Iterable[LeaderRunnable],
     ) -> None:
@@ -73,20 +72,13 @@ class LeaderElector:
         self._ready = ready
         self._runnables = tuple(runnables)
         self._takes_part = False
-        self._label: RoleLabel | None = None
         for runnable in self._runnables:
             leadership.began.subscribe(runnable.started)
             leadership.ended.subscribe(runnable.stopped)
-        if settings.pod_name:
-            self._label = RoleLabel(client, settings.namespace, settings.pod_name, leadership.is_leader)
-            leadership.began.subscribe(self._role_changed)
-            leadership.ended.subscribe(self._role_changed)
 
     async def run(self) -> NoReturn:
         """Take part in the election, once ready, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            if self._label is not None:
-                tasks.create_task(supervised(self._label.run))
             while not self._ready():  # noqa: ASYNC110 # a condition over many parts, without an event
                 await asyncio.sleep(_POLL_SECONDS)
             self._takes_part = True
@@ -105,10 +97,6 @@ class LeaderElector:
         if not self._takes_part:
             return
         timing = self._leadership.timing
-        if self._label is not None:
-            with suppress(TimeoutError, ClusterError):
-                async with asyncio.timeout(_LABEL_SECONDS):
-                    await self._label.settle()
         settled = await self._settle(min(within, timing.lease_duration - timing.renew_deadline))
         shards = self._leadership.shards
         await asyncio.gather(*(self._release(shard, settled=settled, led=shard in led) for shard in shards))
@@ -120,12 +108,7 @@ class LeaderElector:
             detail = f"leads since {clock() - term.since:.0f} s, epoch {term.epoch}"
         else:
             detail = f"follows {election.holder or 'no replica'}"
-        label_error = self._label.error if self._label is not None else ""
-        return Check("leadership", ready=True, detail="; ".join(filter(None, (detail, election.error, label_error))))
-
-    def _role_changed(self, *_: Term | str) -> None:
-        if self._label is not None:
-            self._label.role_changed()
+        return Check("leadership", ready=True, detail="; ".join(filter(None, (detail, election.error))))
 
     async def _give_away(self) -> NoReturn:
         """Hand over shards to replicas that lead fewer and asked for them, one at a time."""

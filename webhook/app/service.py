@@ -42,12 +42,14 @@ from webhook.app.informers import (
 from webhook.app.leader_elector import LeaderElector, leadership_of
 from webhook.app.leader_runnables import LeaderRunnables
 from webhook.app.page import page_listener, problems_of
+from webhook.app.peers import Peers
 from webhook.app.settings import Settings, rules_of, times_of
 from webhook.app.signals import drain, finish_seconds
-from webhook.app.webhooks import ObservedBindings, handlers_of, in_mode, waiting_handlers
+from webhook.app.webhooks import LEADERS, ObservedBindings, handlers_of, in_mode, waiting_handlers
 from webhook.collector import collector_paused
 from webhook.controllers.assumed_pod_sweep import AssumedPodSweep
 from webhook.controllers.placement.controller import Background
+from webhook.formats.koordinator.numa_allocation import AllocationKey
 from webhook.kube.ca_bundle import CABundleKeeper
 from webhook.kube.client import Client, own_user
 from webhook.kube.informer import InformerStatus
@@ -146,7 +148,7 @@ class Service:
         self._bundles = _bundle_keeper(settings, client)
         secret = SharedSecret(client, settings.namespace, f"{settings.name}-ca")
         allocation_secret = SharedSecret(client, settings.namespace, f"{settings.name}-hint-key")
-        self._allocation_key = SharedAllocationKey(allocation_secret, self._cache.use_allocation_key)
+        self._allocation_key = SharedAllocationKey(allocation_secret, self._use_key)
         publish = self._bundles.publish if self._bundles is not None else _ignore
         client_ca = None if settings.client_ca_file is None else ClientCAFile(settings.client_ca_file)
         self._certificate = ServingCertificate(source_of(settings, secret), publish, clients=client_ca)
@@ -156,7 +158,9 @@ class Service:
         self._assumed_pods = AssumedPodSweep(self._cache, pod_by_get(client, self._cache), came_to_nothing)
         self._metrics = Metrics(self._sample)
         watched = {each.status.name: each for each in self._watched}
-        self._leadership = leadership_of(settings, clients.leadership, watched[PODS].follows)
+        self._peer_port: Listener | None = None
+        self._leadership = leadership_of(settings, clients.leadership, watched[PODS].follows, self._peer_address)
+        self._peers = Peers(self._leader_of)
         self._runnables = LeaderRunnables(
             settings,
             clients,
@@ -168,7 +172,7 @@ class Service:
         )
         self._health = health = Health(self._checks, lambda: self._snapshots.is_current)
         runnables = self._assumed_pods, self._runnables.controller
-        self._elector = LeaderElector(self._leadership, settings, clients.leadership, lambda: health.ready, runnables)
+        self._elector = LeaderElector(self._leadership, lambda: health.ready, runnables)
         self._takes_reviews = False
 
     def background(self) -> Iterator[Background]:
@@ -180,6 +184,7 @@ class Service:
             first = [self._allocation_key.known, *([namespaces] if watched.status.name == PODS else [])]
             yield _after(first, watched.run)
         yield self._certificate.run
+        yield self._peers.run
         if self._bundles is not None:
             yield self._bundles.run
         yield self._elector.run
@@ -210,9 +215,13 @@ class Service:
             self._user = await _unless(stop, own_user(self._client))
             context = await _unless(stop, self._certificate.context())
             if self._user is not None and context is not None:
-                routes = review_app(self._handlers(self._user), self._health, self._metrics, settings.client_names)
+                handlers = self._handlers(self._user)
+                ask = self._peers.ask if settings.pod_ip else None
+                routes = review_app(handlers, self._health, self._metrics, settings.client_names, ask)
                 told = partial(self._count_closed, "reviews")
                 reviews = Listener(routes, finish_seconds(settings.drain_seconds), told=told)
+                if settings.pod_ip:
+                    await self._open_to_peers(handlers)
                 await reviews.open(settings.bind_address, settings.port, context.listening)
                 self._takes_reviews = True
                 if settings.metrics_tls_port is not None:
@@ -228,10 +237,38 @@ class Service:
         finally:
             if reviews is not None:
                 await reviews.close()
-            for port in (metrics, page):
+            for port in (self._peer_port, metrics, page):
                 if port is not None:
                     await port.close()
+            await self._peers.close()
             await observation.close()
+
+    async def _open_to_peers(self, handlers: Mapping[str, Handler]) -> None:
+        """Open the port on which other replicas ask what only the leader can answer."""
+        settings = self._settings
+        leaders = {path: handlers[path] for path in LEADERS}
+        told = partial(self._count_closed, "peers")
+        seconds = finish_seconds(settings.drain_seconds)
+        port = Listener(review_app(leaders, self._health, self._metrics), seconds, name="peers", told=told)
+        await port.open(settings.bind_address, settings.peer_port, (await self._peers.context()).listening)
+        self._peer_port = port
+        log.info("serve.peers", address=settings.bind_address, port=port.port)
+
+    def _peer_address(self) -> str:
+        """Where other replicas reach this one; empty if they do not."""
+        ip, port = self._settings.pod_ip, self._peer_port
+        if not ip or port is None:
+            return ""
+        return f"[{ip}]:{port.port}" if ":" in ip else f"{ip}:{port.port}"
+
+    def _leader_of(self, node: str) -> str:
+        """Where the replica answers that leads the shard of this node; empty if that is unknown."""
+        del node  # there is one shard
+        return self._leadership.address_of_leader()
+
+    def _use_key(self, key: AllocationKey) -> None:
+        self._cache.use_allocation_key(key)
+        self._peers.use(key)
 
     def _metrics_listener(self) -> Listener:
         """The port of metrics for clients with a token."""
@@ -336,8 +373,7 @@ def _bundle_keeper(settings: Settings, client: Client) -> CABundleKeeper | None:
     """The keeper of caBundle; None if another tool writes it."""
     if settings.tls_files is not None:
         return None
-    services = {(settings.namespace, name) for name in (settings.name, settings.bind_service_name)}
-    return CABundleKeeper(client, (settings.name,), services)
+    return CABundleKeeper(client, (settings.name,), {(settings.namespace, settings.name)})
 
 
 def _ignore(*_: object) -> None:

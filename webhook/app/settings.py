@@ -3,7 +3,7 @@
 1. Most stand in the configuration file (`TopologyWebhookConfiguration`), in camelCase: those of `CommonSettings` at its
    top, the others in the section of their class. The chart writes the file.
 2. A flag `--<field>`, with dashes, wins over the file. Lists are comma-separated there.
-3. The namespace and the pod's name are also read from `TOPOLOGY_WEBHOOK_<FIELD>`, for the downward API.
+3. The namespace, the pod's name and its address are also read from `TOPOLOGY_WEBHOOK_<FIELD>`, for the downward API.
 
 With a wrong value the process does not start; the error names the place, the value and what is allowed. Code without
 I/O gets the settings that it reads as `Rules` (`rules_of`).
@@ -33,7 +33,7 @@ Weights = dict[str, Annotated[int, Field(ge=1)]]
 Port = Annotated[int, Field(ge=0, le=65535)]
 
 PREFIX: Final = "TOPOLOGY_WEBHOOK_"
-IN_ENVIRONMENT: Final = ("namespace", "pod_name")
+IN_ENVIRONMENT: Final = ("namespace", "pod_name", "pod_ip")
 """The fields that are read from variables, too."""
 API_VERSION: Final = "config.topology-webhook.dev/v1alpha1"
 KIND: Final = "TopologyWebhookConfiguration"
@@ -167,7 +167,7 @@ class AdvancedSettings(_Group):
     nrt_age_seconds: Annotated[float, Field(ge=0, le=86_400)] = 120.0
     """Two periods of the exporter. A NodeResourceTopology without a pod fingerprint has counted a pod that was bound
     this long ago, or a twelfth of that (at most 10 s) before it was written."""
-    lease_duration_seconds: Annotated[int, Field(ge=1, le=3600)] = 15
+    lease_duration_seconds: Annotated[int, Field(ge=1, le=3600)] = 7
     """How long other replicas respect a leader after its last renewal. If shorter, a dead leader is replaced sooner;
     if longer, a leader survives a slow or restarted API server."""
     api_server_request_timeout_seconds: Annotated[float, Field(ge=0, le=3600)] = 60.0
@@ -179,15 +179,15 @@ class AdvancedSettings(_Group):
     log_format: Literal["json", "console"] = "json"
     """Log lines as JSON objects (`json`) or for people (`console`)."""
     bind_address: str = "::"
-    """Address of both ports. `::`: all IPv6 (where the host has it) and IPv4 addresses."""
+    """Address of the ports. `::`: all IPv6 (where the host has it) and IPv4 addresses."""
 
 
 class InstallationSettings(_Group):
     """What follows from how the service is installed. The chart fills it in from its other values."""
 
     name: str = "topology-webhook"
-    """Name of the service's objects: Service, Lease, webhook configurations; with `-bind` of the leader's Service, with
-    `-ca` and `-hint-key` of Secrets. Both Services' names are in the certificate."""
+    """Name of the service's objects: Service, Lease, webhook configurations; with `-ca` and `-hint-key` of Secrets. The
+    Service's names are in the certificate."""
     excluded_namespaces: Names = ("kube-system",)
     """Namespaces in which `manage` covers no pod, besides the service's own. The chart excludes them from its
     webhooks."""
@@ -196,6 +196,8 @@ class InstallationSettings(_Group):
     conditions limit the calls."""
     port: Port = 8443
     """HTTPS port for the API server's calls. 0: a free port."""
+    peer_port: Port = 8445
+    """HTTPS port for other replicas, which pass on what only the leader can answer. 0: a free port."""
     metrics_port: Port = 8080
     """HTTP port for /healthz, /readyz and /metrics. 0: a free port."""
     metrics_tls_port: Annotated[int, Field(ge=0, le=65535)] | None = None
@@ -247,7 +249,10 @@ class ProcessSettings(_Group):
     namespace: str = "topology-webhook"
     """Namespace of the service, with its Secrets, Services and Lease."""
     pod_name: str | None = None
-    """The process's own pod, from the downward API. Unset: no Pod is labelled as the leader's."""
+    """The process's own pod, from the downward API."""
+    pod_ip: str | None = None
+    """Its address, likewise, under which other replicas reach it. Unset: replicas do not ask each other, so what only
+    the leader can answer is refused by others until a call reaches it."""
 
 
 class Settings(ProcessSettings, InstallationSettings, AdvancedSettings, CommonSettings):
@@ -285,11 +290,6 @@ class Settings(ProcessSettings, InstallationSettings, AdvancedSettings, CommonSe
         return self.bind_address if self.page_hosts else "127.0.0.1"
 
     @property
-    def bind_service_name(self) -> str:
-        """The Service that selects the leader, for calls that only the leader answers."""
-        return f"{self.name}-bind"
-
-    @property
     def tls_files(self) -> tuple[Path, Path] | None:
         """Certificate and key; None if the service keeps a CA of its own."""
         if self.tls_cert_file is None or self.tls_key_file is None:
@@ -306,7 +306,7 @@ class Settings(ProcessSettings, InstallationSettings, AdvancedSettings, CommonSe
     def assume_ttl(self) -> float:
         """Seconds after its claim in which a new leader may not know everything that was promised.
 
-        `kube.leadership` derives it: 60 + 7 - 5 + 3 s with the defaults. The 3 s of the watch remain however long the
+        `kube.leadership` derives it: 60 + 7 - 2 + 3 s with the defaults. The 3 s of the watch remain however long the
         time between two terms is.
         """
         between_terms = self.timing.lease_duration - self.timing.renew_deadline

@@ -16,7 +16,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import Final
 
-from webhook.admission.handler import Handler, NotNowError
+from webhook.admission.handler import Handler, LeaderNeededError, NotNowError
 from webhook.admission.namespace import NamespaceValidator
 from webhook.admission.node import NodeValidator
 from webhook.admission.pod.mutate import PodMutator, decide_creation
@@ -30,6 +30,7 @@ from webhook.kube.events import PodEvent
 from webhook.model.names import KAI_TOPOLOGY, PLACEMENT
 from webhook.placing.gang.workload_judgement import annotations_in
 from webhook.placing.pod.decision import Verdict
+from webhook.server.routes import BINDINGS
 from webhook.signal import Signal
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.cluster_snapshot import ClusterSnapshot
@@ -47,6 +48,9 @@ _ANSWER_SECONDS: Final = 0.5
 MOST_PODS: Final = 64
 MOST_WORKLOADS: Final = 16
 _MUTATE_PODS: Final = "/mutate/pods"
+_CLAIMS: Final = "/validate/resourceclaims"
+LEADERS: Final = (BINDINGS, _CLAIMS)
+"""The paths of the reviews that a replica may pass on to the leader."""
 _VALIDATE_WORKLOADS: Final = "/validate/workloads"
 
 
@@ -135,7 +139,7 @@ class Observer:
         self._on_observed = on_observed
 
     async def handle(self, request: AdmissionRequest) -> Response:
-        """Decide without applying the decision."""
+        """Decide without applying the decision. Raises LeaderNeededError: the leader observes as well."""
         loop = asyncio.get_running_loop()
         deadline = min(request.deadline, loop.time() + _MOST_SECONDS)
         try:
@@ -143,6 +147,11 @@ class Observer:
                 decided = self._handler.handle(replace(request, deadline=deadline))
                 if isinstance(decided, Awaitable):
                     decided = await decided
+        except LeaderNeededError as error:
+            otherwise, none = error.otherwise, Observed("none")
+            why = f"not decided: {otherwise.message}"
+            admitted = Allowed(message=why, observed=none, misrouted=otherwise.misrouted)
+            raise LeaderNeededError(error.node, admitted) from None
         except (NotNowError, TimeoutError) as error:
             return Allowed(message=f"not decided: {str(error) or 'too late'}", observed=Observed("none"))
         except Exception as error:  # noqa: BLE001 # the answer must not depend on a fault of ours
@@ -292,12 +301,12 @@ def handlers_of(
     """
     return {
         _MUTATE_PODS: PodMutator(snapshot, rules, monotonic),
-        "/mutate/bindings": bindings,
+        BINDINGS: bindings,
         "/mutate/workloads": WorkloadMutator(rules),
         "/validate/pods": PodValidator(snapshot, rules),
         "/validate/namespaces": NamespaceValidator(),
         "/validate/nodes": NodeValidator(),
-        "/validate/resourceclaims": claims,
+        _CLAIMS: claims,
         _VALIDATE_WORKLOADS: WorkloadValidator(snapshot, rules),
     }
 

@@ -43,6 +43,7 @@ from webhook.kube.api_errors import MalformedAnswerError, mapping_or_empty
 from webhook.model.raw import Draft, Raw
 
 RELEASED_ANNOTATION: Final = "topology-webhook.dev/released"
+ADDRESS_ANNOTATION: Final = "topology-webhook.dev/leader-address"
 WANTED_ANNOTATION: Final = "topology-webhook.dev/wanted-by"
 """On the Lease of a shard: the candidate that leads fewer shards than the holder, and asks for this one."""
 
@@ -77,6 +78,8 @@ class LeaseRecord:
     """How the last holder released it; None if it did not."""
     wanted_by: str = field(default="", compare=False)
     """The candidate that asks the holder for it; empty if none does."""
+    address: str = ""
+    """Where the last holder answers other replicas: host and port; empty if it does not say."""
 
     @classmethod
     def from_object(cls, raw: Raw) -> "LeaseRecord":
@@ -100,6 +103,7 @@ class LeaseRecord:
             renewed=_text(spec.get("renewTime")),
             # Another program would not set our annotation; its holder name counts.
             release=Release(mark) if not holder and mark in set(Release) else None,
+            address=_text(annotations.get(ADDRESS_ANNOTATION)),
             wanted_by=_text(annotations.get(WANTED_ANNOTATION)),
         )
 
@@ -125,10 +129,10 @@ class Claim:
     renews: bool = False
     """Whether the holder stays the same."""
 
-    def body(self, wall: datetime) -> Draft:
+    def body(self, wall: datetime, address: str = "") -> Draft:
         """A merge patch that the API server rejects (409) if the Lease has changed since.
 
-        `wall` must differ from that of the last renewal.
+        `wall` must differ from that of the last renewal. address: the holder's, for other replicas.
         """
         now = _micro_time(wall)
         spec: Draft = {
@@ -139,7 +143,9 @@ class Claim:
         }
         if not self.renews and self.release is None:
             spec["acquireTime"] = now
-        annotations: Draft = {} if self.renews else {RELEASED_ANNOTATION: self.release}
+        annotations: Draft = {}
+        if not self.renews:
+            annotations = {RELEASED_ANNOTATION: self.release, ADDRESS_ANNOTATION: (self.holder and address) or None}
         if self.replaces is not None and self.replaces.wanted_by and self.release is None and not self.renews:
             annotations[WANTED_ANNOTATION] = None
         metadata: Draft = {"annotations": annotations} if annotations else {}
@@ -312,6 +318,11 @@ class Election:
             return Seen("", inf)
         wanted_by = self._lease.wanted_by if self._lease is not None else ""
         return Seen(self.holder, max(self._free_at(), self._unchanged_since), wanted_by, self._wanted_since)
+
+    @property
+    def holders_address(self) -> str:
+        """Where another holder of the Lease answers this replica; empty if no other holds it, or if it is unknown."""
+        return "" if self._lease is None or self.holder in {"", self.identity} else self._lease.address
 
     @property
     def released(self) -> bool:

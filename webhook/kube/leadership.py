@@ -4,9 +4,9 @@ What the last leader promised may become visible late: a binding is answered fir
 1. The API server works on a request for 60 s at most (--request-timeout, which bounds what the client asks for), and
    etcd goes on with a write it was given for 7 s more (ServerConfig.ReqTimeout: 5 s and two elections of 1 s).
 2. The last leader promised nothing after its deadline, and the earliest claim of another follows that deadline by
-   lease_duration - renew_deadline: 5 s.
+   lease_duration - renew_deadline: 2 s.
 3. What is written reaches our copy of the cluster with the next event of a watch; 3 s leave room for a busy one.
-So 60 + 7 - 5 + 3 = 65 s after its claim (`Settings.assume_ttl`) a new leader knows of everything that was promised.
+So 60 + 7 - 2 + 3 = 68 s after its claim (`Settings.assume_ttl`) a new leader knows of everything that was promised.
 Until then it may promise only what the last leader cannot have promised otherwise: a pod that was placed before, as
 placed. There is nothing to wait for in the first term of all, or when the last leader left with all that it had
 promised settled. That holds for a copy that follows. After an outage, which often is why the leader changed, the watch
@@ -41,10 +41,11 @@ class Leadership:
     """The state that decisions and controllers read. It exists before them; `app.leader_elector` gives shards away.
 
     lease: namespace and name of the default shard's Lease; follows: whether our copy of the pods is current, at this
-    moment; shards: those that there are now beside the default one.
+    moment; shards: those that there are now beside the default one; address: where this replica answers others once it
+    leads.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 # what the elections of all shards need
         self,
         client: Client,
         lease: tuple[str, str],
@@ -53,6 +54,7 @@ class Leadership:
         assume_ttl: float,
         follows: Callable[[], bool],
         shards: Callable[[], Collection[str]] = tuple,
+        address: Callable[[], str] = str,
     ) -> None:
         self.identity = identity
         self.timing = timing
@@ -63,6 +65,7 @@ class Leadership:
         self._client = client
         self._lease = lease
         self._shards = shards
+        self._address = address
         self._assume_ttl = assume_ttl
         self._follows = follows
         self._balance = ShardBalance(identity, timing)
@@ -114,6 +117,11 @@ class Leadership:
     def is_elsewhere(self, shard: str = DEFAULT_SHARD) -> bool:
         """Whether another replica leads as far as we know, or will in a moment because we hand over."""
         return shard in self._handing_over or self.holder(shard) not in {"", self.identity}
+
+    def address_of_leader(self, shard: str = DEFAULT_SHARD) -> str:
+        """Where another replica that leads the shard answers us; empty if none leads it, or if that is unknown."""
+        election = self._elections.get(shard)
+        return "" if election is None else election.holders_address
 
     def seconds_until_settled(self, shard: str = DEFAULT_SHARD) -> float:
         """How long, at least, something that an earlier leader promised may still be unknown to us; 0: nothing is.
@@ -183,7 +191,7 @@ class Leadership:
 
         namespace, name = self._lease
         lease = namespace, lease_name(name, shard)
-        return LeaderElection(self._client, lease, self.identity, self.timing, began, ended, stance)
+        return LeaderElection(self._client, lease, self.identity, self.timing, began, ended, stance, self._address)
 
     def _seen(self) -> dict[str, Seen]:
         return {shard: election.seen() for shard, election in self._elections.items()}

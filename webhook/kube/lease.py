@@ -4,7 +4,7 @@ Life cycle: `run` continues until cancelled -> terms begin and end -> `resign` (
 need not wait for the Lease to expire) -> `rejoin`, if only this shard was given to another replica.
 
 One call at a time, each with a timeout. Only reads decide. The watch wakes us when the Lease is released, so that we
-claim it within milliseconds instead of `retry_period`.
+claim it within milliseconds instead of `retry_period`, and when another candidate holds it, to learn its address.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class LeaderElection:
     must be certain checks `is_leader` directly before it acts: that reads the clock each time.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 # what one candidate is told of the process around it
         self,
         client: Client,
         lease: tuple[str, str],
@@ -56,9 +56,11 @@ class LeaderElection:
         on_started: Callable[[Term], None],
         on_stopped: Callable[[], None],
         stance: Callable[[], Stance] = lambda: Stance.CLAIM,
+        address: Callable[[], str] = str,
     ) -> None:
-        """stance: what to do about the Lease; read before each step."""
+        """stance: what to do about the Lease, read before each step; address: where this candidate answers others."""
         self._client = client
+        self._address = address
         self._namespace, self._name = lease
         self._path = f"{_leases(self._namespace).path}/{self._name}"
         self._timing = timing
@@ -79,6 +81,11 @@ class LeaderElection:
     def holder(self) -> str:
         """The last known identity that holds the Lease; empty if there is none."""
         return self._election.holder
+
+    @property
+    def holders_address(self) -> str:
+        """Where another holder of the Lease answers this replica; empty if that is unknown."""
+        return self._election.holders_address
 
     @property
     def term(self) -> Term | None:
@@ -128,7 +135,9 @@ class LeaderElection:
         """The watch has seen the Lease."""
         del key
         spec = raw.get("spec")
-        if not (isinstance(spec, dict) and spec.get("holderIdentity")):
+        holder = spec.get("holderIdentity") if isinstance(spec, dict) else None
+        # Another holder: its address is of use from now on.
+        if not holder or holder not in {self.holder, self._election.identity}:
             self._wake.set()
 
     def delete(self, key: str) -> None:
@@ -195,14 +204,15 @@ class LeaderElection:
     async def _write(self, claim: Claim) -> LeaseRecord:
         # Every renewal must differ from the last one, even if the wall clock stands still or is set back.
         self._wall = max(datetime.now(UTC), self._wall + timedelta(microseconds=1))
-        body = claim.body(self._wall)
+        body = claim.body(self._wall, self._address())
         if claim.replaces is not None:
             return LeaseRecord.from_object(await self._client.patch(self._path, body))
         # With server-side apply, which names the Lease: RBAC can limit apply to one name, but not a plain create. Each
         # candidate is a separate manager: the API server accepts the first one and answers the others with a 409. A
         # manager's name has at most 128 characters, and identities differ at their end.
         body |= {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
-        body["metadata"] = {"name": self._name, "namespace": self._namespace}
+        annotations = {name: text for name, text in body["metadata"]["annotations"].items() if text is not None}
+        body["metadata"] = {"name": self._name, "namespace": self._namespace, "annotations": annotations}
         return LeaseRecord.from_object(await self._client.apply(self._path, body, self._election.identity[-128:]))
 
     def _announce(self) -> None:

@@ -66,7 +66,6 @@ DOMAIN_OF_LEVEL: Final = "topology-webhook.dev/domain-"
 LOST_NODES: Final = "topology-webhook.dev/lost-nodes"
 EPOCH: Final = "topology-webhook.dev/epoch"
 # On the leader's own pod.
-ROLE_LABEL: Final = "topology-webhook.dev/role"
 # On a namespace: which of its pods are managed.
 MANAGE_LABEL: Final = "topology-webhook.dev/manage"
 # On a Node: options of its kubelet that no exporter publishes.

@@ -8,7 +8,7 @@ The status code for each kind of error:
 
 import asyncio
 import re
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import lru_cache, partial
 from time import perf_counter
 from typing import Any, Final
@@ -17,7 +17,7 @@ import aiohttp
 import structlog
 from aiohttp import web
 
-from webhook.admission.handler import Handler, NotNowError
+from webhook.admission.handler import Handler, LeaderNeededError, NotNowError
 from webhook.admission.response import Denied, Response
 from webhook.codec import dumps, loads
 from webhook.formats.kubernetes.admission_review import AdmissionRequest
@@ -101,17 +101,31 @@ _DECISION_LINES: Final = 2000.0, 4000
 _REFUSAL_LINES: Final = 1.0, 20
 
 
+AskLeader = Callable[[str, Any, str, float], Awaitable[bytes | None]]
+"""(path, review, node, deadline by the event loop's clock) -> the leader's answer; None if it gave none in time."""
+
+
 class ReviewRoute:
-    """One webhook: `name` for logs and metrics, `handler` for the decision."""
+    """One webhook: `name` for logs and metrics, `handler` for the decision.
+
+    ask_leader: asks the leader if the handler cannot answer alone; None: it cannot be asked.
+    """
 
     def __init__(
-        self, name: str, handler: Handler, health: Health, metrics: Metrics, largest: int = MAX_BODY_BYTES
+        self,
+        name: str,
+        handler: Handler,
+        health: Health,
+        metrics: Metrics,
+        largest: int = MAX_BODY_BYTES,
+        ask_leader: AskLeader | None = None,
     ) -> None:
         self._name = name
         self._handler = handler
         self._health = health
         self._metrics = metrics
         self._largest = largest
+        self._ask_leader = ask_leader
         self._decision_lines, self._refusal_lines = LogLimit(*_DECISION_LINES), LogLimit(*_REFUSAL_LINES)
         # Cached: looking up a counter by its labels costs as much as counting.
         self._seconds = metrics.review_seconds.labels(name)
@@ -142,15 +156,16 @@ class ReviewRoute:
         except aiohttp.ClientPayloadError as error:
             return self._refuse(400, f"the body is not valid HTTP: {error}", last=True)
         try:
-            review = AdmissionRequest.from_object(loads(body), deadline)
+            raw = loads(body)
+            review = AdmissionRequest.from_object(raw, deadline)
         except (ValueError, Malfunction) as error:
             return self._refuse(400, f"not an AdmissionReview: {error}")
         del body  # not needed while the decision waits
         if (connection := connection_of(request)) is not None:
             connection.complete()
-        return await self._decide(review, began)
+        return await self._decide(review, raw, request.path, began)
 
-    async def _decide(self, review: AdmissionRequest, began: float) -> web.Response:
+    async def _decide(self, review: AdmissionRequest, raw: Any, path: str, began: float) -> web.Response:
         if not self._health.synced():
             return self._refuse(503, "the cluster has not been read completely yet", review)
         try:
@@ -158,6 +173,13 @@ class ReviewRoute:
             if isinstance(decided, Awaitable):
                 async with asyncio.timeout_at(review.deadline):
                     decided = await decided
+            body = dumps(decided.to_object(review.uid))
+        except LeaderNeededError as error:
+            ask = self._ask_leader
+            if ask is not None and (answer := await ask(path, raw, error.node, review.deadline)) is not None:
+                self._counted(review.operation, "forwarded").inc()
+                return web.Response(body=answer, content_type="application/json")
+            decided = error.otherwise
             body = dumps(decided.to_object(review.uid))
         except NotNowError as error:
             return self._refuse(503, str(error), review)

@@ -12,7 +12,7 @@ from webhook.internal_errors import LogLimit
 from webhook.metrics import Metrics
 from webhook.server.health import Health
 from webhook.server.listener import HTTPHandler, connection_of, within_deadlines
-from webhook.server.review_handler import MAX_BINDING_BYTES, MAX_BODY_BYTES, ReviewRoute
+from webhook.server.review_handler import MAX_BINDING_BYTES, MAX_BODY_BYTES, AskLeader, ReviewRoute
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Middleware
@@ -24,17 +24,22 @@ BINDINGS: Final = "/mutate/bindings"
 
 
 def review_app(
-    handlers: Mapping[str, Handler], health: Health, metrics: Metrics, client_names: Collection[str] = ()
+    handlers: Mapping[str, Handler],
+    health: Health,
+    metrics: Metrics,
+    client_names: Collection[str] = (),
+    ask_leader: AskLeader | None = None,
 ) -> web.Application:
     """POST at each path of `handlers` (`/mutate/pods`).
 
     client_names: the allowed names in client certificates; empty: any certificate that passes the TLS handshake.
+    ask_leader: asks the leader what only it can answer. None: what other replicas ask, which is not passed on again.
     """
     middlewares: list[Middleware] = [within_deadlines, *([only_from(client_names)] if client_names else [])]
     app = web.Application(middlewares=middlewares)
     for path, handler in handlers.items():
         largest = MAX_BINDING_BYTES if path == BINDINGS else MAX_BODY_BYTES
-        route = ReviewRoute(path.strip("/").replace("/", "-"), handler, health, metrics, largest)
+        route = ReviewRoute(path.strip("/").replace("/", "-"), handler, health, metrics, largest, ask_leader)
         app.router.add_post(path, route.handle)
     return app
 

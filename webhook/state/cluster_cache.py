@@ -248,6 +248,11 @@ class ClusterCache:
         return self._ledger.version
 
     @property
+    def follows_pods(self) -> bool:
+        """Whether a watch shows the changes of pods as they are made, as far as is known."""
+        return self._in_order()
+
+    @property
     def state(self) -> ClusterState:
         """The records of nodes, NodeResourceTopologies and bound pods; must not be changed."""
         return self._state

@@ -10,6 +10,7 @@ installation. */}}
   "excludedNamespaces" .Values.webhook.excludedNamespaces
   "manageMissed" (or .Values.webhook.namespaceSelector .Values.webhook.objectSelector .Values.webhook.matchConditions | empty)
   "port" .Values.ports.webhook
+  "peerPort" .Values.ports.peers
   "metricsPort" .Values.ports.metrics
   "page" .Values.page.enabled
   "pagePort" .Values.ports.page
@@ -36,6 +37,8 @@ installation. */}}
   valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
 - name: TOPOLOGY_WEBHOOK_POD_NAME
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
+- name: TOPOLOGY_WEBHOOK_POD_IP
+  valueFrom: {fieldRef: {fieldPath: status.podIP}}
 {{- range .Values.extraEnv }}
 {{- if hasPrefix "TOPOLOGY_WEBHOOK_" .name }}
 {{- fail (printf "extraEnv: the service does not read %s. Set it in settings, or as a flag in extraArgs" .name) }}

@@ -3,7 +3,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{/* 52: room for the suffixes "-ca", "-bind", "-hint-key", "-uninstall" within the 63 characters of a DNS label. */}}
+{{/* 52: room for the suffixes "-ca", "-hint-key", "-uninstall" within the 63 characters of a DNS label. */}}
 {{- define "topology-webhook.fullname" -}}
 {{- if .Values.fullnameOverride }}
 {{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" }}
@@ -17,11 +17,6 @@
 {{/* Where the objects are. Helm keeps its record of the release in the release's own namespace. */}}
 {{- define "topology-webhook.namespace" -}}
 {{- default .Release.Namespace .Values.namespaceOverride }}
-{{- end }}
-
-{{/* The Service that leads to the leader. */}}
-{{- define "topology-webhook.bindServiceName" -}}
-{{- include "topology-webhook.fullname" . }}-bind
 {{- end }}
 
 {{- define "topology-webhook.selectorLabels" -}}
@@ -111,10 +106,10 @@ imagePullSecrets:
 {{- include "topology-webhook.fullname" . }}-hint-key
 {{- end }}
 
-{{/* JSON. The names besides the Services' that the certificate must carry: tls.names and the hosts of the URLs called. */}}
+{{/* JSON. The names besides the Service's that the certificate must carry: tls.names and the host of the URL called. */}}
 {{- define "topology-webhook.tlsNames" -}}
 {{- $names := .Values.tls.names }}
-{{- range compact (list .Values.webhook.url .Values.webhook.bindUrl) }}
+{{- with .Values.webhook.url }}
 {{- $names = append $names ((urlParse .).hostname | trimPrefix "[" | trimSuffix "]") }}
 {{- end }}
 {{- uniq $names | toJson }}

@@ -12,15 +12,15 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
-{{/* Takes {root, path, leader}: leader is true for what only the leader answers. caBundle is set only in mode ExistingSecret: else the service, or cert-manager, owns that field. */}}
+{{/* Takes {root, path}. caBundle is set only in mode ExistingSecret: else the service, or cert-manager, owns that field. */}}
 {{- define "topology-webhook.clientConfig" -}}
 {{- $values := .root.Values.webhook }}
-{{- with .leader | ternary (default $values.url $values.bindUrl) $values.url -}}
+{{- with $values.url -}}
 url: {{ printf "%s%s" (trimSuffix "/" .) $.path | quote }}
 {{- else -}}
 service:
   namespace: {{ include "topology-webhook.namespace" .root }}
-  name: {{ include (.leader | ternary "topology-webhook.bindServiceName" "topology-webhook.fullname") .root }}
+  name: {{ include "topology-webhook.fullname" .root }}
   path: {{ .path }}
   port: 443
 {{- end }}
@@ -74,7 +74,7 @@ by requirements on their labels.
 */}}
 {{- define "topology-webhook.mutatePods" -}}
 - name: mutate.{{ .name }}.topology-webhook.dev
-  clientConfig: {{- include "topology-webhook.clientConfig" (dict "root" .root "path" "/mutate/pods" "leader" false) | nindent 4 }}
+  clientConfig: {{- include "topology-webhook.clientConfig" (dict "root" .root "path" "/mutate/pods") | nindent 4 }}
   rules:
     - {apiGroups: [""], apiVersions: [v1], resources: [pods], operations: [CREATE], scope: Namespaced}
   # Called again when a later webhook changes the pod (a sidecar changes what must fit); a second pass over an unchanged pod adds nothing.

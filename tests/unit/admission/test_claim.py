@@ -12,7 +12,7 @@ from tests.builders.reviews import denied, review
 from webhook.admission.binding.guard import LeaderState
 from webhook.admission.binding.review_trust import FIRST_SECONDS, Doubts
 from webhook.admission.claim import ClaimGuard
-from webhook.admission.handler import NotNowError
+from webhook.admission.handler import LeaderNeededError, NotNowError
 from webhook.admission.response import Allowed, Response
 from webhook.formats.dra import Claim, DeviceId
 from webhook.state.rules import Rules
@@ -136,7 +136,9 @@ def test_an_update_that_allocates_nothing_passes_also_on_a_claim_that_has_our_de
 def test_only_the_leader_knows_what_is_assumed() -> None:
     with pytest.raises(NotNowError):
         Site(state=LeaderState.NONE).allocate(["gpu-1"])
-    refusal = denied(Site(state=LeaderState.ELSEWHERE).allocate(["gpu-1"]))
+    with pytest.raises(LeaderNeededError) as needed:
+        Site(state=LeaderState.ELSEWHERE).allocate(["gpu-1"])
+    refusal = denied(needed.value.otherwise)
     assert (refusal.reason, refusal.misrouted) == ("NotLeader", True)
     denied(Site(state=LeaderState.ASSIGNED_ONLY).allocate(["gpu-0"]))
     assert isinstance(Site(state=LeaderState.ASSIGNED_ONLY).allocate(["gpu-1"]), Allowed)

@@ -10,7 +10,7 @@ from tests.builders.clusters import cluster_cache
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import pod
 from tests.builders.reviews import binding_review
-from webhook.admission.handler import Handler, NotNowError
+from webhook.admission.handler import Handler, LeaderNeededError, NotNowError
 from webhook.admission.response import Allowed, Denied, Observed, Patched, Response
 from webhook.app.webhooks import ObservedBindings, Observer, in_mode
 from webhook.formats.kubernetes.admission_review import AdmissionRequest
@@ -78,6 +78,17 @@ async def test_a_refusal_until_more_is_known_is_no_verdict(reason: str) -> None:
     response, told = await observed(Denied("later", reason, misrouted=reason == "NotLeader"))
     assert (response, response.observed, told) == (Allowed(), Observed("none", reason), [])
     assert response.misrouted == (reason == "NotLeader")
+
+
+async def test_what_only_the_leader_knows_it_observes_and_else_nobody_does() -> None:
+    told: list[Response] = []
+    handler = Answers(LeaderNeededError("n0", Denied("later", "NotLeader", misrouted=True)))
+    with pytest.raises(LeaderNeededError) as needed:
+        await Observer(handler, lambda _, response: told.append(response)).handle(binding_review("p", deadline=FAR))
+    admitted = needed.value.otherwise
+    assert (needed.value.node, admitted, admitted.misrouted) == ("n0", Allowed(), True)
+    assert admitted.observed == Observed("none")
+    assert told == []
 
 
 async def test_observe_waits_for_no_other_binding_longer_than_a_second() -> None:

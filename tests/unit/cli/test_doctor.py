@@ -44,12 +44,12 @@ from webhook.formats.kubernetes.node import Node
 from webhook.formats.nrt import NodeTopology
 from webhook.formats.topology import Topology
 from webhook.kube.api_errors import APIError
+from webhook.kube.election import LeaseRecord
 from webhook.model.errors import UserError
 from webhook.model.names import (
     KOORDINATOR_NODE_POLICY_LABEL,
     NUMA_TOPOLOGY_SPEC,
     PLACEMENT,
-    ROLE_LABEL,
 )
 from webhook.version import VERSION
 
@@ -105,13 +105,10 @@ def deployment(replicas: int = 2, image: str = "none:1", version: str = VERSION)
     return {"metadata": metadata, "spec": {"replicas": replicas, "template": template}}
 
 
-def replica(name: str, *, ready: bool = True, leads: bool = False, image: str = "none:1") -> dict[str, Any]:
-    labels = {ROLE_LABEL: "leader"} if leads else {}
+def replica(name: str, *, ready: bool = True, image: str = "none:1") -> dict[str, Any]:
     condition = {"type": "Ready", "status": str(ready)}
     container = {"name": "webhook", "image": image}
-    return created(name=name, metadata={"name": name, "labels": labels}, containers=[container]) | {
-        "status": {"conditions": [condition]}
-    }
+    return created(name=name, metadata={"name": name}, containers=[container]) | {"status": {"conditions": [condition]}}
 
 
 @pytest.mark.parametrize(
@@ -137,17 +134,18 @@ def test_an_old_image_and_another_version_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("leads", "ready", "level"),
+    ("holder", "address", "replicas", "level"),
     [
-        ((True, False), True, OK),
-        ((False, False), True, FAIL),
-        ((True, True), True, WARN),
-        ((True, False), False, FAIL),
+        ("a-0_1f", "10.0.0.7:8445", 2, OK),
+        ("a-0_1f", "", 1, OK),
+        ("a-0_1f", "", 2, WARN),
+        ("gone_1f", "10.0.0.7:8445", 2, WARN),
     ],
 )
-def test_one_ready_pod_has_the_leaders_label(leads: tuple[bool, bool], ready: bool, level: Level) -> None:
-    pods = [replica(f"a-{number}", leads=one, ready=ready) for number, one in enumerate(leads)]
-    assert judge_leader(pods, "placement", elsewhere=False).level is level
+def test_the_leader_is_a_ready_pod_that_others_can_ask(holder: str, address: str, replicas: int, level: Level) -> None:
+    pods = [replica(f"a-{number}") for number in range(replicas)]
+    record = LeaseRecord("1", holder, address=address)
+    assert judge_leader(record, pods, elsewhere=False).level is level
 
 
 def configuration(*bundles: str) -> dict[str, Any]:

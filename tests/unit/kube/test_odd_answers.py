@@ -16,7 +16,6 @@ from webhook.kube.ca_bundle import bundle_patch
 from webhook.kube.client import Client
 from webhook.kube.credentials import Credentials
 from webhook.kube.discovery import Wanted, locate
-from webhook.kube.leader_label import RoleLabel
 from webhook.kube.shared_secret import SharedSecret
 
 ODD: list[Any] = [
@@ -141,7 +140,6 @@ async def test_the_other_calls_fail_as_calls_do_or_find_nothing(answer: Any) -> 
     async with server, client:
         for call in (
             SharedSecret(client, "ns", "ca").read(),
-            RoleLabel(client, "ns", "p", lambda: False).settle(),
             locate(client, Wanted("g", "things")),
         ):
             try:

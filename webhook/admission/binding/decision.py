@@ -12,7 +12,8 @@
    another replica binds the first pod. A pod that gets what its own allocation names waits for no other: if others
    were bound without us, not all allocations may fit, and each pod would wait for the next. An assigned pod that the
    scheduler could not bind loses its allocation (see `controllers.unbindable_pods`): no pod waits for it, and if it is
-   bound after all, it gets what is free then.
+   bound after all, it gets what is free then. A pod that would get several NUMA nodes waits even if there is room
+   beside such an allocation: the memory manager lets no others into them.
 6. What a binding was given is given again to equal pods on equal nodes (`RecentBindings`).
 
 The result goes into the Binding's annotations. The API server writes them into the pod when it binds the pod.
@@ -183,6 +184,12 @@ class Given:
             self, numa_nodes=self.assumed, allocation_certainty=AllocationCertainty(sure=False, alternatives=others)
         )
 
+    def is_as_assigned(self, allocation: NUMAAllocation) -> bool:
+        """Whether the pod gets what it was assigned, whatever reaches the node before it (see `binding.guard`)."""
+        if self.assumed is None or not dict(self.assumed) == dict(self.numa_nodes) == dict(allocation.numa_nodes):
+            return False
+        return self.chosen or self.weak or (self.allocation_certainty.sure and len(self.numa_nodes) < 2)
+
     @property
     def message(self) -> str:
         """The result in one line."""
@@ -303,7 +310,10 @@ def _decided(
     if not decision.fits[0]:
         return _refusal(node, decision)
     numa_nodes = decision.allocation(0)
-    held = dict(numa_nodes) != dict(reserved or ()) and not is_free(snapshot, numa_nodes)
+    held = dict(numa_nodes) != dict(reserved or ()) and (
+        not is_free(snapshot, numa_nodes)
+        or (not ours and len(numa_nodes) > 1 and bool(_holders(kubelet_admission, numa_nodes, with_unknown=False)))
+    )
     exact = rules.engine.fidelity == "Kubelet"
     if ours:
         replayed = _UNOBEYED if weak and numa_nodes else CERTAIN
@@ -336,9 +346,15 @@ def _enforcement(node_arrays: NodeArrays, pod: Pod, intent: NUMAIntent) -> tuple
     return weak, not_enforced(node_arrays, request, 0)
 
 
-def into_binding(binding: Raw, given: Given) -> tuple[Operation, ...]:
-    """The JSON patch that writes the result into a Binding. Other annotations of the Binding stay."""
+def into_binding(binding: Raw, given: Given, version: str = "") -> tuple[Operation, ...]:
+    """The JSON patch that writes the result into a Binding. Other annotations of the Binding stay.
+
+    version: the pod's resourceVersion, if the API server is to reject the Binding (409) of any other version of the
+    pod; empty: of none. Source: kubernetes pkg/registry/core/pod/storage (the preconditions of setPodNodeAndMetadata).
+    """
     patch = Patch(binding)
+    if version:
+        patch.put(("metadata", "resourceVersion"), version)
     for name, text in given.annotations.items():
         patch.put(("metadata", "annotations", name), text)
     return tuple(patch.operations)

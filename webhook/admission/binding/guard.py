@@ -2,23 +2,42 @@
 
 1. The pod is read from the cache, else by one GET (`PodLookup`). Bindings of unmanaged pods are allowed on any
    replica. So are Bindings that the API server will reject: of a pod that is bound, gated or missing.
-2. Leadership is checked after the last wait, so nothing else runs between this check and the response.
-   - If this replica is not the leader, only an assigned pod may be bound, to its node and while its NUMA nodes are
-     still reserved: that needs no new reservation. Other Bindings are refused while another replica leads or is about
-     to: the connection led to the wrong replica, and the next one finds the right one. Without a leader the response is
-     an HTTP 503, and the webhook's failurePolicy decides, as it does while no replica answers. Ignore binds the pod
-     without an allocation; with Fail the scheduler tries again.
+2. An assigned pod that gets what it was assigned is answered by any replica, from the pod in its watch (see below).
+   All other pods need a reservation, which only the leader makes. It is checked after the last wait, so nothing else
+   runs between this check and the response.
+   - If another replica leads, it is asked (`LeaderNeededError`). If it cannot be asked, an assigned pod gets what it
+     was assigned or is refused; others are refused, and the scheduler tries again.
+   - Without a leader the response to these is an HTTP 503, and the webhook's failurePolicy decides, as it does while no
+     replica answers. Ignore binds the pod without an allocation; with Fail the scheduler tries again.
    - A new leader does not know what the last one assumed in responses that are still being written into pods. It
      reserves nothing new until they must be visible. It refuses, so that the scheduler tries again.
-3. The pod is assumed before the response is sent, so the next Binding does not get the same resources.
+3. A pod that needs a reservation is assumed before the response is sent, so the next Binding does not get the same
+   resources.
 4. A kubelet admits pods in the order in which they arrive, and two Bindings to one node may be written in either order.
    So the next Binding to the node waits until the first one is visible, unless the order makes no difference
    (`in_any_order`).
 5. A Binding also waits if it would take the NUMA nodes of a pod that was assigned there earlier, until that one is
    bound. Not too many wait at a time (`WaitingReviews`).
    Only bindings of schedulers reserve anything. The pod of another user's binding gets its allocation once it is bound.
-6. A node that the pod avoids after a rejection is refused (see `cache.avoided_nodes`), on any replica.
+6. A node that the pod avoids after a rejection is refused (see `cache.avoided_nodes`).
 7. If the node cannot take the pod, another node may: the nominator is notified (see `controllers.nominator`).
+
+Why replicas that know nothing of each other's answers may answer for assigned pods. Let pod A be assigned the amounts X
+on one NUMA node, or on none.
+- While A's annotation says X, no other pod gets any of X: the annotation reserves it on the leader and on each
+  replica, also while a binding that the leader gave other NUMA nodes is under way. The Binding carries the
+  resourceVersion of the pod that was judged. So if the leader has taken X back by then, the API server rejects it.
+- If the kubelet chooses, it must choose X on the node as its bound pods leave it, which A finds with certainty. Others
+  may arrive before A: each takes room elsewhere, or beside X. A kubelet takes the first feasible mask in an order that
+  the node's capacity fixes, and X stays feasible, so it is still the first. Likewise A's arrival changes nothing for
+  the others. So no order of these bindings has to be kept, and nothing has to be assumed for A: X is reserved already.
+- The order counts where that does not hold, and the leader keeps it: if the kubelet would choose something else, if
+  its choice is not certain, and for pods on several NUMA nodes, or beside such a pod. With them the first feasible mask
+  is not always taken (best-effort), and the memory manager lets no other pod into their NUMA nodes.
+- If the kubelet would choose what another assigned pod was given, that one is bound first. Each replica sees when.
+- What the pod's claims got devices near cannot differ from X: A was assigned both (`_near_devices`).
+- A replica whose watch of pods has failed asks the leader. An avoided node is refused by the leader, too, which then
+  tells the nominator.
 
 Without client certificates a review may be forged. It is answered, and what it reserves is kept only briefly (see
 `review_trust`).
@@ -43,7 +62,7 @@ from webhook.admission.binding.decision import (
     rejected_before,
 )
 from webhook.admission.binding.review_trust import FIRST_SECONDS, Doubts
-from webhook.admission.handler import NotNowError
+from webhook.admission.handler import LeaderNeededError, NotNowError
 from webhook.admission.reserved_fields import forgery
 from webhook.admission.response import Allowed, Denied, Patched, Response, Unreserved
 from webhook.formats.kubernetes.admission_review import AdmissionRequest
@@ -52,6 +71,7 @@ from webhook.placing.pod.binding_pod import BindingPod, BindingPods
 from webhook.signal import Signal
 from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.cluster_cache import ClusterCache
+from webhook.state.kubelet_admission import KubeletAdmission
 from webhook.state.rules import Rules
 from webhook.state.unmanaged import why_unmanaged
 
@@ -288,8 +308,10 @@ _LEADER_CHANGED: Final = Refusal(
     "LeaderChanged",
 )
 
-NOT_LEADER: Final = Refusal("another replica of topology-webhook leads now; the next attempt reaches it", "NotLeader")
-"""The connection led to the wrong replica."""
+NOT_LEADER: Final = Refusal(
+    "only the leader of topology-webhook can answer this, and it could not be asked; the next attempt may reach it",
+    "NotLeader",
+)
 
 _BINDING_IN_PROGRESS: Final = Refusal(
     "another pod was just bound to this node and is not visible yet; the kubelet admits pods in order of arrival",
@@ -343,7 +365,7 @@ class BindingGuard:
         cache.bound_or_gone.subscribe(self._waiting.bound_or_gone)
 
     async def handle(self, request: AdmissionRequest) -> Response:
-        """Answer a review. Raises NotNowError."""
+        """Answer a review. Raises NotNowError or LeaderNeededError."""
         binding = request.object
         if forged := forgery(request, self._rules):
             return Denied(" ".join(map(str, forged.faults)), "ReservedField")
@@ -393,55 +415,60 @@ class BindingGuard:
     def _judge(
         self, request: AdmissionRequest, pod: BindingPod, node: str, in_progress: Sequence[AssumedPod]
     ) -> Response | Refusal:
-        """The answer, or why the pod is to wait for others. in_progress: other bindings to the node."""
+        """The answer, or why the pod is to wait for others. in_progress: other bindings to the node.
+
+        Raises NotNowError or LeaderNeededError.
+        """
         leader_state = self._leader_state()
         if in_progress and leader_state is not LeaderState.ALL:
             return _wait(in_progress)
         allocation = pod.allocation
         is_reserved = allocation is not None and allocation.node == node and allocation.reserved and allocation.certain
         if leader_state is not LeaderState.ALL and not is_reserved:
-            if leader_state is LeaderState.NONE:
-                raise NotNowError("this replica is not the leader, and only the leader reserves NUMA nodes")
-            return _refused(NOT_LEADER) if leader_state is LeaderState.ELSEWHERE else _refused(_LEADER_CHANGED)
+            return _needs_reservation(leader_state, node)
         avoided = self._cache.avoided.by_key()
         refusal, pod = rejected_before(pod.raw, node, avoided), pod.learning(node, avoided)
-        if leader_state in {LeaderState.NONE, LeaderState.ELSEWHERE}:
-            if refusal is not None:
-                return _refused(refusal)
-            return Allowed(decided=True, message=f"placed on {node} before")
         metadata = pod.raw["metadata"]
         key, uid = f"{request.namespace}/{metadata['name']}", metadata.get("uid", "")
-        verdict = refusal or self._decided(pod, node, key, uid)
-        by_scheduler = request.user.username in self._rules.scheduler_users | self._rules.trusted_users
+        kubelet_admission = self._cache.kubelet_admission(node, key)
+        verdict = refusal or self._decided(pod, node, key, uid, kubelet_admission)
         if in_progress and not (isinstance(verdict, Given) and in_any_order(verdict, in_progress)):
             return _wait(in_progress)
-        match verdict:
-            case Pass():
-                return Allowed(message=verdict.message)
-            case Refusal():
-                if verdict.after:
-                    return verdict
-                if by_scheduler and not request.dry_run:
-                    self._on_refused(key, uid, node)
-                return _refused(verdict)
+        if isinstance(verdict, Pass):
+            return Allowed(message=verdict.message)
+        leads = leader_state in {LeaderState.ASSIGNED_ONLY, LeaderState.ALL}
+        by_scheduler = request.user.username in self._rules.scheduler_users | self._rules.trusted_users
+        if isinstance(verdict, Refusal):
+            if verdict.after:
+                return verdict
+            if leads and by_scheduler and not request.dry_run:
+                self._on_refused(key, uid, node)
+            return _final(_refused(verdict), leader_state, node)
         given = verdict if leader_state is LeaderState.ALL else verdict.as_assumed()
         if given is None:
-            return _refused(_LEADER_CHANGED)
+            return _needs_reservation(leader_state, node)
+        as_assigned = is_reserved and self._cache.follows_pods and _is_as_assigned(given, pod, kubelet_admission)
         if not by_scheduler:
             # The admission policy denies what we would add to this user's binding.
             message = (
                 f"bound to {node} by {request.user.username}, who is none of --scheduler-users: "
                 "no NUMA nodes are reserved"
             )
-            return Allowed((message,), decided=True, message=message, unreserved=Unreserved.USER)
-        unreserved = None if request.dry_run else self._reserve(given, key, uid)
+            answer = Allowed((message,), decided=True, message=message, unreserved=Unreserved.USER)
+            return answer if as_assigned else _final(answer, leader_state, node)
+        operations = into_binding(request.object, given, metadata.get("resourceVersion", "") if is_reserved else "")
+        if not (as_assigned or leads):
+            return _final(Patched(operations, decided=True, message=given.message), leader_state, node)
+        if given.weak and given.not_enforced and not request.dry_run:
+            self.not_enforced.emit(key, uid, given.message)
+        unreserved = None if as_assigned or request.dry_run else self._reserve(given, key, uid)
         message = given.message if unreserved is None else f"{given.message}; {unreserved.sentence}"
-        operations = into_binding(request.object, given)
         return Patched(operations, decided=True, message=message, unreserved=unreserved)
 
-    def _decided(self, pod: BindingPod, node: str, key: str, uid: str) -> Given | Refusal | Pass:
-        kubelet_admission, assumed = self._cache.kubelet_admission(node, key), self._cache.assumed(key, uid, node)
-        found = guard(pod, node, kubelet_admission, self._rules, assumed, self._recent)
+    def _decided(
+        self, pod: BindingPod, node: str, key: str, uid: str, kubelet_admission: KubeletAdmission | None
+    ) -> Given | Refusal | Pass:
+        found = guard(pod, node, kubelet_admission, self._rules, self._cache.assumed(key, uid, node), self._recent)
         return self._near_devices(found, pod, uid) if isinstance(found, Given) else found
 
     def _near_devices(self, given: Given, pod: BindingPod, uid: str) -> Given | Refusal:
@@ -470,8 +497,6 @@ class BindingGuard:
 
     def _reserve(self, given: Given, key: str, uid: str) -> Unreserved | None:
         """Assume the pod until it is visible with its NUMA nodes; returns why it was not assumed."""
-        if given.weak and given.not_enforced:
-            self.not_enforced.emit(key, uid, given.message)
         now = monotonic()
         seconds = self._assume_ttl if self._doubts is None else self._doubts.believed_seconds(key, uid, now)
         if not seconds:
@@ -483,6 +508,33 @@ class BindingGuard:
             assumed_pod = replace(assumed_pod, expires=min(assumed_pod.expires, before.expires))
         self._cache.assume(assumed_pod)
         return None
+
+
+def _needs_reservation(leader_state: LeaderState, node: str) -> Denied:
+    """The refusal of a pod for which NUMA nodes must be reserved now. Raises NotNowError or LeaderNeededError."""
+    match leader_state:
+        case LeaderState.NONE:
+            raise NotNowError("this replica is not the leader, and only the leader reserves NUMA nodes")
+        case LeaderState.ELSEWHERE:
+            raise LeaderNeededError(node, _refused(NOT_LEADER))
+        case _:
+            return _refused(_LEADER_CHANGED)
+
+
+def _final(answer: Response, leader_state: LeaderState, node: str) -> Response:
+    """The answer of a leader, or of a replica that knows of none. Raises LeaderNeededError if another one leads."""
+    if leader_state is LeaderState.ELSEWHERE:
+        raise LeaderNeededError(node, answer)
+    return answer
+
+
+def _is_as_assigned(given: Given, pod: BindingPod, kubelet_admission: KubeletAdmission | None) -> bool:
+    """Whether any replica may give this (see the top)."""
+    if pod.allocation is None or kubelet_admission is None or not given.is_as_assigned(pod.allocation):
+        return False
+    mine = {numa_id for numa_id, _ in given.numa_nodes}
+    others = (other.assumed.numa for other in kubelet_admission.assigned)
+    return given.chosen or all(len(numa) < 2 or mine.isdisjoint(numa) for numa in others)
 
 
 def _numa(ids: Iterable[int]) -> str:

@@ -8,9 +8,7 @@ from typing import Final
 from webhook.cli.doctor.finding import Finding, fail, ok, some, warn
 from webhook.cli.doctor.release import Release, is_ready
 from webhook.kube.election import LeaseRecord
-from webhook.kube.leader_label import LEADER
 from webhook.kube.resource import Resource
-from webhook.model.names import ROLE_LABEL
 from webhook.model.raw import Raw
 from webhook.model.wording import counted
 from webhook.version import VERSION
@@ -77,7 +75,7 @@ def judge_versions(deployment: Raw, pods: Sequence[Raw]) -> list[Finding]:
 
 
 async def leader(release: Release) -> list[Finding]:
-    """Whether a replica leads, renews its Lease, and is found by the Service of bindings."""
+    """Whether a replica leads, renews its Lease, and says where others reach it."""
     path = f"{Resource('coordination.k8s.io', 'v1', 'leases', release.namespace).path}/{release.name}"
     lease = await release.get(path)
     record = None if lease is None else LeaseRecord.from_object(lease)
@@ -99,22 +97,18 @@ async def leader(release: Release) -> list[Finding]:
                 )
             ]
         await asyncio.sleep(_LOOK_AGAIN_SECONDS)
-    return [judge_leader(await release.pods(), release.namespace, elsewhere=await release.calls_a_url())]
+    return [judge_leader(record, await release.pods(), elsewhere=await release.calls_a_url())]
 
 
-def judge_leader(pods: Sequence[Raw], namespace: str, *, elsewhere: bool) -> Finding:
-    """Whether the Service of the bindings leads to one pod."""
-    marked = [pod for pod in pods if (pod["metadata"].get("labels") or {}).get(ROLE_LABEL) == LEADER]
-    names = [pod["metadata"]["name"] for pod in marked if is_ready(pod)]
-    if len(names) == 1:
-        return ok(f"{names[0]} leads")
-    if names:
+def judge_leader(record: LeaseRecord, pods: Sequence[Raw], *, elsewhere: bool) -> Finding:
+    """Whether other replicas find the leader. elsewhere: as for `judge_replicas`."""
+    pod = record.holder.rpartition("_")[0]
+    ready = {each["metadata"]["name"] for each in pods if is_ready(each)}
+    if pod not in ready and not elsewhere:
+        return warn(f"{record.holder} leads, and is no ready pod of the release", "see its log")
+    if not record.address and len(ready) > 1:
         return warn(
-            f"several pods have the leader's label: {some(names)}",
-            "the leader removes it from the others within seconds; if it stays, see the leader's logs",
+            f"{pod} leads, and does not say where other replicas reach it, so a binding may be tried several times",
+            "it may be of an older release: wait for the roll-out; TOPOLOGY_WEBHOOK_POD_IP must be the pod's address",
         )
-    report = warn if elsewhere else fail
-    return report(
-        "a replica leads, but no ready pod has the leader's label, so bindings are not checked",
-        f"may the service label pods? kubectl auth can-i patch pods -n {namespace}, as its service account",
-    )
+    return ok(f"{pod} leads")

@@ -40,6 +40,10 @@ from webhook.state.assumed.unreported import NOTHING, ReportingTimes, Unreported
 _VERSION = "pfp0v001"
 
 
+def _most(one: Mapping[str, int], other: Mapping[str, int]) -> Mapping[str, int]:
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
+
+
 def pod_hash(namespace: str, name: str) -> int:
     """The 64-bit hash of one pod: xxh64 of its name, seeded with xxh64 of its namespace."""
     return xxh64_intdigest(name.encode(), _namespace_seed(namespace))
@@ -407,9 +411,17 @@ class NodeStates:
         return assumed_pod is not None and assumed_pod.tentative
 
     def reserve_assumed(self, assumed_pod: AssumedPod) -> None:
-        """Reserve what an assumed pod was given, also on the NUMA nodes that it may get instead."""
+        """Reserve what an assumed pod was given, also on the NUMA nodes that it may get instead.
+
+        What it was assigned stays reserved until a bound pod shows its binding: until then, any replica may bind it to
+        that.
+        """
         pod, node, requests = assumed_pod.pod, assumed_pod.node, assumed_pod.requests
         numa = self.allocations.widened(pod, assumed_pod.numa)
+        shown = self.pods.get(pod)
+        if shown is not None and assumed_pod.is_binding and (shown.uid, shown.assigned_node) == (assumed_pod.uid, node):
+            assigned = dict(shown.allocation or ()) if shown.reserved else {}
+            numa = {**numa, **{numa_id: _most(numa.get(numa_id, {}), amounts) for numa_id, amounts in assigned.items()}}
         self.reserve(Reservation.of(pod, node, numa, requests, policy=assumed_pod.policy))
 
     def reserve(self, reservation: Reservation) -> None:

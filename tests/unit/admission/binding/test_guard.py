@@ -19,7 +19,7 @@ from tests.builders.reviews import binding_review, denied
 from tests.unit.admission.kubelet_admissions import kubelet_admission_at
 from webhook.admission.binding.guard import BindingGuard, LeaderState, PodLookup, WaitingReviews
 from webhook.admission.binding.review_trust import Doubts
-from webhook.admission.handler import NotNowError
+from webhook.admission.handler import LeaderNeededError, NotNowError
 from webhook.admission.response import Allowed, Denied, Patched, Response, Unreserved
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.formats.koordinator.numa_allocation import NUMAAllocation, NUMANodeAmounts
@@ -49,6 +49,7 @@ class OneNode:
         self.on_the_server: dict[str, Raw] = dict(self.waiting)
         self.refused: list[tuple[str, str, str]] = []
         self.doubts: Doubts | None = None
+        self.follows_pods = True
         self.bound_or_gone = Signal[[str, str]]()
         self.now = 1000.0
         self.avoided = AvoidedNodes(lambda: self.now, 120.0, lambda _: None, lambda _: 0, Signal())
@@ -74,9 +75,17 @@ class OneNode:
         self.keeper.settle(0)
 
     def show_bound(self, name: str) -> None:
-        """The informer shows the pod where its assumed pod says."""
+        """The informer shows the pod where its assumed pod says, or else its allocation."""
         assumed_pod = self.keeper.assumed_by(f"default/{name}")
-        assert assumed_pod is not None
+        if assumed_pod is None:
+            self.show_placed(name)
+            placed = next(each for each in self.keeper.assigned("n3") if each.pod == f"default/{name}")
+            record = resident(name=name, node=placed.node, requests=dict(placed.requests), numa=dict(placed.numa))
+            self.keeper.put_pod(replace(record, uid="u"))
+            self.keeper.settle(0)
+            self.waiting.pop(name)
+            self.bound_or_gone.emit(f"default/{name}", name)
+            return
         held = {zone: dict(amounts) for zone, amounts in assumed_pod.numa.items()}
         self.keeper.put_pod(
             replace(
@@ -151,11 +160,12 @@ async def turns(count: int) -> None:
         await asyncio.sleep(0)
 
 
-def placed(*pods: Raw) -> OneNode:
-    """The node, on which the informer has shown these pods as placed."""
+def placed(*pods: Raw, names: str | None = None) -> OneNode:
+    """The node, on which the informer has shown these pods as placed, or those with the names."""
     cluster = OneNode(*pods)
     for each in pods:
-        cluster.show_placed(each["metadata"]["name"])
+        if names is None or each["metadata"]["name"] in names:
+            cluster.show_placed(each["metadata"]["name"])
     return cluster
 
 
@@ -273,9 +283,7 @@ async def test_a_pod_shown_as_it_was_before_its_binding_does_not_end_the_wait_of
     await cluster.bind("a")
     cluster.show_placed("a")  # the watch was late: the guard had asked the API server
     refused = await cluster.refuses("b", seconds=0.02)
-    assert refused.message == (
-        "another pod was just bound to this node and is not visible yet; the kubelet admits pods in order of arrival"
-    )
+    assert refused.message == "default/a was placed before on the NUMA nodes of n3 that this pod would get"
 
 
 async def test_a_binding_that_has_waited_for_half_of_its_time_is_refused_and_says_for_whom() -> None:
@@ -333,22 +341,91 @@ async def test_what_is_no_affair_of_ours_passes_on_every_replica(leader_state: L
     assert (bound.verdict, bound.decided) == ("allow", False)
 
 
-async def test_who_does_not_lead_gives_nothing_out_and_lets_placed_pods_pass() -> None:
-    cluster = OneNode(named("a"), assigned("b"), assigned("c", node="n1"))
+async def test_who_knows_of_no_leader_gives_nothing_out_and_lets_placed_pods_pass() -> None:
+    cluster = placed(named("a"), assigned("b"), assigned("c", node="n1"), names="b")
     for name in ("a", "c"):
         with pytest.raises(NotNowError):
             await cluster.bind(name, leader_state=LeaderState.NONE)
-    assert (await cluster.bind("b", leader_state=LeaderState.NONE)).verdict == "allow"
+    # Its kubelet would take NUMA node 0.
+    passed = await cluster.bind("b", leader_state=LeaderState.NONE)
+    assert allocation_of(passed) == {"node": "n3", "certain": False}
     assert cluster.keeper.assumed_count == 0
 
 
-async def test_where_another_replica_leads_a_binding_is_refused_and_its_connection_given_up() -> None:
-    cluster = OneNode(named("a"), assigned("b"))
-    refused = await cluster.refuses("a", leader_state=LeaderState.ELSEWHERE)
+async def needed(cluster: OneNode, name: str, **how: Any) -> LeaderNeededError:
+    """What a replica that does not lead asks the leader about."""
+    with pytest.raises(LeaderNeededError) as error:
+        await cluster.bind(name, leader_state=LeaderState.ELSEWHERE, **how)
+    assert error.value.node == "n3"
+    assert cluster.keeper.assumed_count == 0
+    assert cluster.refused == []
+    return error.value
+
+
+@pytest.mark.parametrize("leader_state", LeaderState)
+async def test_any_replica_gives_an_assigned_pod_what_it_was_assigned_and_assumes_nothing(
+    leader_state: LeaderState,
+) -> None:
+    cluster = placed(assigned("a", numa_id=0), assigned("b", numa_id=1))
+    answer = await cluster.bind("a", leader_state=leader_state)
+    assert numa_of(answer) == [0]
+    assert cluster.keeper.assumed_count == 0
+    cluster.show_bound("a")
+    assert numa_of(await cluster.bind("b", leader_state=leader_state)) == [1]
+
+
+async def test_a_binding_is_void_if_the_pod_is_not_the_one_that_was_judged() -> None:
+    raw = assigned("a", numa_id=0)
+    cluster = placed({**raw, "metadata": {**raw["metadata"], "resourceVersion": "17"}})
+    answer = await cluster.bind("a", leader_state=LeaderState.ELSEWHERE)
+    assert isinstance(answer, Patched)
+    assert apply({"metadata": {}}, map(dict, answer.patch))["metadata"]["resourceVersion"] == "17"
+
+
+async def test_a_pod_that_needs_a_reservation_is_the_leaders_and_refused_if_it_cannot_be_asked() -> None:
+    refused = denied((await needed(OneNode(named("a")), "a")).otherwise)
     assert (refused.reason, refused.misrouted) == ("NotLeader", True)
-    passed = await cluster.bind("b", leader_state=LeaderState.ELSEWHERE)
-    assert (passed.verdict, passed.misrouted) == ("allow", False)
-    assert cluster.keeper.assumed_count == 0
+
+
+async def test_a_pod_whose_kubelet_would_choose_otherwise_is_the_leaders_and_else_gets_what_it_was_assigned() -> None:
+    cluster = placed(assigned("b", numa_id=1))  # NUMA node 0 is free: its kubelet takes that
+    assert allocation_of((await needed(cluster, "b")).otherwise) == {"node": "n3", "certain": False}
+
+
+async def test_a_replica_waits_by_itself_until_a_pod_is_bound_that_was_assigned_what_this_one_would_get() -> None:
+    cluster = placed(assigned("a", numa_id=0), assigned("b", numa_id=1))
+    refused = await cluster.refuses("b", seconds=0.02, leader_state=LeaderState.ELSEWHERE)
+    assert refused.reason == "BindingInProgress"
+
+
+async def test_a_pod_that_its_node_cannot_hold_is_the_leaders_which_nominates_another_node() -> None:
+    cluster = placed(assigned("b", numa_id=1))
+    cluster.ledger.put(Reservation.of("default/x", "n3", {0: {"cpu": 1000}, 1: {"cpu": 1000}}, {"cpu": 2000}))
+    assert denied((await needed(cluster, "b")).otherwise).reason != "NotLeader"
+
+
+async def test_a_replica_whose_watch_has_failed_asks_the_leader() -> None:
+    cluster = placed(assigned("a", numa_id=0))
+    cluster.follows_pods = False
+    assert numa_of((await needed(cluster, "a")).otherwise) == [0]
+
+
+# n3 ── NUMA 0 [8]  NUMA 1 [8]: one pod on both; a pod beside it, on NUMA node 0
+async def test_pods_on_several_numa_nodes_and_those_beside_them_are_the_leaders() -> None:
+    wide = pod(metadata={"name": "wide", "uid": "u", "annotations": {NUMA_ALLOCATION: both(4)}}, cpu=8)
+    share = [{"node": 0, "resources": {"cpu": "4", "memory": "1Gi"}}]
+    allocation = json.dumps({"node": "n3", "numaNodeResources": share})
+    small = named("small", annotations={NUMA_ALLOCATION: allocation}, cpu=4)
+    assert numa_of(await placed(small).bind("small", leader_state=LeaderState.ELSEWHERE)) == [0]
+    beside = placed(wide, small)
+    assert numa_of((await needed(beside, "small")).otherwise) == [0]
+
+
+def both(cpu: int) -> str:
+    """An allocation of both NUMA nodes."""
+    resources = {"cpu": str(cpu), "memory": "512Mi"}
+    zones = [{"node": numa_id, "resources": resources} for numa_id in (0, 1)]
+    return json.dumps({"node": "n3", "numaNodeResources": zones})
 
 
 async def test_a_new_leader_gives_out_nothing_new() -> None:
@@ -373,6 +450,8 @@ async def test_only_a_leader_who_knows_all_gives_a_placed_pod_again_what_it_lost
     if leader_state is LeaderState.NONE:
         with pytest.raises(NotNowError):
             await cluster.bind("p", leader_state=leader_state)
+    elif leader_state is LeaderState.ELSEWHERE:
+        denied((await needed(cluster, "p")).otherwise)
     else:
         assert (await cluster.bind("p", leader_state=leader_state)).verdict == "deny"
     assert cluster.keeper.assumed_count == 0
@@ -458,15 +537,16 @@ async def test_a_node_that_rejected_a_pod_of_the_same_controller_is_refused_unti
 ) -> None:
     node = OneNode(of_the_replica_set(assigned("a")), assigned("b", numa_id=0))
     rejected_on_n3(node)
-    answer = await node.bind("a", leader_state=state)
-    assert isinstance(answer, Denied)
-    assert answer.message.startswith("node n3 is avoided: its kubelet rejected a pod of the same controller or gang")
-    assert isinstance(await node.bind("b", leader_state=state), Allowed | Patched)
     if state is LeaderState.ALL:
-        node.show_bound("b")
+        answer = denied(await node.bind("a", leader_state=state))
+    else:
+        answer = denied((await needed(node, "a")).otherwise)
+    assert answer.message.startswith("node n3 is avoided: its kubelet rejected a pod of the same controller or gang")
+    assert isinstance(await node.bind("b", leader_state=state), Patched)
+    node.show_bound("b")
     node.now += 120
     node.avoided.advance()
-    assert isinstance(await node.bind("a", leader_state=state), Allowed | Patched)
+    assert isinstance(await node.bind("a", leader_state=state), Patched)
 
 
 def test_of_the_namespace_that_has_most_the_oldest_goes() -> None:

@@ -188,6 +188,15 @@ def test_a_pod_that_shows_what_it_was_granted_needs_no_assumed_pod_and_is_what_i
     assert keeping.reserved() == (NUMA, ALL_OF_IT)
 
 
+def test_what_a_pod_was_assigned_is_kept_for_it_while_a_binding_gives_it_another_numa_node() -> None:
+    keeping = Keeping(assigned())
+    other = replace(assumed_pod(assigned()), numa={1: {"cpu": 2000}}, is_binding=True)
+    keeping.keeper.assume(other)
+    assert keeping.reserved() == ({0: {"cpu": 2000}, 1: {"cpu": 2000}}, ALL_OF_IT)
+    keeping.tell(replace(bound(), allocation=((1, {"cpu": 2000}),)))
+    assert keeping.reserved()[0] == {1: {"cpu": 2000}}
+
+
 def test_an_assumed_pod_is_expired_after_its_time_and_given_back_on_request() -> None:
     keeping = Keeping(waiting())
     keeping.keeper.assume(assumed_pod(waiting(), expires=70))
