@@ -101,7 +101,7 @@ def test_the_service_may_do_nothing_that_changes_the_cluster(
     assert may("get", "", "secrets", release.namespace, f"{FULL_NAME}-ca")
     for namespace in (release.namespace, "kube-system"):
         for verb in ("create", "update", "patch", "delete"):
-            # Patching places a pod that waits behind the gate, and labels the leader's own. Preemption deletes.
+            # Patching places a pod that waits behind the gate. Preemption deletes.
             assert may(verb, "", "pods", namespace) == (verb in {"patch", "delete"})
             assert not may(verb, "", "nodes", "")
             assert not may(verb, "apps", "deployments", namespace)

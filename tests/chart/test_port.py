@@ -10,6 +10,7 @@ from tests.cluster.control_plane import ControlPlane
 
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 API_SERVER = {"ipBlock": {"cidr": "10.0.0.10/32"}}
+PEERS = {"port": 8445, "protocol": "TCP"}
 
 
 def volume(rendered: Rendered) -> Any:
@@ -62,6 +63,7 @@ def test_a_network_policy_lets_in_api_servers_and_scrapers_each_at_its_port(helm
     assert spec["podSelector"]["matchLabels"] == rendered["Deployment"]["spec"]["selector"]["matchLabels"]
     assert spec["ingress"] == [
         {"from": [API_SERVER], "ports": [{"port": 9443, "protocol": "TCP"}]},
+        {"from": [{"podSelector": spec["podSelector"]}], "ports": [PEERS]},
         {"from": [scraper], "ports": [{"port": 8080, "protocol": "TCP"}]},
     ]
 
@@ -69,14 +71,17 @@ def test_a_network_policy_lets_in_api_servers_and_scrapers_each_at_its_port(helm
 def test_the_default_network_policy_allows_both_ports_from_everywhere_and_dns_and_the_api_server(helm: Helm) -> None:
     spec = helm.template({"networkPolicy": {"enabled": True}})["NetworkPolicy"]["spec"]
     assert spec["policyTypes"] == ["Ingress", "Egress"]
-    assert spec["ingress"] == [{"ports": [{"port": port, "protocol": "TCP"}]} for port in (8443, 8080)]
+    reviews, _, metrics = spec["ingress"]
+    assert [reviews, metrics] == [{"ports": [{"port": port, "protocol": "TCP"}]} for port in (8443, 8080)]
     dns = [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]
-    assert spec["egress"] == [{"ports": dns}, {"ports": [{"port": port, "protocol": "TCP"} for port in (443, 6443)]}]
+    api_server = {"ports": [{"port": port, "protocol": "TCP"} for port in (443, 6443)]}
+    replicas = {"to": [{"podSelector": spec["podSelector"]}], "ports": [PEERS]}
+    assert spec["egress"] == [{"ports": dns}, replicas, api_server]
 
 
 def test_a_network_policy_limits_calls_of_the_pods_to_the_api_servers_that_are_listed(helm: Helm) -> None:
     values = {"enabled": True, "apiServerTo": [API_SERVER], "apiServerPorts": [16443]}
-    _, api_server = helm.template({"networkPolicy": values})["NetworkPolicy"]["spec"]["egress"]
+    *_, api_server = helm.template({"networkPolicy": values})["NetworkPolicy"]["spec"]["egress"]
     assert api_server == {"ports": [{"port": 16443, "protocol": "TCP"}], "to": [API_SERVER]}
 
 
