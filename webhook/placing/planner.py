@@ -48,7 +48,8 @@ from webhook.placing.autoscaling.lacking_room import LackingRoom, ScaleUp
 from webhook.placing.autoscaling.provisioning_pod_sets import pod_sets_of, request_text, whole_gang, why_no_request
 from webhook.placing.fair_order import FailedAttempts, result_name
 from webhook.placing.gang.gang_agreement import Agreement, agree
-from webhook.placing.gang.gang_search import GangSearch, GatedGang, assembled_gang, search_gang, why_too_few
+from webhook.placing.gang.gang_devices import GangDevices, gang_devices, with_devices
+from webhook.placing.gang.gang_search import GangSearch, GatedGang, assembled_gang, named, search_gang, why_too_few
 from webhook.placing.gang.gated_gang import Assumed, GangAssigner
 from webhook.placing.gang.kept_domain import KeptDomains
 from webhook.placing.gang.release import Release
@@ -63,6 +64,7 @@ from webhook.placing.pod.assignment import (
     why_unassigned,
     without,
 )
+from webhook.placing.pod.claim_alignment import Claimant
 from webhook.placing.pod.default_level import DefaultLevels
 from webhook.placing.pod.equal_pods import EqualPods
 from webhook.placing.pod.gated_pods import GatedPod, group_basis
@@ -517,13 +519,17 @@ class Planner:
         agreed = self.agreed(unit)
         return WaitingUnit(agreed.gang, agreed.minimum, agreed.assigned_members) if agreed.gang.members else None
 
-    def search(self, gang: WaitingUnit) -> GangSearch | NoAssignment:
-        """Where the gang's members would go together, or what is missing. gang: one whose members agree."""
+    def search(self, gang: WaitingUnit, closed: Collection[str] = ()) -> GangSearch | NoAssignment:
+        """Where the gang's members would go together, or what is missing. gang: one whose members agree.
+
+        closed: nodes to leave out.
+        """
         assert isinstance(gang.unit, GatedGang)  # noqa: S101
         if too_few := self.too_few(gang):
             return too_few
-        joining = self._joining(gang.unit)
-        return search_gang(joining, gang.minimum, gang.assigned, self.state.snapshot(), self.trees, self.rules)
+        snapshot, joining = self.state.snapshot(), self._joining(gang.unit)
+        snapshot = replace(snapshot, nodes=without(snapshot.nodes, closed))
+        return search_gang(joining, gang.minimum, gang.assigned, snapshot, self.trees, self.rules)
 
     def _joining(self, gang: GatedGang) -> GatedGang:
         """The gang, whose members prefer the NVLink cliques in which other pods of their ComputeDomains are."""
@@ -558,12 +564,25 @@ class Planner:
 
         running: pod name -> node, of the members that have one.
         """
-        found = self.search(gang)
+        assert isinstance(gang.unit, GatedGang)  # noqa: S101
+        unit, claimants = gang.unit, {one.pod.name: Claimant.of(one) for one in gang.unit.members}
+        if awaiting := next((one for one in unit.members if one.awaited_claim), None):
+            return why_awaited(awaiting)
+
+        def search(closed: frozenset[str]) -> tuple[GangSearch | NoAssignment, GangDevices | None]:
+            found = self.search(gang, closed)
+            if isinstance(found, NoAssignment) or not found.placement.assigned:
+                return found, None
+            pods = sorted(found.placement.pods(), key=lambda pod: (pod.rank, pod.name))
+            members = [(pod, claimants[pod.name]) for pod in pods]
+            return found, gang_devices(named(unit), members, found.placement.snapshot.node_arrays)
+
+        found, devices = with_devices(search)
         if isinstance(found, NoAssignment):
             return found
         name = gang.shown_name
-        if found.placement.assigned:
-            return WorkloadAssignment(name, (found.placement,), running)
+        if devices is not None:
+            return devices.apart or WorkloadAssignment(name, (found.placement,), running, devices=devices.note)
         strategy, assembled = self.rules.engine.gang_strategy, found.assembled
         place = found.placement.snapshot, found.placement.tree, assembled.gang, assembled.within, strategy
         return WorkloadAssignment(name, (found.placement,), running, when_empty=(assign_when_empty(*place),))

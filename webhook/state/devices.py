@@ -680,10 +680,13 @@ class PodClaims:
         """Equal for pods whose claims get the same devices."""
         return self.why_not_now, tuple((one.spec, "" if one.pod_claim_name else one.key) for one in self.claims)
 
-    def search(self, places: Iterable[Place], *, one_root: bool) -> AlignedSearch:
-        """The devices at the best of these places. one_root: whether one PCIe root is required, not just preferred."""
+    def search(self, places: Iterable[Place], *, one_root: bool, also: Sequence[Result] = ()) -> AlignedSearch:
+        """The devices at the best of these places. one_root: whether one PCIe root is required, not just preferred.
+
+        also: devices that are taken besides.
+        """
         fitter = AlignedFitter(self._allocator, self.claims, pod_uid=self.pod_uid, one_root=one_root)
-        return fitter.search(places, self._on)
+        return fitter.search(places, self._on, also)
 
     def written(self, claim: Claim, results: Sequence[Result], node: str) -> Mapping[str, Any]:
         """The `status.allocation` of one of the claims with these devices of a node."""

@@ -115,8 +115,10 @@ class AlignedFitter:
             root = PCIE_ROOT_ATTRIBUTES[0]
             self._alike = allocator.fitter(claims, pod_uid=pod_uid, alike=root, budget=self._budget)
 
-    def search(self, places: Iterable[Place], devices_of: Callable[[str], NodeDevices]) -> AlignedSearch:
-        """The best of the places, which are in the order of their rank."""
+    def search(
+        self, places: Iterable[Place], devices_of: Callable[[str], NodeDevices], also: Sequence[Result] = ()
+    ) -> AlignedSearch:
+        """The best of the places, which are in the order of their rank. also: what counts as taken besides."""
         search = AlignedSearch()
         fitting = 0
         for place in places:
@@ -124,7 +126,7 @@ class AlignedFitter:
                 search.cut_short = True
                 break
             devices = devices_of(place.node)
-            found = self.on(place, devices)
+            found = self.on(place, devices, also)
             if isinstance(found, AlignedPlace):
                 fitting += 1
                 if search.found is None or found.quality > search.found.quality:
@@ -133,27 +135,27 @@ class AlignedFitter:
                     break
             elif found.verdict is Verdict.DOES_NOT_FIT:
                 looks = len(search.apart) < MOST_APART
-                search.apart.append(Apart(place, self._elsewhere(devices) if looks else ()))
+                search.apart.append(Apart(place, self._elsewhere(devices, also) if looks else ()))
             elif found.cause is Cause.TOO_LONG:
                 search.cut_short = True
             else:
                 search.unknown = search.unknown or f"{found.cause.phrase}: {found.detail}"
         return search
 
-    def on(self, place: Place, devices: NodeDevices) -> AlignedPlace | Fit:
-        """The devices on one node, or why there are none."""
+    def on(self, place: Place, devices: NodeDevices, also: Sequence[Result] = ()) -> AlignedPlace | Fit:
+        """The devices on one node, or why there are none. also: as for `search`."""
         numa_nodes = place.numa_nodes or None
-        fit = self._any.on(devices, numa_nodes=numa_nodes)
+        fit = self._any.on(devices, numa_nodes=numa_nodes, also=also)
         if fit.verdict is not Verdict.DOES_NOT_FIT and self._alike is not None:
-            alike = self._alike.on(devices, numa_nodes=numa_nodes)
+            alike = self._alike.on(devices, numa_nodes=numa_nodes, also=also)
             fit = alike if self._requires or alike.verdict is Verdict.FITS else fit
         if own := next((one.device for claim in fit.devices for one in claim if _is_schedulers(one.device)), None):
             return Fit(Verdict.CANNOT_SAY, cause=Cause.SCHEDULERS, detail=str(own.id))
         return AlignedPlace(place, fit.devices, _has_one_root(fit)) if fit.verdict is Verdict.FITS else fit
 
-    def _elsewhere(self, devices: NodeDevices) -> tuple[int, ...]:
+    def _elsewhere(self, devices: NodeDevices, also: Sequence[Result]) -> tuple[int, ...]:
         """The NUMA ids of devices that the claims would get if these did not matter."""
-        fit = self._any.on(devices)
+        fit = self._any.on(devices, also=also)
         return tuple(
             sorted({one.device.numa_nodes[0] for claim in fit.devices for one in claim if one.device.numa_nodes})
         )

@@ -215,6 +215,8 @@ def _read(pod_set: WorkloadPodSet, workload: Workload) -> tuple[Pod, NUMAIntent]
         if isinstance(raw["spec"], Mapping):
             check_size(raw["spec"])
         pod = Pod.from_object(raw)
+        if pod_set.claimed:
+            pod = replace(pod, requests=MappingProxyType({**pod.requests, **pod_set.claimed}))
         return pod, parse_numa_intent(pod.annotations)[0]
     except UserError as error:
         # The pod's own paths, below the template's.

@@ -5,7 +5,7 @@ kinds has a module in this package. The order of pods is that of their ranks (`r
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from re import compile as pattern
 from typing import Any, Final, overload
 
@@ -20,6 +20,7 @@ from webhook.model.names import (
     RAY_NODE_TYPE,
     STATEFUL_SET_POD_INDEX,
 )
+from webhook.model.resources import NO_RESOURCES
 
 RANK_KEYS: Final = (
     JOB_COMPLETION_INDEX,
@@ -154,6 +155,8 @@ class WorkloadPodSet:
     """Its position among the pod sets of the gang: ranks continue from pod set to pod set."""
     cut: bool = False
     """Whether the kind defines the segments; a pod's annotations do so only in part."""
+    claimed: Mapping[str, int] = field(default_factory=lambda: NO_RESOURCES)
+    """What the claims of one of its pods request of a node, where devices are counted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@
    a gang that owners define every pod set counts, so this is not tried.
 4. Member by member, in order of rank, the node is asked for the exact amounts (`ExactAllocations`) and for devices near
    them (`claim_alignment`), and the member is assumed. If one of them does not fit after all, the others are forgotten.
-   If only its devices are near other NUMA nodes, the gang is tried again without that node, `_MOST_SEARCHES` at most.
+   If only its devices are near other NUMA nodes, the gang is tried again without that node, `MOST_SEARCHES` at most.
 5. If the gang waits for room and has waited long, a domain is reserved for it (see `kept_domain`).
 """
 
@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Collection, Container, Hashable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from webhook.engine.dra.aligned_devices import Place
 from webhook.engine.enforcement import not_enforced
 from webhook.engine.gang.gang_spec import Gang
 from webhook.engine.gang.resolvable import assign_when_empty
@@ -35,12 +36,13 @@ from webhook.formats.user_pod_group import subgroup_of
 from webhook.model.names import DOMAIN, KAI_TOPOLOGY, RANK
 from webhook.model.options import GangStrategy
 from webhook.model.wording import counted
+from webhook.placing.gang.gang_devices import MOST_SEARCHES, devices_apart
 from webhook.placing.gang.gang_search import GangSearch, GatedGang, named, search_gang, why_too_few
 from webhook.placing.gang.gang_text import gang_domains_text, missed_text, never_held, not_found_text, spoken_path
 from webhook.placing.gang.kept_domain import NOTHING, KeptDomains
 from webhook.placing.pod import placement_text
 from webhook.placing.pod.assignment import Assignment, NoAssignment, assigned_node, without
-from webhook.placing.pod.claim_alignment import Aligned, DevicesApart, align_there
+from webhook.placing.pod.claim_alignment import Aligned, Claimant, DevicesApart, align_there
 from webhook.placing.pod.equal_pods import NodeDecisions
 from webhook.placing.pod.gated_pods import GatedPod
 from webhook.placing.pod.node_names import NodeNames
@@ -123,10 +125,6 @@ class ExactAllocations:
         return allocation, not_aligned_on(decision, 0, gated.intent)
 
 
-# A search takes some milliseconds, for a gang of hundreds. Where devices are free near one NUMA node only, they usually
-# are on most nodes: more searches would find the same.
-_MOST_SEARCHES: Final = 4
-
 # The exact amounts of a member take a millisecond or two; after this many members, reviews may run.
 _TURN: Final = 8
 
@@ -170,7 +168,7 @@ class GangAssigner:
             return too_few
         first: NoAssignment | None = None
         closed = set(reserved_nodes)
-        for _ in range(_MOST_SEARCHES):
+        for _ in range(MOST_SEARCHES):
             result = await self._attempt(gang, minimum, assigned_members, closed, pause, may_reserve=may_reserve)
             if not isinstance(result, NoAssignment):
                 return result
@@ -263,11 +261,11 @@ class GangAssigner:
                 text = f"{named(gang)}: {pod.node} does not take {pod.name} beside the others"
                 return NoAssignment(frozenset({"beside"}), placement_text.waiting(text), WaitReason.GANG_DOES_NOT_FIT)
             allocation, unaligned = exact
-            alignment = None if gated.claims is None else align_there(gated, allocation, node_arrays)
+            claimant = Claimant.of(gated)
+            place = Place(pod.node, tuple(sorted(number for number, _ in allocation.numa_nodes)))
+            alignment = None if claimant is None else align_there(claimant, place, node_arrays)
             if isinstance(alignment, DevicesApart):
-                text = placement_text.shortened(f"{named(gang)}: there is room, but for {pod.name} {alignment.text}")
-                kind, why = frozenset({WaitReason.DEVICES_APART}), WaitReason.DEVICES_APART
-                return NoAssignment(kind, placement_text.waiting(text), why, apart_on=pod.node)
+                return devices_apart(named(gang), pod, alignment)
             placed = assigned_node(allocation, node_arrays)
             text = f"{placed}; {named(gang)}: {counted(len(pods), 'pod')} in {where}{missed}"
             if alignment is not None and alignment.text:

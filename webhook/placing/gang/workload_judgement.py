@@ -4,11 +4,12 @@
 2. The object is read as gangs of pods. Annotations that are invalid, or that do not match the existing topologies, deny
    it.
 3. The gangs are placed one after the other. Running members keep their nodes, and the others are placed near them.
+   The devices of their claims count, and must be near their CPUs (see `gang_devices`).
 4. The result covers all gangs: their pods and the domain that holds them all, or what is missing.
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -20,16 +21,18 @@ from webhook.engine.gang import (
     check_gang,
     topology_of,
 )
+from webhook.engine.gang.gang_spec import PodSet
 from webhook.engine.gang.result import Path
 from webhook.engine.gang.unmet_levels import Missed, missed_levels
 from webhook.engine.topology.tree_cache import TopologyTrees
+from webhook.formats.dra import pod_claims
 from webhook.formats.kubernetes.membership import is_in_group
 from webhook.formats.topology import Topology
 from webhook.formats.workload.common_fields import annotations_at, min_member
 from webhook.formats.workload.levels import coarser_levels
 from webhook.formats.workload.plain_pods import workloads_of_pods
 from webhook.formats.workload.readers import is_made_by_another, made_by
-from webhook.formats.workload.record import Workload, WorkloadGang
+from webhook.formats.workload.record import Replicas, Workload, WorkloadGang
 from webhook.model.errors import UserError
 from webhook.model.fields import mapping
 from webhook.model.names import (
@@ -43,8 +46,12 @@ from webhook.model.names import (
 )
 from webhook.model.options import GangStrategy
 from webhook.model.wording import counted
+from webhook.placing.gang.gang_devices import GangDevices, gang_devices, with_devices
 from webhook.placing.gang.gang_text import missed_text, never_held
+from webhook.placing.pod.assignment import without
+from webhook.placing.pod.claim_alignment import Claimant, asks_for_root
 from webhook.placing.pod.decision import Verdict
+from webhook.placing.pod.placement_text import waiting
 from webhook.state.cluster_snapshot import ClusterSnapshot
 from webhook.state.management import DEFAULT_NAMESPACE, Management
 from webhook.state.rules import Rules
@@ -61,6 +68,8 @@ class WorkloadAssignment:
     """Pod name -> node, of running members, which need no assignment."""
     when_empty: tuple[GangAssignment, ...] = ()
     """If a gang does not fit: the result for each gang if no other pods ran."""
+    devices: str = ""
+    """Why devices of pods are left to the scheduler; empty if none are."""
 
     @property
     def assigned(self) -> bool:
@@ -139,7 +148,7 @@ class WorkloadAssignment:
             text += f"; no room yet for {counted(len(unplaced), 'pod')} beyond the minimum"
         if missed := self.missed():
             text += f"; {missed_text(missed[:_MOST_MISSED])}"
-        return text
+        return f"{text}; {self.devices}" if self.devices else text
 
     @property
     def _subject(self) -> str:
@@ -256,19 +265,72 @@ def judge_gangs(
         if not all("annotations" in fault.path for fault in error.faults):
             raise
         return GangJudgement(Verdict.DENY, " ".join(map(str, error.faults)))
-    workload = _with_defaults(workload, cluster_snapshot, rules)
-    asked = (
-        workload,
-        cluster_snapshot.nodes,
-        cluster_snapshot.topologies,
-        trees,
-        running or {},
-        rules.engine.gang_strategy,
-    )
-    gangs = assign_workload(*asked)
-    when_empty = () if all(gang.assigned for gang in gangs) else assign_workload(*asked, when_empty=True)
-    placement = WorkloadAssignment(workload.name, gangs, running or {}, when_empty)
+    claims = _Claims(workload, cluster_snapshot)
+    workload = claims.counted(_with_defaults(workload, cluster_snapshot, rules))
+
+    def assigned(closed: frozenset[str] = frozenset(), *, when_empty: bool = False) -> tuple[GangAssignment, ...]:
+        nodes, strategy = without(cluster_snapshot.nodes, closed), rules.engine.gang_strategy
+        among = cluster_snapshot.topologies, trees, running or {}, strategy
+        return assign_workload(workload, nodes, *among, when_empty=when_empty)
+
+    def search(closed: frozenset[str]) -> tuple[tuple[GangAssignment, ...], GangDevices | None]:
+        found = assigned(closed)
+        return found, claims.of(found) if all(gang.assigned for gang in found) else None
+
+    gangs, devices = with_devices(search)
+    if devices is not None and devices.apart is not None:
+        return GangJudgement(Verdict.WAIT, devices.apart.text.removeprefix(waiting("")))
+    when_empty = assigned(when_empty=True) if devices is None else ()
+    note = "" if devices is None else devices.note
+    placement = WorkloadAssignment(workload.name, gangs, running or {}, when_empty, note)
     return GangJudgement(Verdict.ALLOW if placement.assigned else Verdict.WAIT, placement.message, placement)
+
+
+class _Claims:
+    """The claims of a workload's pods."""
+
+    def __init__(self, workload: Workload, cluster_snapshot: ClusterSnapshot) -> None:
+        self._workload = workload
+        self._devices = cluster_snapshot.devices
+        self._namespace = workload.namespace or DEFAULT_NAMESPACE
+        self._any = self._devices is not None and any(
+            pod_claims(pod_set.template) for gang in workload.distinct for pod_set in gang.all_pod_sets()
+        )
+
+    def counted(self, workload: Workload) -> Workload:
+        """The workload with what its pods' claims request."""
+        if not self._any:
+            return workload
+        gangs = workload.gangs
+        each = gangs.each(self._counted) if isinstance(gangs, Replicas) else tuple(map(self._counted, gangs))
+        return replace(workload, gangs=each)
+
+    def _counted(self, gang: WorkloadGang) -> WorkloadGang:
+        assert self._devices is not None  # noqa: S101 # the caller has checked it
+        found = [(one, self._devices.claimed(one.template, self._namespace).amounts) for one in gang.pod_sets]
+        pod_sets = tuple(replace(one, claimed=amounts) for one, amounts in found)
+        return replace(gang, pod_sets=pod_sets, gangs=tuple(map(self._counted, gang.gangs)))
+
+    def of(self, placements: Iterable[GangAssignment]) -> GangDevices:
+        """What becomes of the devices of the pods, of which all are assigned."""
+        if not self._any:
+            return GangDevices()
+        members, arrays = list[tuple[PodAssignment, Claimant | None]](), None
+        for gang, placement in zip(self._workload.gangs, placements, strict=True):
+            templates = {pod_set.name: pod_set.template for pod_set in gang.all_pod_sets()}
+            parts = placement.by_topology()
+            asked = {each.podset.name: each.podset for part in parts for each in part.assignments}
+            claimants = {name: self._claimant(templates[name], asked[name]) for name in templates.keys() & asked.keys()}
+            pods = sorted(placement.pods(), key=lambda pod: (pod.rank, pod.name))
+            members += [(pod, claimants.get(pod.set)) for pod in pods]
+            arrays = placement.snapshot.node_arrays
+        return GangDevices() if arrays is None else gang_devices(f"gang {self._workload.name}", members, arrays)
+
+    def _claimant(self, template: Mapping[str, Any], asked: PodSet) -> Claimant | None:
+        if self._devices is None or not pod_claims(template):
+            return None
+        claims = self._devices.claims_of(template, self._namespace, "")
+        return Claimant(claims, asked.intent.policy, asks_for_root(asked.pod.annotations))
 
 
 def _with_defaults(workload: Workload, cluster_snapshot: ClusterSnapshot, rules: Rules) -> Workload:

@@ -37,6 +37,7 @@ from webhook.placing.pod import placement_text
 from webhook.placing.pod.claim_alignment import (
     Aligned,
     Alignment,
+    Claimant,
     ClaimDevices,
     DelegatedToScheduler,
     DevicesApart,
@@ -244,17 +245,18 @@ def _choice(
     why = gated.delegated_why
     free = _without_others(decision, first, gated, assigned)
     candidate = next(free, None)
-    if gated.claims is None:
+    claimant = Claimant.of(gated)
+    if claimant is None:
         if candidate is None and why is None:
             return _others_first(first[0].node, assigned)
         return _Choice((candidate or first[0]).node, why)
     if other := why_delegated(gated.raw, with_claims=False):
-        alignment: Alignment = left_to_scheduler(gated, f"only the scheduler can judge its {other}")
-    elif candidate is None and not gated.claims.why_not_now:
+        alignment: Alignment = left_to_scheduler(claimant, f"only the scheduler can judge its {other}")
+    elif candidate is None and not claimant.claims.why_not_now:
         return _others_first(first[0].node, assigned)
     else:
         candidates = chain(filter(None, [candidate]), free)
-        alignment = align_on(decision, gated, _certain_first(decision, gated, candidates, is_certain))
+        alignment = align_on(decision, claimant, _certain_first(decision, gated, candidates, is_certain))
     match alignment:
         case Aligned():
             return _Choice(alignment.node, None, alignment.text, alignment.devices)

@@ -20,7 +20,6 @@ from webhook.engine.dra.aligned_devices import AlignedPlace, AlignedSearch, Apar
 from webhook.engine.enforcement import obeys_no_allocation
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.formats.dra import Allocation, Claim, Result, is_channel
-from webhook.formats.koordinator.numa_allocation import NUMAAllocation
 from webhook.model.errors import UserError
 from webhook.model.json_text import shortened
 from webhook.model.names import PCIE_ROOT
@@ -43,6 +42,11 @@ def requires_root(annotations: Mapping[str, str], path: str = "metadata.annotati
         allowed = f"Write {_REQUIRED} or {_PREFERRED}."
         raise UserError(f"{path}[{PCIE_ROOT}]", f'"{shortened(str(text))}" is not allowed here. {allowed}')
     return text == _REQUIRED
+
+
+def asks_for_root(annotations: Mapping[str, str]) -> bool:
+    """The same of a pod that exists: what was changed into nonsense since its creation requires nothing."""
+    return annotations.get(PCIE_ROOT) == _REQUIRED
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,27 @@ class DevicesApart:
 Alignment = Aligned | DelegatedToScheduler | DevicesApart
 
 
-def align_on(decision: Decision, gated: GatedPod, candidates: Iterable[Candidate]) -> Alignment:
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """What counts of a pod when its claims get devices."""
+
+    claims: PodClaims
+    policy: NUMAPolicy | None
+    """Its own; None: that of each node."""
+    requires_root: bool = False
+    """Whether it requires one PCIe root."""
+
+    @classmethod
+    def of(cls, gated: GatedPod) -> "Claimant | None":
+        """That of a pod; None if it has no claims."""
+        return (
+            None
+            if gated.claims is None
+            else cls(gated.claims, gated.intent.policy, asks_for_root(gated.pod.annotations))
+        )
+
+
+def align_on(decision: Decision, claimant: Claimant, candidates: Iterable[Candidate]) -> Alignment:
     """The first of the candidates that has the devices; they are in the order of their rank."""
     arrays, unpredicted = decision.snapshot.node_arrays, list[str]()
 
@@ -106,62 +130,53 @@ def align_on(decision: Decision, gated: GatedPod, candidates: Iterable[Candidate
             elif not unpredicted:
                 unpredicted.append(one.node)
 
-    found = _align(gated, predicted(), arrays)
-    if isinstance(found, DevicesApart) and unpredicted and not _requires_root(gated):
+    found = _align(claimant, predicted(), arrays)
+    if isinstance(found, DevicesApart) and unpredicted and not claimant.requires_root:
         (node,) = unpredicted
         why = f"no kubelet aligns its CPUs and memory on {node}, and elsewhere there are {found.text}"
-        return left_to_scheduler(gated, why, node)
+        return left_to_scheduler(claimant, why, node)
     return found
 
 
-def align_there(gated: GatedPod, allocation: NUMAAllocation, arrays: NodeArrays) -> Alignment:
-    """The devices of a pod that is to go to one node in any case, with this allocation."""
-    numa_nodes = tuple(sorted(number for number, _ in allocation.numa_nodes))
-    is_predicted = numa_nodes and not obeys_no_allocation(arrays, arrays.index[allocation.node])
-    return _align(gated, [Place(allocation.node, numa_nodes)] if is_predicted else [], arrays)
+def align_there(claimant: Claimant, place: Place, arrays: NodeArrays, also: Sequence[Result] = ()) -> Alignment:
+    """The devices of a pod that is to go to one node in any case. also: devices that are taken besides."""
+    is_predicted = place.numa_nodes and not obeys_no_allocation(arrays, arrays.index[place.node])
+    return _align(claimant, [place] if is_predicted else [], arrays, also)
 
 
-def _align(gated: GatedPod, places: Iterable[Place], arrays: NodeArrays) -> Alignment:
+def _align(claimant: Claimant, places: Iterable[Place], arrays: NodeArrays, also: Sequence[Result] = ()) -> Alignment:
     """The first of the places that has the devices. places: where kubelets' NUMA nodes are known, in order."""
-    claims = gated.claims
-    assert claims is not None  # noqa: S101 - the caller's condition
-    if claims.claims and all(is_channel(one.spec) for one in claims.claims) and not _requires_root(gated):
+    claims, requires_root = claimant.claims, claimant.requires_root
+    if claims.claims and all(is_channel(one.spec) for one in claims.claims) and not requires_root:
         return DelegatedToScheduler("")  # a channel is near all NUMA nodes
     if why := claims.why_not_now:
-        return left_to_scheduler(gated, why)
-    requires_root = _requires_root(gated)
-    search = claims.search(places, one_root=requires_root)
+        return left_to_scheduler(claimant, why)
+    search = claims.search(places, one_root=requires_root, also=also)
     if search.found is not None:
         if not search.found.is_known:
-            return left_to_scheduler(gated, f"no NUMA node of its devices on {search.found.place.node} is published")
+            return left_to_scheduler(claimant, f"no NUMA node of its devices on {search.found.place.node} is published")
         return _aligned(claims, search.found)
     if search.unknown or search.cut_short:
-        return left_to_scheduler(gated, search.unknown or "the search takes too long")
+        return left_to_scheduler(claimant, search.unknown or "the search takes too long")
     if not search.apart:
-        return left_to_scheduler(gated, "no kubelet aligns its CPUs and memory on the nodes that fit")
+        return left_to_scheduler(claimant, "no kubelet aligns its CPUs and memory on the nodes that fit")
     text = _apart(search, requires_root=requires_root)
-    policies = {_policy(gated, arrays, one.place.node) for one in search.apart}
+    policies = {_policy(claimant, arrays, one.place.node) for one in search.apart}
     is_strict = requires_root or policies != {NUMAPolicy.BEST_EFFORT}
-    return DevicesApart(text) if is_strict else left_to_scheduler(gated, text)
+    return DevicesApart(text) if is_strict else left_to_scheduler(claimant, text)
 
 
-def _policy(gated: GatedPod, arrays: NodeArrays, node: str) -> NUMAPolicy:
+def _policy(claimant: Claimant, arrays: NodeArrays, node: str) -> NUMAPolicy:
     """The policy that applies to the pod on the node: its own, if it has one."""
-    own = gated.intent.policy
-    return NUMAPolicy(int(arrays.policy[arrays.index[node]])) if own is None else own
+    return NUMAPolicy(int(arrays.policy[arrays.index[node]])) if claimant.policy is None else claimant.policy
 
 
-def _requires_root(gated: GatedPod) -> bool:
-    """The same of a pod that exists: what was changed into nonsense since its creation requires nothing."""
-    return gated.pod.annotations.get(PCIE_ROOT) == _REQUIRED
-
-
-def left_to_scheduler(gated: GatedPod, why: str, node: str = "") -> DelegatedToScheduler | DevicesApart:
+def left_to_scheduler(claimant: Claimant, why: str, node: str = "") -> DelegatedToScheduler | DevicesApart:
     """The scheduler allocates the devices, unless the pod requires what only we see to.
 
     node: see `DelegatedToScheduler`.
     """
-    if _requires_root(gated):
+    if claimant.requires_root:
         return DevicesApart(f"its devices must be on one PCIe root, and cannot be allocated so: {why}")
     return DelegatedToScheduler(f"not aligned with its devices: {why}", node)
 
