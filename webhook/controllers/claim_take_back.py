@@ -71,7 +71,8 @@ class ClaimTakeBack(Sweep):
     def _left_over(self, pod: str, raw: Raw) -> list[tuple[str, str]]:
         with contained(Where.POD, pod=pod):
             if self._cache.assumed_by(pod) is None:
-                return [(claim, raw["metadata"].get("uid", "")) for claim in self._cache.devices.left_over(raw)]
+                namespace, uid = raw["metadata"].get("namespace", ""), raw["metadata"].get("uid", "")
+                return [(claim, uid) for claim in self._cache.devices.claims_of(raw, namespace, uid).left_over]
         return []
 
     async def _take_back(self, claim: str, uid: str, pod: str, now: float) -> None:

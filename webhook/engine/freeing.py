@@ -207,7 +207,7 @@ _BY_RESOURCE: Final = frozenset(
 )
 _NOT_BY_NODE: Final = frozenset(
     {"generation", "names", "index", "order", "resources", "taint_set", "taint_sets", "soft_taints", "labels"}
-    | {"unknown_policies", "devices_away", "rare", "changes", "served_by_slices", "unenforced"}
+    | {"unknown_policies", "devices_away", "rare", "changes", "served_by_slices", "from_slices", "unenforced"}
 )
 _FREED: Final = frozenset({"available", "node_free", "single_residents", "multi_residents"})
 _ARRAYS: Final = tuple(field.name for field in fields(NodeArrays) if field.name not in _NOT_BY_NODE | _FREED)

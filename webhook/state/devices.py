@@ -239,19 +239,6 @@ class DeviceState:
         devices = self.on(node).devices if held else ()
         return frozenset(one.numa_nodes[0] for one in devices if one.id in held and one.numa_nodes)
 
-    def left_over(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
-        """The claims (namespace/name) that are allocated and reserved for a gated pod: an earlier placement left them.
-
-        kube-scheduler reserves none for a pod with a gate. While its own placement is on its way, the pod is assumed.
-        """
-        metadata = raw["metadata"]
-        keys = (f"{metadata.get('namespace', '')}/{one.claim}" for one in pod_claims(raw) if one.claim)
-        uid = metadata.get("uid", "")
-        found = ((key, self._claims.get(key)) for key in keys)
-        return tuple(
-            key for key, claim in found if claim is not None and any(user.uid == uid for user in claim.reserved_for)
-        )
-
     def on(self, node: str) -> NodeDevices:
         """The devices that a node can use."""
         known = self._nodes.nodes.get(node)
@@ -327,7 +314,8 @@ class DeviceState:
         """The claims of a pod. uid: the pod's; empty if it is not created yet: its claims will be made, then."""
         found: list[Claim] = []
         names: list[str] = []
-        why_not, missing, left_over, has_all = "", "", "", True
+        why_not, missing, waits, has_all = "", "", "", True
+        left_over: list[str] = []
         for one in self._entries(raw, namespace):
             if one.skipped:
                 continue
@@ -339,8 +327,9 @@ class DeviceState:
                 why_not = why_not or f"claim {one.name} is not known"
             if claim is None:
                 continue
-            if claim.allocation is not None and any(user.uid == uid for user in claim.reserved_for):
-                left_over = left_over or f"claim {one.name} has an earlier allocation, which is being taken back"
+            if any(user.uid == uid for user in claim.reserved_for):
+                waits = waits or f"claim {one.name} has an earlier allocation, which is being taken back"
+                left_over.append(claim.key)
             else:
                 why_not = why_not or _why_not_allocated(claim, one, uid)
             names.append(one.name)
@@ -352,8 +341,8 @@ class DeviceState:
             rows,
             uid,
             why_not if has_all else "",
-            left_over or missing,
-            bool(left_over),
+            waits or missing,
+            tuple(left_over),
             self._allocator,
             self.on,
             self.inventory.classes,
@@ -664,8 +653,11 @@ class PodClaims:
     """Why only the scheduler can allocate them; empty: nothing prevents it."""
     missing: str
     """What must happen to them first, if nothing prevents it; empty: nothing."""
-    left_over: bool
-    """Whether that is only to take back what an earlier placement of the pod left."""
+    left_over: tuple[str, ...]
+    """The claims (namespace/name) that are allocated and reserved for the pod: an earlier placement left them, which is
+    taken back first. kube-scheduler reserves none for a pod with a gate. While the pod's own placement is on its way,
+    it is assumed.
+    """
     _allocator: DeviceAllocator
     _on: Callable[[str], NodeDevices]
     _classes: Mapping[str, DeviceClass]

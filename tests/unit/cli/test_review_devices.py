@@ -41,6 +41,9 @@ def test_slices_of_the_snapshot_count_unless_the_setting_is_off(tmp_path: Path) 
     asked = pod(devices={GPU: 2})
     verdict, text = answer(review(tmp_path, asked))
     assert (verdict, "best dra" in text) == ("allow", True)
+    assert (
+        "not aligned with its devices: the scheduler makes the claim for nvidia.com/gpu when it binds the pod" in text
+    )
     (tmp_path / "off").mkdir()
     assert answer(review(tmp_path / "off", asked, flags=("--dynamic-resources=false",)))[0] == "deny"
 
@@ -118,3 +121,8 @@ def test_each_member_of_a_gang_needs_a_device_of_its_own(gang: Any, tmp_path: Pa
 def test_a_gang_with_too_few_devices_waits_for_them(gang: Any, tmp_path: Path) -> None:
     verdict, text = on(tmp_path, claim("held", node="far", devices=["gpu-0"]), *gang(2))
     assert (verdict, "devices of class gpu.example.com" in text) == ("wait", True)
+
+
+def test_devices_of_a_device_plugin_are_not_called_unaligned(tmp_path: Path) -> None:
+    verdict, text = answer(review(tmp_path, pod(devices={GPU: 1}, nodeSelector={"kubernetes.io/hostname": "plugin"})))
+    assert (verdict, "best plugin" in text, "not aligned" in text) == ("allow", True, False)

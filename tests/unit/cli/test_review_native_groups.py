@@ -97,7 +97,7 @@ def test_a_faulty_group_is_told_with_the_field_and_its_pods_wait(judge: Judge) -
 def test_fields_that_have_no_effect_here_are_warned_of(judge: Judge) -> None:
     (group,) = of_kind(judge(native_pod_group(minimum=1, level=RACK, resourceClaims=[{"name": "c"}])), "PodGroup")
     assert group["warnings"] == [
-        "spec.resourceClaims is for the scheduler: devices of claims are not counted per NUMA node."
+        "spec.resourceClaims is allocated by the scheduler: these devices need not be near the CPUs of the pods."
     ]
 
 

@@ -387,7 +387,7 @@ def test_it_says_what_the_group_waits_for_and_then_where_it_is_placed() -> None:
 def test_it_names_the_fields_of_the_group_that_have_no_effect_here() -> None:
     site = ConditionWriter(native_pod_group(minimum=2, level=RACK, resourceClaims=[{"name": "c"}]))
     site.leader.api.has(*members("a"))
-    ignored = "; spec.resourceClaims is for the scheduler: devices of claims are not counted per NUMA node"
+    ignored = "; spec.resourceClaims is allocated by the scheduler: these devices need not be near the CPUs of the pods"
     assert site.turn() == [(*WAITS[:2], f"{WAITS[2]}{ignored}")]
 
 

@@ -30,7 +30,7 @@ _HALF = np.uint64(32)
 _NOT_OF_NODES = {
     *("generation", "names", "index", "order", "resources"),
     *("taint_sets", "labels", "soft_taints", "unknown_policies", "devices_away", "rare", "changes"),
-    *("served_by_slices", "unenforced"),
+    *("served_by_slices", "from_slices", "unenforced"),
 }
 
 

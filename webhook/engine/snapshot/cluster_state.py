@@ -290,6 +290,7 @@ class ClusterState:
         self._rare = RareResources()
         self._unknown_policies = NodeTable[str]()
         self._devices_away = NodeTable[Mapping[str, int]]()
+        self._from_slices = NodeTable[frozenset[str]]()
         self._taints = TaintSets()
 
         self._marked: dict[int, int] = {}
@@ -376,6 +377,7 @@ class ClusterState:
         self._rare.write(name, {})
         self._unknown_policies.write(name, None)
         self._devices_away.write(name, None)
+        self._from_slices.write(name, None)
         column = self._columns.pop(name)
         self._order.remove(name)
         last = self._names.pop()
@@ -520,14 +522,15 @@ class ClusterState:
             buffer.write_node(column, node, self._taints.number(node.taints))
         if parts & ZONES:
             buffer.write_zones(column, topology)
-        sums = self._sums.get(name, _NO_SUMS)
+        sums, taken = self._sums.get(name, _NO_SUMS), dict[str, int]()
         if (published := self._published.get(name)) is not None:
-            taken = {name: amount.taken for name, amount in self._served_by_slices(published).items()}
+            taken = {one: amount.taken for one, amount in self._served_by_slices(published).items()}
             sums = replace(sums, requests=added((sums.requests, taken)))
         buffer.write_held(column, node, topology, sums, self._cpus.taken(name, topology, self._pods))
         self._rare.write(name, buffer.without_row(node, topology, sums))
         self._unknown_policies.write(name, unknown_policy(node, topology))
         self._devices_away.write(name, node.devices_away)
+        self._from_slices.write(name, frozenset(taken))
 
     def _window(self, buffer: Buffer, generation: int) -> NodeArrays:
         fields: dict[str, Any] = dict(buffer.windows())
@@ -542,6 +545,7 @@ class ClusterState:
             labels=buffer.labels,
             unknown_policies=self._unknown_policies.table(),
             devices_away=self._devices_away.table(),
+            from_slices=self._from_slices.table(),
             served_by_slices=self._served,
             rare=self._rare.table(),
             changes=self._changes,

@@ -6,7 +6,7 @@ one of its arrays is not enough.
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from webhook.engine.arrays import Amounts, Bools, Bytes, Codes, Counts, Enums, Ids, Nodes
@@ -158,6 +158,8 @@ class NodeArrays:
     """Which nodes (by n) changed in which generation; n may exceed the present number of nodes."""
     served_by_slices: frozenset[str] = frozenset()
     """The extended resources that a DeviceClass maps: nodes that do not name them may have them in ResourceSlices."""
+    from_slices: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Node name -> the resources that its ResourceSlices serve, which no kubelet aligns with CPUs."""
     unenforced: Unenforced = Unenforced.LAST
     """What the operator allows on nodes that do not enforce a pod's NUMA policy (webhook.engine.enforcement)."""
 

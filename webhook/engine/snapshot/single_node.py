@@ -145,6 +145,7 @@ _NO_ARRAYS: Final = {
         "rare",
         "changes",
         "served_by_slices",
+        "from_slices",
         "unenforced",
     )
 }

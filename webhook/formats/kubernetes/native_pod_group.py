@@ -249,7 +249,7 @@ def _ignored(spec: Any) -> Iterable[str]:
             "not gated for a place, and only their binding is checked."
         )
     if fields.get("resourceClaims"):
-        yield "spec.resourceClaims is for the scheduler: devices of claims are not counted per NUMA node."
+        yield "spec.resourceClaims is allocated by the scheduler: these devices need not be near the CPUs of the pods."
 
 
 def _ends_whole(spec: Any) -> bool:

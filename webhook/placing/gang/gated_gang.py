@@ -268,8 +268,9 @@ class GangAssigner:
                 return devices_apart(named(gang), pod, alignment)
             placed = assigned_node(allocation, node_arrays)
             text = f"{placed}; {named(gang)}: {counted(len(pods), 'pod')} in {where}{missed}"
-            if alignment is not None and alignment.text:
-                text += f"; {alignment.text}"
+            extended = placement_text.served_by_slices(gated.pod, pod.node, node_arrays)
+            notes = "" if alignment is None else alignment.text, extended
+            text += "".join(f"; {note}" for note in notes if note)
             if gated.pod.avoided:
                 text += f"; avoided after a rejection: {rejections_text(gated.pod.avoided)}"
             if gated.default.why_none:

@@ -188,7 +188,8 @@ def find_assignment(
         return refusal
     note = unaligned.clause if unaligned else ""
     weak = placement_text.enforcement(decision, node) if node != best[0].node else ""
-    note = "; ".join(filter(None, (choice.note, note, gated.default.why_none, weak)))
+    extended = placement_text.served_by_slices(gated.pod, node, snapshot.node_arrays)
+    note = "; ".join(filter(None, (choice.note, extended, note, gated.default.why_none, weak)))
     text = placement_text.fitting(gated.pod, gated.intent, decision, best, note)
     warns = unaligned is not None and unaligned.warns
     if why is None:

@@ -141,6 +141,8 @@ def _held_to_fitting(
     note = unaligned.clause if unaligned else ""
     if rules.gate == "Never" and pod.gets_devices:
         note = "; ".join(filter(None, ("not aligned with its devices: the setting gate is Never", note)))
+    extended = placement_text.served_by_slices(pod, best[0].node, decision.snapshot.node_arrays)
+    note = "; ".join(filter(None, (extended, note)))
     text = placement_text.fitting(pod, intent, decision, best[: placement_text.BEST], note)
     warnings = () if best[0].enforces else (_unenforced(decision, intent, best[0].node),)
     own_affinity, gets_devices = pod.has_own_affinity, pod.gets_devices

@@ -73,6 +73,17 @@ def unchecked(pod: Pod) -> str:
     return f"devices left to the scheduler ({pod.unchecked})" if pod.unchecked else ""
 
 
+def served_by_slices(pod: Pod, node: str, node_arrays: NodeArrays) -> str:
+    """Which extended resources of the pod the node has in ResourceSlices, where nothing aligns them; empty: none.
+
+    What claims request is counted under names with spaces, which no extended resource has.
+    """
+    names = sorted(one for one in pod.requests.keys() & node_arrays.from_slices.get(node, ()) if " " not in one)
+    if not names:
+        return ""
+    return f"not aligned with its devices: the scheduler makes the claim for {', '.join(names)} when it binds the pod"
+
+
 def waiting(text: str) -> str:
     """The text of a gated pod that fits nowhere now."""
     return f"waiting: {text}"
