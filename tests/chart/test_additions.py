@@ -220,10 +220,10 @@ def test_all_objects_can_be_in_a_namespace_of_their_own(helm: Helm) -> None:
         assert "of-the-release" not in yaml.safe_dump(each)
 
 
-def test_both_services_have_the_families_of_addresses(helm: Helm) -> None:
+def test_the_service_has_the_families_of_addresses(helm: Helm) -> None:
     said = {"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv6", "IPv4"]}
     specs = [service["spec"] for service in helm.template({"service": said}).of("Service")]
-    assert [{key: spec[key] for key in said} for spec in specs] == [said, said]
+    assert [{key: spec[key] for key in said} for spec in specs] == [said]
 
 
 def test_the_token_can_be_kept_from_pods_and_from_others_that_use_the_account(helm: Helm, rendered: Rendered) -> None:

@@ -118,7 +118,7 @@ def test_a_monitor_selects_the_port_with_metrics_once(helm: Helm, name: str, kin
     else:
         services = [service for service in rendered.of("Service") if selected <= service["metadata"]["labels"].items()]
         ports = [port["name"] for service in services for port in service["spec"]["ports"]]
-        assert ports.count("metrics") == 1  # the leader's Service leads to the same pods, without this port
+        assert ports.count("metrics") == 1
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,7 @@ def test_ca_bundle_is_left_to_whoever_writes_it(helm: Helm, rendered: Rendered) 
 
 
 def test_the_service_called_is_the_one_that_is_made(rendered: Rendered) -> None:
-    service, _ = rendered.of("Service")
+    (service,) = rendered.of("Service")
     for call, path in ((rendered.mutating, "/mutate/pods"), (rendered.validating, "/validate/pods")):
         assert call["clientConfig"]["service"] == {
             "namespace": service["metadata"]["namespace"],
@@ -394,6 +394,7 @@ INSTALLATION = {
     "excludedNamespaces": ["gpu"],
     "manageMissed": False,
     "port": 9443,
+    "peerPort": 8445,
     "metricsPort": 9080,
     "metricsTlsPort": 9444,
     "page": True,
