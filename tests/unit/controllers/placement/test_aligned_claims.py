@@ -360,7 +360,6 @@ async def test_a_binding_is_refused_while_the_kubelet_would_take_other_cpus_than
     assert isinstance(await bind(), Patched)
     # It is not refused for ever, and says where it is.
     put(leader.cache, machine(name="n0", free=(16, 16))[1])
-    leader.cache.forget(next(iter(leader.cache.assumed_pods())))
     assert isinstance(await bind(), Denied)
     now += 31.0
     assert isinstance(await bind(), Patched)
