@@ -377,7 +377,7 @@ ADVANCED = {
 PEM = "-----BEGIN CERTIFICATE-----"
 OTHERS: dict[str, Any] = {
     "uninstall": {"ungate": False},
-    "ports": {"webhook": 9443, "metrics": 9080, "metricsTls": 9444, "page": 9090},
+    "ports": {"webhook": 9443, "metrics": 9080, "metricsTls": 9444, "peers": 9445, "page": 9090},
     "metrics": {"secure": True},
     "page": {"enabled": True, "hosts": ["topology.example.com"]},
     "webhook": {"excludedNamespaces": ["gpu"], "objectSelector": {"matchLabels": {"a": "b"}}},
@@ -394,7 +394,7 @@ INSTALLATION = {
     "excludedNamespaces": ["gpu"],
     "manageMissed": False,
     "port": 9443,
-    "peerPort": 8445,
+    "peerPort": 9445,
     "metricsPort": 9080,
     "metricsTlsPort": 9444,
     "page": True,
