@@ -91,7 +91,7 @@ def test_its_groups_without_a_constraint_are_the_schedulers(tmp_path: Path) -> N
     assert found["JobSet"]["message"].startswith("unmanaged: ")
     claims: Draft = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]}
     (warning,) = answers(tmp_path, native_pod_group(minimum=6, **claims))["PodGroup"]["warnings"]
-    assert "devices of claims are not counted" in warning
+    assert "need not be near the CPUs" in warning
 
 
 def test_a_priority_class_in_the_scheduling_policy_is_not_the_groups(tmp_path: Path) -> None:
