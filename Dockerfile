@@ -42,7 +42,7 @@ COPY --from=build /opt/topology-webhook /opt/topology-webhook
 ENV PATH=/opt/topology-webhook/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 # By number, or the kubelet could not tell that it is not root.
 USER 65532:65532
-# 8443: the API server's calls. 8080: /metrics, /healthz, /readyz. 8444: /metrics by HTTPS. 8090: the page. No HEALTHCHECK: Kubernetes ignores it, the chart has probes.
-EXPOSE 8443 8080 8444 8090
+# 8443: the API server's calls. 8080: /metrics, /healthz, /readyz. 8444: /metrics by HTTPS. 8445: other replicas. 8090: the page. No HEALTHCHECK: Kubernetes ignores it, the chart has probes.
+EXPOSE 8443 8080 8444 8445 8090
 ENTRYPOINT ["topology-webhook"]
 CMD ["serve"]

@@ -122,7 +122,7 @@ def test_user_and_ports_are_those_of_the_chart() -> None:
     ports = {int(port) for port in exposed.split()}
     assert ports == set(values["ports"].values())
     # Off unless it is set, and so without a default: the port of metrics by HTTPS.
-    defaults = {Settings.model_fields[name].default for name in ("port", "metrics_port", "page_port")}
+    defaults = {Settings.model_fields[name].default for name in ("port", "metrics_port", "peer_port", "page_port")}
     assert ports == {*defaults, values["ports"]["metricsTls"]}
 
 

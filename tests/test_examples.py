@@ -76,7 +76,7 @@ def test_the_busy_cluster_has_something_of_everything_that_waits() -> None:
     waiting = busy("waiting")["waiting"]
     assert {pod["waitsFor"] for one in waiting for pod in one["pods"]} == {"Service", "OtherGates", "Scheduler"}
     assert [one["name"] for one in waiting if one["gang"]] == ["pg-train-qaakq"]
-    assert {one["frees"]["helps"] for one in waiting if one["frees"]} == {"Pods", "Slots", "NoEnd", "Unknown"}
+    assert {one["frees"]["helps"] for one in waiting if one["frees"]} == {"Pods", "Slots", "Unknown"}
 
 
 def test_the_busy_cluster_has_something_of_everything_that_audit_finds() -> None:

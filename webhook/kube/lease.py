@@ -47,7 +47,7 @@ class LeaderElection:
     must be certain checks `is_leader` directly before it acts: that reads the clock each time.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 # what one candidate is told of the process around it
+    def __init__(  # noqa: PLR0913, PLR0917 # what one candidate knows of the process around it
         self,
         client: Client,
         lease: tuple[str, str],
