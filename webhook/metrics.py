@@ -5,7 +5,7 @@ The reviews and the controllers feed counters and histograms. Gauges are compute
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
@@ -234,6 +234,8 @@ class Sample:
     """None if this replica does not lead."""
     api_errors: Mapping[tuple[str, str], int]
     """Method and status -> failed calls to the API server."""
+    shards: Mapping[str, int] = field(default_factory=dict)
+    """Shard that this replica leads -> the pods that wait in it; empty without a shard label."""
 
 
 class Metrics:
@@ -318,6 +320,12 @@ class _StateCollector(Collector):
         yield _gauge("leader", "1 while this replica leads, else 0.", sample.cluster is not None)
         if sample.cluster is not None:
             yield from _cluster(sample.cluster)
+        shards = GaugeMetricFamily(
+            f"{NAMESPACE}_shard_waiting_pods", "Gated pods of the shards that this replica leads.", labels=["shard"]
+        )
+        for shard, count in sample.shards.items():
+            shards.add_metric([shard], count)
+        yield shards
         if sample.certificate_end is not None:
             yield _gauge(
                 "certificate_end_timestamp_seconds",

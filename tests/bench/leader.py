@@ -69,7 +69,7 @@ class Site:
             self.cache, parts, reporter, rules, limits, parts, parts, claim_writes=parts
         )
         self.mutator = PodMutator(self.cache.snapshot, rules, monotonic)
-        self.guard = BindingGuard(self.cache, parts, lambda: LeaderState.ALL, rules, 30.0, lambda *_: None)
+        self.guard = BindingGuard(self.cache, parts, lambda _: LeaderState.ALL, rules, 30.0, lambda *_: None)
         self._version = 0
         self._pods: dict[str, dict[str, Any]] = {}
         self._bindings: set[asyncio.Task[None]] = set()
@@ -204,10 +204,10 @@ class _Nothing:
     def __init__(self, site: Site) -> None:
         self._site = site
 
-    def is_leader(self) -> bool:
+    def is_leader(self, _shard: str = "") -> bool:
         return True
 
-    def seconds_until_settled(self) -> float:
+    def seconds_until_settled(self, _shard: str = "") -> float:
         return 0.0
 
     async def patch(self, key: str, operations: Any) -> Write:

@@ -15,6 +15,7 @@ from webhook.placing.pod.gated_pods import GatedPod
 from webhook.state.assumed.assumed_pod import AssumedPod
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.cluster_snapshot import ClusterSnapshot
+from webhook.state.shards import NodeShards
 
 
 def put(cache: ClusterCache, *objects: Mapping[str, Any]) -> None:
@@ -58,9 +59,9 @@ def assuming(cache: ClusterCache) -> Assume:
     return assume
 
 
-def cluster_cache(*objects: Mapping[str, Any]) -> ClusterCache:
-    """A cache that has seen these objects."""
-    cache = ClusterCache()
+def cluster_cache(*objects: Mapping[str, Any], shards: NodeShards | None = None) -> ClusterCache:
+    """A cache that has seen these objects. shards: of the nodes; None: there is one."""
+    cache = ClusterCache(shards=shards)
     put(cache, *objects)
     return cache
 

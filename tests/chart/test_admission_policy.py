@@ -163,7 +163,7 @@ def test_policy_and_webhook_agree_on_every_name_and_way_to_write_it(users: Users
             by_policy = users.refusal(TENANT, "POST", users.path(), raw)
             by_webhook = forgery(_review("CREATE", raw), Rules())
             # The mutating webhook writes these itself, in the name of who creates the pod.
-            written = {names.MANAGED, names.NUMA_DEFAULTS, PLACEMENT, MANAGED_FIELDS}
+            written = {names.MANAGED, names.NUMA_DEFAULTS, names.SHARD, PLACEMENT, MANAGED_FIELDS}
             mutated = field == "annotations" and name in written
             assert bool(by_policy) == (by_webhook is not None and not mutated), (field, name)
             change = {"metadata": {field: {name: "x"}}}

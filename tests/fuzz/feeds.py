@@ -163,10 +163,10 @@ async def _cycle(cache: ClusterCache) -> None:
 class Leads:
     """Leadership that this replica has, and that no other had before."""
 
-    def is_leader(self) -> bool:
+    def is_leader(self, _shard: str = "") -> bool:
         return True
 
-    def seconds_until_settled(self) -> float:
+    def seconds_until_settled(self, _shard: str = "") -> float:
         return 0.0
 
 

@@ -109,8 +109,8 @@ class Reviews:
         corpus.populate(cache)
         for raw in corpus.pods():
             cache.pods.upsert(f"team/{raw['metadata']['name']}", raw)
-        guard = BindingGuard(cache, _no_pod, lambda: LeaderState.ALL, Rules(), 30.0, lambda *_: None)
-        claims = ClaimGuard(cache.devices, lambda: LeaderState.ALL, Rules())
+        guard = BindingGuard(cache, _no_pod, lambda _: LeaderState.ALL, Rules(), 30.0, lambda *_: None)
+        claims = ClaimGuard(cache.devices, lambda _: LeaderState.ALL, Rules())
         self._now = handlers_of(Rules(), cache.snapshot, guard, claims)
         if self._client is None:
             # One server for all: what answers behind it changes.

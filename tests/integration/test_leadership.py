@@ -39,7 +39,7 @@ class Placing:
     def stopped(self, shard: str = DEFAULT_SHARD) -> None:
         self.told.append("stopped")
 
-    async def settle(self) -> None:
+    async def settle(self, _shard: str | None = None) -> None:
         self.told.append("asked to settle")
         await self.visible.wait()
 
@@ -57,7 +57,7 @@ class Replica:
             lease_duration_seconds=3,
         )
         self.leadership = leadership_of(self.settings, client, lambda: self.follows, lambda: "10.0.0.7:8445")
-        self.elector = LeaderElector(self.leadership, lambda: self.ready, [self.leader_state])
+        self.elector = LeaderElector(self.leadership, self.settings, lambda: self.ready, [self.leader_state])
         self._lease = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/leader"
         self._api = plane.api
 

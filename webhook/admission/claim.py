@@ -40,7 +40,7 @@ class ClaimGuard:
     def __init__(
         self,
         devices: DeviceState,
-        leader_state: Callable[[], LeaderState],
+        leader_state: Callable[[str], LeaderState],
         rules: Rules,
         doubts: Doubts | None = None,
         clock: Callable[[], float] = monotonic,
@@ -60,11 +60,13 @@ class ClaimGuard:
         before, after = Claim.from_object(request.old_object), Claim.from_object(request.object)
         if after.allocation is None or before.allocation == after.allocation:
             return Allowed(message="nothing is allocated")
-        match self._leader_state():
+        # All devices of an allocation are on one node.
+        node = next((self._devices.node_of(result.device) for result in after.allocation.results), "")
+        match self._leader_state(node):
             case LeaderState.NONE:
                 raise NotNowError("this replica is not the leader, and only the leader knows which devices are given")
             case LeaderState.ELSEWHERE:
-                raise LeaderNeededError("", Denied(NOT_LEADER.message, NOT_LEADER.reason, misrouted=True))
+                raise LeaderNeededError(node, Denied(NOT_LEADER.message, NOT_LEADER.reason, misrouted=True))
         for result in after.allocation.results:
             holder = None if result.admin or result.share else self._devices.assumed_holder(result.device)
             # The holder may be another tenant's: it is not named.

@@ -41,6 +41,7 @@ from webhook.model.names import (
     RANK,
     RESOURCE_STATUS,
     SCHEDULING_GROUP,
+    SHARD,
     STRATEGY,
 )
 from webhook.model.raw import Raw
@@ -48,7 +49,7 @@ from webhook.model.wording import counted, nearest
 from webhook.state.rules import Rules
 from webhook.state.unmanaged import why_not_mutated
 
-_BY_MUTATION: Final = frozenset({MANAGED, NUMA_DEFAULTS, PLACEMENT, MANAGED_FIELDS, SCHEDULING_GROUP})
+_BY_MUTATION: Final = frozenset({MANAGED, NUMA_DEFAULTS, PLACEMENT, MANAGED_FIELDS, SCHEDULING_GROUP, SHARD})
 # Under our domain, but written by users.
 _BY_USERS: Final = frozenset({INHERIT, INJECT_ENV, KUBELET_OPTIONS, MIN_MEMBER, PCIE_ROOT, STRATEGY})
 
@@ -66,6 +67,7 @@ OUTPUTS: Final = frozenset(
         RESOURCE_STATUS,
         MANAGED_FIELDS,
         SCHEDULING_GROUP,
+        SHARD,
     }
 )
 """The fixed names that we write. The chart's policies and match conditions list these. Other names under our domain,

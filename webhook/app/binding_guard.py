@@ -12,6 +12,7 @@ from webhook.kube.events import PodEvent
 from webhook.kube.leadership import Leadership
 from webhook.model.raw import Raw
 from webhook.state.cluster_cache import ClusterCache
+from webhook.state.shards import NodeShards
 
 
 def pod_by_get(client: Client, cache: ClusterCache) -> Fetch:
@@ -51,11 +52,14 @@ def unenforced_event(tell: Callable[[PodEvent], None]) -> Callable[[str, str, st
     return report
 
 
-def leader_state_of(leadership: Leadership) -> LeaderState:
-    """Which bindings this replica may answer now."""
-    if not leadership.is_leader():
-        return LeaderState.ELSEWHERE if leadership.is_elsewhere() else LeaderState.NONE
-    return LeaderState.ASSIGNED_ONLY if leadership.seconds_until_settled() > 0 else LeaderState.ALL
+def leader_state_of(leadership: Leadership, shards: NodeShards, node: str = "") -> LeaderState:
+    """Which bindings to a node this replica may answer now; without a node, what the default shard's leader answers."""
+    shard = shards.of(node)
+    if not leadership.is_leader(shard):
+        return LeaderState.ELSEWHERE if leadership.is_elsewhere(shard) else LeaderState.NONE
+    if leadership.seconds_until_settled(shard) > 0 or shards.is_moving(node):
+        return LeaderState.ASSIGNED_ONLY
+    return LeaderState.ALL
 
 
 def answer_lifetime(settings: Settings) -> float:

@@ -9,7 +9,7 @@ Life cycle of a replica:
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from typing import Final, NoReturn, Protocol
 from uuid import uuid4
@@ -23,7 +23,9 @@ from webhook.kube.election import Release, Term
 from webhook.kube.leadership import Leadership
 from webhook.kube.lease import clock
 from webhook.model.shards import DEFAULT_SHARD
+from webhook.model.wording import counted
 from webhook.server.health import Check
+from webhook.state.shards import shard_text
 from webhook.supervise import supervised
 
 log = structlog.get_logger(__name__)
@@ -42,21 +44,31 @@ class LeaderRunnable(Protocol):
     def stopped(self, shard: str) -> None:
         """Begin nothing new there: the term is over."""
 
-    async def settle(self) -> None:
-        """Wait until the cluster shows all that was given to pods, or it was abandoned. Called after `stopped`."""
+    async def settle(self, shard: str | None = None) -> None:
+        """Wait until the cluster shows all that was given to pods, or it was abandoned. Called after `stopped`.
+
+        shard: only on the nodes of this one; None: on all.
+        """
 
 
 def leadership_of(
-    settings: Settings, client: Client, follows: Callable[[], bool], address: Callable[[], str]
+    settings: Settings,
+    client: Client,
+    follows: Callable[[], bool],
+    address: Callable[[], str],
+    shards: Callable[[], Collection[str]] = tuple,
 ) -> Leadership:
     """The leadership of this replica.
 
-    follows: whether our copy of the pods is current, at this moment. address: where it answers other replicas.
+    follows: whether our copy of the pods is current, at this moment. address: where it answers other replicas. shards:
+    those of the nodes beside the default one.
     """
     # A restarted container in the same Pod is a new candidate.
     identity = f"{settings.pod_name or os.uname().nodename}_{uuid4().hex[:8]}"
     lease = settings.namespace, settings.name
-    return Leadership(client, lease, identity, settings.timing, settings.assume_ttl, follows, address=address)
+    return Leadership(
+        client, lease, identity, settings.timing, settings.assume_ttl, follows, shards=shards, address=address
+    )
 
 
 class LeaderElector:
@@ -65,10 +77,12 @@ class LeaderElector:
     def __init__(
         self,
         leadership: Leadership,
+        settings: Settings,
         ready: Callable[[], bool],
         runnables: Iterable[LeaderRunnable],
     ) -> None:
         self._leadership = leadership
+        self._settings = settings
         self._ready = ready
         self._runnables = tuple(runnables)
         self._takes_part = False
@@ -81,6 +95,8 @@ class LeaderElector:
         async with asyncio.TaskGroup() as tasks:
             while not self._ready():  # noqa: ASYNC110 # a condition over many parts, without an event
                 await asyncio.sleep(_POLL_SECONDS)
+            # A node may have changed its shard just before we saw it, and its last leader may have assumed pods there.
+            await asyncio.sleep(self._settings.assume_ttl if self._settings.shard_label else 0)
             self._takes_part = True
             tasks.create_task(supervised(self._give_away))
             await self._leadership.run()
@@ -108,7 +124,17 @@ class LeaderElector:
             detail = f"leads since {clock() - term.since:.0f} s, epoch {term.epoch}"
         else:
             detail = f"follows {election.holder or 'no replica'}"
+        if self._settings.shard_label:
+            detail = self._shards_text()
         return Check("leadership", ready=True, detail="; ".join(filter(None, (detail, election.error))))
+
+    def _shards_text(self) -> str:
+        """Which shards we lead, and which no replica leads as far as we know."""
+        shards, led = self._leadership.shards, self._leadership.led()
+        mine = ", ".join(shard_text(one) for one in sorted(led)) or "no shard"
+        alone = [one for one in sorted(shards) if one not in led and not self._leadership.holder(one)]
+        unled = f"; without a leader: {', '.join(map(shard_text, alone))}" if alone else ""
+        return f"leads {mine} of {counted(len(shards), 'shard')}{unled}"
 
     async def _give_away(self) -> NoReturn:
         """Hand over shards to replicas that lead fewer and asked for them, one at a time."""
@@ -117,7 +143,7 @@ class LeaderElector:
             await asyncio.sleep(timing.retry_period)
             if (shard := self._leadership.to_give()) is not None:
                 self._leadership.resign(shard)
-                settled = await self._settle(timing.lease_duration - timing.renew_deadline)
+                settled = await self._settle(timing.lease_duration - timing.renew_deadline, shard)
                 if await self._release(shard, settled=settled, led=True):
                     await asyncio.sleep(2 * timing.retry_period)  # it is claimed by then
                 self._leadership.rejoin(shard)
@@ -130,18 +156,18 @@ class LeaderElector:
             log.info("leader.handed_over", shard=shard, settled=settled, released=released)
         return released
 
-    async def _settle(self, within: float) -> bool:
+    async def _settle(self, within: float, shard: str | None = None) -> bool:
         """Wait until all runnables are settled; False if that takes longer than `within` seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
-                return all(await asyncio.gather(*map(_settled, self._runnables)))
+                return all(await asyncio.gather(*(_settled(runnable, shard) for runnable in self._runnables)))
         return False
 
 
-async def _settled(runnable: LeaderRunnable) -> bool:
+async def _settled(runnable: LeaderRunnable, shard: str | None) -> bool:
     """Wait until the runnable is settled; False if an internal error leaves that unknown."""
     try:
-        await runnable.settle()
+        await runnable.settle(shard)
     except Exception as error:  # noqa: BLE001 # the wait for the others continues
         internal_error(Where.TASK, error, runnable=type(runnable).__name__)
         return False

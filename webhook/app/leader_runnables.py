@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NoReturn
 
-from webhook.admission.binding.guard import LeaderState
 from webhook.admission.default_levels import asked_owner
-from webhook.app.binding_guard import answer_lifetime, leader_state_of
+from webhook.app.binding_guard import answer_lifetime
 from webhook.app.clients import Clients
 from webhook.app.settings import Settings, asking_of, rules_of
 from webhook.controllers import stuck_pods
@@ -105,9 +104,9 @@ class LeaderRunnables:
         leadership: Leadership,
     ) -> None:
         def may_give_out() -> bool:
-            return leader_state_of(leadership) is LeaderState.ALL
+            return leads() and not any(leadership.seconds_until_settled(shard) > 0 for shard in leadership.led())
 
-        is_leader = leadership.is_leader
+        is_leader, leads = leadership.is_leader, leadership.leads_any
         rules, client = rules_of(settings), clients.placement
         reading = _as_asked(partial(read_owner, clients.owners), cache, rules)
         writes, slots = PodWrites(client), WRITES_AT_A_TIME
@@ -120,19 +119,19 @@ class LeaderRunnables:
             cache, writes, status_reporter, rules, limits, leadership, reading, claim_writes=ClaimWrites(client)
         )
         planner = self.controller.planner
-        self.marks = scale_up_marks(settings, writes, ProvisioningWrites(client), cache, planner, events, is_leader)
+        self.marks = scale_up_marks(settings, writes, ProvisioningWrites(client), cache, planner, events, leads)
         """Shows a cluster autoscaler the pods that wait for room."""
-        self.nominator = Nominator(cache, writes, rules, is_leader)
+        self.nominator = Nominator(cache, writes, rules, leads)
         patience = stuck_pods.Limits(settings.stuck_after_seconds, settings.evict_stuck)
-        self.stuck = stuck_pods.StuckPods(cache, writes, events, rules, patience, is_leader, metrics)
-        self._conditions = PlacedConditions(cache, writes, status_reporter.reported_reason, is_leader)
+        self.stuck = stuck_pods.StuckPods(cache, writes, events, rules, patience, leads, metrics)
+        self._conditions = PlacedConditions(cache, writes, status_reporter.reported_reason, leads)
         rejections = RejectionCounter(metrics, is_leader, clock)
         cache.rejections.seen.subscribe(rejections.saw)
         leadership.began.subscribe(rejections.started)
         cache.avoided.began.subscribe(AvoidedNodeReports(events, metrics, is_leader).began)
-        keeper = PodGroupKeeper(cache, pod_groups, reading, writes.read, is_leader, pod_groups_are_served)
-        native_groups = NativeGroupConditions(cache, NativePodGroupWrites(client), is_leader)
-        gang_events = GangEvents(cache, events, is_leader, settings.warn_after_seconds)
+        keeper = PodGroupKeeper(cache, pod_groups, reading, writes.read, leads, pod_groups_are_served)
+        native_groups = NativeGroupConditions(cache, NativePodGroupWrites(client), leads)
+        gang_events = GangEvents(cache, events, leads, settings.warn_after_seconds)
         for saw in (keeper.saw, native_groups.saw, gang_events.saw):
             self.controller.gang_examined.subscribe(saw)
         self.runnables = [
@@ -150,17 +149,17 @@ class LeaderRunnables:
             Runnable(self.nominator.run),
             Runnable(AllocationBackfiller(cache, writes, events, may_give_out, metrics, slots).run),
             Runnable(AllocationCorrections(cache, writes, events, may_give_out, metrics, slots).run),
-            Runnable(DelegatedPods(cache, writes, events, rules, is_leader).run),
-            Runnable(UnbindablePods(cache, writes, events, rules, is_leader, slots).run),
+            Runnable(DelegatedPods(cache, writes, events, rules, leads).run),
+            Runnable(UnbindablePods(cache, writes, events, rules, leads, slots).run),
             Runnable(self.stuck.run),
         ]
         if settings.dynamic_resources:
             take_back = ClaimTakeBack(cache, ClaimWrites(client), self.controller.has_fenced)
             self.runnables.append(Runnable(take_back.run))
         if settings.preempts:
-            waves = Waves(writes, events, metrics, is_leader, slots)
+            waves = Waves(writes, events, metrics, leads, slots)
             settle = cache.times.age + cache.times.settle
-            preemption = PreemptionController(cache, planner, waves, metrics, is_leader, settle)
+            preemption = PreemptionController(cache, planner, waves, metrics, leads, settle)
             self.runnables.append(Runnable(preemption.run))
         if settings.kueue_admission_check:
             checks = AdmissionChecks(cache, AdmissionCheckWrites(client), planner.trees, rules, reading, is_leader)
@@ -168,7 +167,7 @@ class LeaderRunnables:
         if after := settings.delete_rejected_after_seconds:
             self.runnables.append(Runnable(RejectedPodDeletion(cache, writes, after, is_leader, metrics).run))
         if settings.repair == "Gang":
-            repair = GangRepair(cache, writes, events, planner, is_leader, metrics)
+            repair = GangRepair(cache, writes, events, planner, leads, metrics)
             self.controller.gang_examined.subscribe(repair.saw)
             self.runnables.append(Runnable(repair.run))
 

@@ -65,6 +65,7 @@ from webhook.server.health import Check, Health
 from webhook.server.listener import OBSERVATION_LIMITS, Closed, Listener
 from webhook.server.routes import metrics_app, observation_app, review_app
 from webhook.state.cluster_cache import ClusterCache
+from webhook.state.shards import NodeShards
 from webhook.views.nodes import nodes_without_topology, silent_exporters
 from webhook.views.room import rooms
 
@@ -131,6 +132,7 @@ class Service:
             pods_in_order=pods_status.in_order,
             failed_in_order=failed_status.in_order,
             preempts=settings.preempts,
+            shards=NodeShards(settings.shard_label, settings.assume_ttl),
         )
         pod_groups = PodGroups(clients.placement)
         self._watched = (
@@ -159,7 +161,13 @@ class Service:
         self._metrics = Metrics(self._sample)
         watched = {each.status.name: each for each in self._watched}
         self._peer_port: Listener | None = None
-        self._leadership = leadership_of(settings, clients.leadership, watched[PODS].follows, self._peer_address)
+        self._leadership = leadership_of(
+            settings,
+            clients.leadership,
+            watched[PODS].follows,
+            self._peer_address,
+            shards=lambda: self._cache.shards.known,
+        )
         self._peers = Peers(self._leader_of)
         self._runnables = LeaderRunnables(
             settings,
@@ -172,7 +180,7 @@ class Service:
         )
         self._health = health = Health(self._checks, lambda: self._snapshots.is_current)
         runnables = self._assumed_pods, self._runnables.controller
-        self._elector = LeaderElector(self._leadership, lambda: health.ready, runnables)
+        self._elector = LeaderElector(self._leadership, settings, lambda: health.ready, runnables)
         self._takes_reviews = False
 
     def background(self) -> Iterator[Background]:
@@ -263,8 +271,7 @@ class Service:
 
     def _leader_of(self, node: str) -> str:
         """Where the replica answers that leads the shard of this node; empty if that is unknown."""
-        del node  # there is one shard
-        return self._leadership.address_of_leader()
+        return self._leadership.address_of_leader(self._cache.shards.of(node))
 
     def _use_key(self, key: AllocationKey) -> None:
         self._cache.use_allocation_key(key)
@@ -299,7 +306,7 @@ class Service:
         settings = self._settings
         rules = rules_of(settings, user)
         fetch = for_a_review(pod_by_get(self._client, self._cache))
-        leader_state = partial(leader_state_of, self._leadership)
+        leader_state = partial(leader_state_of, self._leadership, self._cache.shards)
         # Only a running nominator takes refusals from its queue.
         refused = self._runnables.nominator.refused if settings.mode == "Enforce" else _ignore
         assume_ttl = answer_lifetime(settings)
@@ -335,6 +342,7 @@ class Service:
             certificate_end=self._certificate.end,
             cluster=self._cluster_sample() if self._leadership.is_leader() else None,
             api_errors=self._clients.errors(),
+            shards=self._runnables.controller.waiting_by_shard() if self._settings.shard_label else {},
         )
 
     def _cluster_sample(self) -> ClusterSample:

@@ -30,6 +30,9 @@ from webhook.state.rules import Asking, GateMode, Mode, NoCapacity, NotAlignable
 
 Names = tuple[str, ...]
 Weights = dict[str, Annotated[int, Field(ge=1)]]
+# Source: kubernetes apimachinery pkg/util/validation (IsQualifiedName).
+_LABEL_KEY: Final = r"^(([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"
+ShardLabel = Annotated[str, Field(pattern=_LABEL_KEY)]
 Port = Annotated[int, Field(ge=0, le=65535)]
 
 PREFIX: Final = "TOPOLOGY_WEBHOOK_"
@@ -173,6 +176,9 @@ class AdvancedSettings(_Group):
     api_server_request_timeout_seconds: Annotated[float, Field(ge=0, le=3600)] = 60.0
     """The API server's `--request-timeout`. For about as long, a new leader admits only bindings of pods that were
     placed before: others that the previous leader allowed may not be visible yet."""
+    shard_label: ShardLabel = ""
+    """Node label whose values divide the nodes into shards, each led by one replica, where one replica cannot lead all
+    nodes. Unset: one leads all."""
     drain_seconds: Annotated[float, Field(ge=0, le=600)] = 20.0
     """Maximum time from SIGTERM to exit. The replica is unready at once, serves while endpoints are removed, then
     finishes open requests."""
@@ -473,6 +479,7 @@ def rules_of(settings: Settings, own_user: str | None = None) -> Rules:
         trusted_groups=frozenset(settings.trusted_groups),
         scheduler_users=frozenset(settings.scheduler_users),
         autoscaler=settings.autoscaler,
+        shard_label=settings.shard_label,
         engine=Options(
             fidelity=settings.fidelity,
             score_strategy=settings.score_strategy,

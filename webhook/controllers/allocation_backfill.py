@@ -48,7 +48,7 @@ class AllocationBackfiller(Sweep):
         self._slots = asyncio.Semaphore(concurrency)
 
     async def _sweep(self, _now: float) -> None:
-        backfill = tuple(self._cache.allocation_backfills())
+        backfill = tuple(one for one in self._cache.allocation_backfills() if self._cache.ours.has_pod(one.pod))
         for one in backfill:
             if one.allocation is None:
                 self._events.tell(

@@ -59,7 +59,7 @@ class AllocationCorrections(Sweep):
 
     async def _sweep(self, _now: float) -> None:
         for change in self._cache.allocation_changes():
-            if change.pod not in self._writing and not self._writing.full:
+            if self._cache.ours.has_pod(change.pod) and change.pod not in self._writing and not self._writing.full:
                 self._writing.start(change.pod, change.uid, partial(self._write, change))
 
     def _end(self) -> None:

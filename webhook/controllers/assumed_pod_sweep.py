@@ -99,10 +99,14 @@ class AssumedPodSweep(Sweep):
     def stopped(self, shard: str = DEFAULT_SHARD) -> None:
         """Do nothing: the assumed pods outlive the term."""
 
-    async def settle(self) -> None:
-        """Wait until every assumed pod is shown by an object or forgotten."""
-        while self._cache.assumed_count:  # noqa: ASYNC110 # many objects, no single one to wait for
+    async def settle(self, shard: str | None = None) -> None:
+        """Wait until every assumed pod, or every one of a shard, is shown by an object or forgotten."""
+        while self._cache.assumed_count if shard is None else self._is_assumed_in(shard):  # noqa: ASYNC110 # many objects
             await asyncio.sleep(_POLL_SECONDS)
+
+    def _is_assumed_in(self, shard: str) -> bool:
+        of = self._cache.shards.of
+        return any(not one.tentative and of(one.node) == shard for one in self._cache.assumed_pods())
 
 
 def _never() -> bool:

@@ -55,7 +55,7 @@ class ClaimTakeBack(Sweep):
     async def _sweep(self, now: float) -> None:
         left_over = {
             (claim, uid): pod
-            for pod, raw in self._cache.gated_pods().items()
+            for pod, raw in self._cache.ours.gated().items()
             if raw["spec"].get("resourceClaims")
             for claim, uid in self._left_over(pod, raw)
         }
@@ -63,7 +63,7 @@ class ClaimTakeBack(Sweep):
         due = [(one, pod) for one, pod in left_over.items() if self._retries[one].not_before <= now]
         for (claim, uid), pod in due[:_PER_SWEEP]:
             # What was awaited may have taken time.
-            raw = self._cache.gated_pods().get(pod)
+            raw = self._cache.ours.gated().get(pod)
             if self._is_leader() and raw is not None and (claim, uid) in self._left_over(pod, raw):
                 with contained(Where.POD, pod=pod):
                     await self._take_back(claim, uid, pod, now)

@@ -92,7 +92,7 @@ class GangEvents(Sweep):
         known.oldest, known.keys, known.why = oldest, keys, why
 
     async def _sweep(self, now: float) -> None:
-        gated = self._cache.gated_pods()
+        gated = self._cache.ours.gated()
         for group, gang in list(self._gangs.items()):
             with contained(Where.GANG, gang=group):
                 if not gang.keys.isdisjoint(gated):

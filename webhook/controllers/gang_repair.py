@@ -251,7 +251,7 @@ class GangRepair(Sweep):
     async def _find(self, gang: GatedGang) -> _Move | None:
         """Steps 1 to 3: the move of the gang, if it must and can move."""
         group = gang.membership.group
-        gated = self._cache.gated_pods()
+        gated = self._cache.ours.gated()
         waiting = tuple(one for one in gang.members if gated.get(one.key) is one.raw)
         running = dict(self._cache.gangs.assigned(group))
         if not running or len(waiting) < len(gang.members):
@@ -305,7 +305,7 @@ class GangRepair(Sweep):
 
     def _is_same(self, gang: GatedGang, running: Mapping[str, object]) -> bool:
         """Whether the gang is still as it was when the search began."""
-        gated = self._cache.gated_pods()
+        gated = self._cache.ours.gated()
         return all(gated.get(one.key) is one.raw for one in gang.members) and running == dict(
             self._cache.gangs.assigned(gang.membership.group)
         )

@@ -69,7 +69,7 @@ class NativeGroupConditions(Sweep):
         if not groups:
             self._forget()
             return
-        gated = self._cache.gated_pods().keys()
+        gated = self._cache.ours.gated().keys()
         self._why = {group: entry for group, entry in self._why.items() if entry[0] & gated}
         self._not_before = {key: at for key, at in self._not_before.items() if at > monotonic()}
         known = {(group.key, group.uid) for group in groups.values()}
@@ -87,6 +87,8 @@ class NativeGroupConditions(Sweep):
     async def _settle(self, group: NativePodGroup, ungated: Mapping[str, object]) -> None:
         said = self._wanted(group, ungated)
         identity = group.key, group.uid
+        if not self._cache.ours.has_gang(native_group(group.namespace, group.name)):
+            return
         if said is None or group.key in self._not_before:
             return
         version = self._cache.native_groups.version

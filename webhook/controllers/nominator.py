@@ -143,7 +143,8 @@ class Nominator(Sweep):
         assumed = self._cache.assumed_node(key)
         if assumed is not None and assumed not in tried:
             return assumed
-        decision = decide(without(self._cache.snapshot().nodes, tried), pod, intent, self._rules.engine)
+        nodes = without(self._cache.snapshot().nodes, tried.keys() | self._cache.shards.closed())
+        decision = decide(nodes, pod, intent, self._rules.engine)
         return min((best.node for best in decision.best(_LOOKED_AT)), key=named.__getitem__, default=None)
 
 

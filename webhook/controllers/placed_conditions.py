@@ -102,15 +102,15 @@ class PlacedConditions(Sweep):
 
     def _is_busy(self) -> bool:
         """Whether many pods got their nodes since the last sweep."""
-        with_node = {(key, pod.bound) for key, pod in self._cache.unconfirmed_pods().items()}
+        with_node = {(key, pod.bound) for key, pod in self._cache.ours.unconfirmed().items()}
         new, self._with_node = with_node - self._with_node, with_node
         return len(new) > _BUSY_PODS
 
     async def _all_wanted(self, now: float) -> dict[_Incarnation, _Wanted]:
         """What each pod lacks."""
-        pods: dict[_Incarnation, None] = {(key, pod.uid): None for key, pod in self._cache.unconfirmed_pods().items()}
-        pods |= dict.fromkeys(map(_incarnation, self._cache.gated_pods().items()))
-        ungated = set(map(_incarnation, self._cache.ungated_pods().items()))
+        pods: dict[_Incarnation, None] = {(key, pod.uid): None for key, pod in self._cache.ours.unconfirmed().items()}
+        pods |= dict.fromkeys(map(_incarnation, self._cache.ours.gated().items()))
+        ungated = set(map(_incarnation, self._cache.ours.ungated().items()))
         self._ungated_at = {one: self._ungated_at.get(one, now) for one in ungated}
         pods |= {one: None for one, at in self._ungated_at.items() if now - at >= _UNASSIGNED_SECONDS}
         found = {}
@@ -125,12 +125,12 @@ class PlacedConditions(Sweep):
     def _lacking(self, one: _Incarnation) -> _Wanted | None:
         """The condition that the pod lacks; None if it lacks none, or none is due."""
         key, uid = one
-        if (pod := self._cache.unconfirmed_pods().get(key)) and pod.uid == uid:
+        if (pod := self._cache.ours.unconfirmed().get(key)) and pod.uid == uid:
             return _Wanted(PlacedCondition.of("True", "Bound" if pod.bound else "Assigned", pod.text), None)
         raw = self._cache.waiting_pod(key, uid)
         if raw is None or placed_condition(raw).get("status") == "True":
             return None
-        if key not in self._cache.gated_pods():
+        if key not in self._cache.ours.gated():
             return None if raw["spec"].get("schedulingGates") else _not_placed(raw, "WaitingForScheduler")
         reason = self._reported_reason(key, uid)
         # While its assignment is being written, a write to its status would make that fail.

@@ -118,10 +118,15 @@ class PodGroupKeeper(Sweep):
 
     async def _groups_by_member(self) -> dict[str, Raw]:
         """The gangs that have pods, each with a present or former member; any member yields the same PodGroup."""
-        gated = self._cache.gated_pods().keys()
+        gated = self._cache.ours.gated().keys()
         assigned_members = self._cache.gangs.groups()
         self._why = {group: entry for group, entry in self._why.items() if entry[0] & gated}
-        there = assigned_members.keys() | self._why.keys()
+        all_there = assigned_members.keys() | self._why.keys()
+        there = {group for group in all_there if self._cache.ours.has_gang(group)}
+        for group in all_there - there:
+            # Another leader's now, which writes its PodGroup from here on.
+            if (body := self._wanted.get(group, (None, None))[1]) is not None:
+                self._said.pop(f"{body['metadata']['namespace']}/{body['metadata']['name']}", None)
         self._members = {group: raw for group, raw in self._members.items() if group in there}
         for group in there - self._members.keys():
             with contained(Where.POD_GROUP, group=group):

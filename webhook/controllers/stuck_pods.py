@@ -98,7 +98,7 @@ class StuckPods(Sweep):
         return len(self._stuck)
 
     async def _sweep(self, now: float) -> None:
-        pods = {(key, raw["metadata"].get("uid", "")): raw for key, raw in self._cache.ungated_pods().items()}
+        pods = {(key, raw["metadata"].get("uid", "")): raw for key, raw in self._cache.ours.ungated().items()}
         self._since = {one: self._since.get(one, now) for one in pods}
         self._stuck &= pods.keys() if self._is_leader() else set()
         due = [one for one, since in self._since.items() if now - since >= self._limits.after]

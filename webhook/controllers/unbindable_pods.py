@@ -101,7 +101,7 @@ class UnbindablePods(Sweep):
     def _failing(self) -> dict[_Failing, Raw]:
         """The assigned pods with a reservation that the scheduler reports as unbindable, or may never report on."""
         found: dict[_Failing, Raw] = {}
-        for key, raw in self._cache.ungated_pods().items():
+        for key, raw in self._cache.ours.ungated().items():
             with contained(Where.POD, pod=key):
                 patience = self._patience(raw)
                 allocation = None if patience is None else assigned_node(raw)

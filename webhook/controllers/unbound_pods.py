@@ -56,7 +56,7 @@ class DelegatedPods(Sweep):
         self._reported: dict[tuple[str, str], tuple[str, float]] = {}
 
     async def _sweep(self, now: float) -> None:
-        pods = {(key, raw["metadata"].get("uid", "")): raw for key, raw in self._cache.ungated_pods().items()}
+        pods = {(key, raw["metadata"].get("uid", "")): raw for key, raw in self._cache.ours.ungated().items()}
         self._reported = {one: reported for one, reported in self._reported.items() if one in pods}
         reported = 0
         for (key, uid), raw in pods.items():

@@ -24,6 +24,7 @@ from webhook.kube.client import Client
 from webhook.kube.election import Release, Seen, Stance, Term, Timing
 from webhook.kube.lease import LeaderElection, clock
 from webhook.kube.shard_balance import ShardBalance
+from webhook.model.names import SHARD
 from webhook.model.shards import DEFAULT_SHARD
 from webhook.signal import Signal
 from webhook.supervise import supervised
@@ -104,6 +105,10 @@ class Leadership:
         """Whether we lead the shard at this moment. Check right before acting: a term ends by the clock."""
         election = self._elections.get(shard)
         return election is not None and election.is_leader()
+
+    def leads_any(self) -> bool:
+        """Whether we lead some shard at this moment."""
+        return any(election.is_leader() for election in self._elections.values())
 
     def led(self) -> frozenset[str]:
         """The shards that we lead at this moment."""
@@ -191,7 +196,18 @@ class Leadership:
 
         namespace, name = self._lease
         lease = namespace, lease_name(name, shard)
-        return LeaderElection(self._client, lease, self.identity, self.timing, began, ended, stance, self._address)
+        says = {SHARD: shard} if shard else {}
+        return LeaderElection(
+            self._client,
+            lease,
+            self.identity,
+            self.timing,
+            began,
+            ended,
+            stance=stance,
+            address=self._address,
+            annotations=says,
+        )
 
     def _seen(self) -> dict[str, Seen]:
         return {shard: election.seen() for shard, election in self._elections.items()}

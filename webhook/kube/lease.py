@@ -9,10 +9,11 @@ claim it within milliseconds instead of `retry_period`, and when another candida
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from random import Random
+from types import MappingProxyType
 from typing import Final, NoReturn
 
 import structlog
@@ -47,7 +48,7 @@ class LeaderElection:
     must be certain checks `is_leader` directly before it acts: that reads the clock each time.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 # what one candidate knows of the process around it
+    def __init__(  # noqa: PLR0913 # what one candidate needs of the process around it
         self,
         client: Client,
         lease: tuple[str, str],
@@ -55,10 +56,15 @@ class LeaderElection:
         timing: Timing,
         on_started: Callable[[Term], None],
         on_stopped: Callable[[], None],
+        *,
         stance: Callable[[], Stance] = lambda: Stance.CLAIM,
         address: Callable[[], str] = str,
+        annotations: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """stance: what to do about the Lease, read before each step; address: where this candidate answers others."""
+        """stance: what to do about the Lease, read before each step; address: where this candidate answers others.
+
+        annotations: what each claim writes there.
+        """
         self._client = client
         self._address = address
         self._namespace, self._name = lease
@@ -68,6 +74,7 @@ class LeaderElection:
         self._on_started = on_started
         self._on_stopped = on_stopped
         self._stance = stance
+        self._annotations = annotations
         self._announced: Term | None = None
         self._wake = asyncio.Event()
         self._released = asyncio.Event()
@@ -205,6 +212,8 @@ class LeaderElection:
         # Every renewal must differ from the last one, even if the wall clock stands still or is set back.
         self._wall = max(datetime.now(UTC), self._wall + timedelta(microseconds=1))
         body = claim.body(self._wall, self._address())
+        if self._annotations and not claim.renews and claim.release is None:
+            body["metadata"].setdefault("annotations", {}).update(self._annotations)
         if claim.replaces is not None:
             return LeaseRecord.from_object(await self._client.patch(self._path, body))
         # With server-side apply, which names the Lease: RBAC can limit apply to one name, but not a plain create. Each

@@ -65,6 +65,8 @@ DOMAIN: Final = "topology-webhook.dev/domain"
 DOMAIN_OF_LEVEL: Final = "topology-webhook.dev/domain-"
 LOST_NODES: Final = "topology-webhook.dev/lost-nodes"
 EPOCH: Final = "topology-webhook.dev/epoch"
+# The shard in which a pod waits for a node.
+SHARD: Final = "topology-webhook.dev/shard"
 # On the leader's own pod.
 # On a namespace: which of its pods are managed.
 MANAGE_LABEL: Final = "topology-webhook.dev/manage"

@@ -53,6 +53,7 @@ from webhook.placing.gang.gang_search import GangSearch, GatedGang, assembled_ga
 from webhook.placing.gang.gated_gang import Assumed, GangAssigner
 from webhook.placing.gang.kept_domain import KeptDomains
 from webhook.placing.gang.release import Release
+from webhook.placing.gang.shard_room import ACROSS_SHARDS, shard_with_room
 from webhook.placing.gang.workload_judgement import WorkloadAssignment
 from webhook.placing.move_plan import MovePlan, plan_moves
 from webhook.placing.node_holdings import Holdings
@@ -80,6 +81,7 @@ from webhook.state.cluster_cache import ClusterCache
 from webhook.state.delegated_pods import TENTATIVE_SECONDS
 from webhook.state.kubelet_admission import allocation_certainty, of_pod
 from webhook.state.rules import Asking, Rules
+from webhook.state.shards import shard_text
 from webhook.steps import result_of
 
 # The highest weight of a preferred term. Source: kubernetes pkg/apis/core/validation.
@@ -182,6 +184,10 @@ class Attempt:
     """The gang, if it was examined."""
     why: str = ""
     """Why its members wait; empty if they do not."""
+
+
+def _never(_: object) -> bool:
+    return False
 
 
 class Planner:
@@ -287,15 +293,17 @@ class Planner:
         snapshot = self.state.snapshot().nodes
         now = (snapshot.version, cycle.reserved_nodes) if gated.claims is None else cycle.basis_of(gated)
         basis = now, closed
-        nodes = without(snapshot, cycle.reserved_nodes | closed)
-        decision = decide(nodes, gated.pod, gated.intent, self.rules.engine)
-        found = find_assignment(nodes, gated, self.rules, self.state.assigned, self._is_certain, decision)
+        closed_to_it = cycle.reserved_nodes | closed
+        decision, found = self._find(without(snapshot, closed_to_it), gated)
+        if not isinstance(found, Assignment) and (others := self.state.shards.closed()):
+            # What it waits for is what all shards lack.
+            found = self._elsewhere(self._find(without(snapshot, closed_to_it - others), gated)[1])
         if isinstance(found, Assignment):
             return self._placed(gated, found, decision, key, cycle)
         cycle.unassigned[self._result_key(gated)] = found
         self._note(gated, found, cycle)
         failed = Waits(gated, found)
-        if isinstance(found, NoAssignment) and found.awaits_node:
+        if isinstance(found, NoAssignment) and (found.awaits_node or found.fits_in is not None):
             self.lacking_room.forget(name_of(gated))  # if it cannot be ungated now, the next cycle checks it again
         else:
             self._failed.record(gated, basis, failed.kind)
@@ -312,6 +320,48 @@ class Planner:
     def _basis(self, cycle: Cycle) -> Hashable:
         """What the decisions on equal pods depend on."""
         return self._changes, self.state.reservations_version, cycle.reserved_nodes
+
+    def _find(self, nodes: Snapshot, gated: GatedPod) -> tuple[Decision, Assignment | Decision | NoAssignment]:
+        decision = decide(nodes, gated.pod, gated.intent, self.rules.engine)
+        return decision, find_assignment(nodes, gated, self.rules, self.state.assigned, self._is_certain, decision)
+
+    def _elsewhere(self, found: Decision | Assignment | NoAssignment) -> Decision | NoAssignment:
+        """The result of a pod that gets no node of ours. found: where it would go with the nodes of other leaders."""
+        if not isinstance(found, Assignment):
+            return found
+        shard = self.state.shards.of(found.allocation.node)
+        if shard in self.state.shards.worked_on:
+            text = f"it fits on {found.allocation.node}, whose shard has changed: what was placed there must show first"
+            return NoAssignment(frozenset({WaitReason.SHARD}), waits(text), WaitReason.SHARD)
+        text = f"there is room in {shard_text(shard)} only, where it is placed next"
+        return NoAssignment(frozenset({WaitReason.SHARD, shard}), waits(text), WaitReason.SHARD, fits_in=shard)
+
+    def _shard_with_room(
+        self, gang: GatedGang, agreed: Agreement, closed: frozenset[str], found: NoAssignment
+    ) -> NoAssignment:
+        """The result of a gang that does not fit in our shards, with the shard of another leader that holds it."""
+        shards, fits = self.state.shards, self._fits(gang, agreed.minimum, agreed.assigned_members)
+        nodes = without(self.state.snapshot().nodes, closed - shards.closed())
+        if not fits(nodes):
+            return found
+        shard = shard_with_room(shards, nodes, name_of(gang), fits, but=shards.worked_on)
+        if shard is not None:
+            text = f"there is room in {shard_text(shard)} only, where the gang is placed next"
+            return NoAssignment(frozenset({WaitReason.SHARD, shard}), waits(text), WaitReason.SHARD, fits_in=shard)
+        text = f"{found.text.removeprefix(waits(''))}; {ACROSS_SHARDS}"
+        return replace(found, kind=found.kind | {WaitReason.SHARD}, text=waits(text), reason=WaitReason.SHARD)
+
+    def _fits(
+        self, gang: GatedGang, minimum: int, assigned_members: Mapping[str, AssignedMember]
+    ) -> Callable[[Snapshot], bool]:
+        cluster = self.state.snapshot()
+
+        def fits(nodes: Snapshot) -> bool:
+            there = replace(cluster, nodes=nodes)
+            found = search_gang(gang, minimum, assigned_members, there, self.trees, self.rules)
+            return isinstance(found, GangSearch) and found.placement.assigned
+
+        return fits
 
     def _is_certain(self, gated: GatedPod, node: str, numa_nodes: NUMANodeAmounts) -> bool:
         """Whether the node's kubelet certainly chooses these NUMA nodes for the pod."""
@@ -344,9 +394,17 @@ class Planner:
         return failed is not None and failed.basis == cycle.basis_of(gang)
 
     async def attempt_gang(
-        self, gang: GatedGang, waiting: Collection[GatedPod], cycle: Cycle, pause: Callable[[], Awaitable[None]]
+        self,
+        gang: GatedGang,
+        waiting: Collection[GatedPod],
+        cycle: Cycle,
+        pause: Callable[[], Awaitable[None]],
+        looks_elsewhere: Callable[[GatedGang], bool] = _never,
     ) -> Attempt:
-        """Assume the gang's members that are waiting, or none of them. pause: lets other tasks run."""
+        """Assume the gang's members that are waiting, or none of them. pause: lets other tasks run.
+
+        looks_elsewhere: whether the shards of other leaders are searched if it does not fit in ours.
+        """
         failed, gated = self._failed.of(gang), self.state.gated_pods()
         has_changed = any(gated.get(one.key) is not one.raw for one in waiting)
         if failed is not None and (has_changed or failed.basis == cycle.basis_of(gang)):
@@ -380,12 +438,15 @@ class Planner:
             self.lacking_room.forget(name_of(gang))
             self.preemptors.placed(together, (assignment.allocation.node for _, assignment, _ in found))
             return Attempt(tuple(found), apart, is_decided=True, examined=together)
+        if found.reason == WaitReason.GANG_DOES_NOT_FIT and self.state.shards.closed() and looks_elsewhere(gang):
+            found = self._shard_with_room(together, agreed, reserved | self.preemptors.closed_to(gang), found)
         left = tuple(Waits(one, found, of_gang=True) for one in together.members)
         released = self._released((*apart, *left), gang, agreed)
         if any(one.released is not None for one in released):
             self.lacking_room.forget(name_of(gang))
             return Attempt(waits=released, is_decided=True, examined=together)
-        self._failed.record(together, cycle.basis_of(together), found.kind, found.reserved_nodes)
+        if found.fits_in is None:
+            self._failed.record(together, cycle.basis_of(together), found.kind, found.reserved_nodes)
         cycle.reserve(together, found.reserved_nodes)
         if found.reason == WaitReason.GANG_DOES_NOT_FIT:
             self.lacking_room.unfit(WaitingUnit(together, agreed.minimum, agreed.assigned_members, reserved))

@@ -75,6 +75,7 @@ from webhook.state.kubelet_admission import KubeletAdmission
 from webhook.state.kubelet_predictions import AllocationBackfill, KubeletPredictions
 from webhook.state.management import as_managed
 from webhook.state.node_policies import NodePolicies
+from webhook.state.our_pods import OurPods
 from webhook.state.pod_indexes import (
     GangMembers,
     KAIPodGroups,
@@ -86,6 +87,7 @@ from webhook.state.pod_indexes import (
 )
 from webhook.state.pod_info import PodInfo, believed
 from webhook.state.rules import Rules
+from webhook.state.shards import NodeShards
 from webhook.state.store import Feed, Store
 from webhook.state.unmanaged import is_annotated
 
@@ -141,11 +143,13 @@ class ClusterCache:
         failed_in_order: Callable[[], bool] = _always,
         *,
         preempts: bool = False,
+        shards: NodeShards | None = None,
     ) -> None:
         """clock: seconds since the epoch; it is compared with the API server's timestamps on pods and NRTs.
 
         pods_in_order: whether pods arrive in the order of their changes, as from a watch but not from a list.
         failed_in_order: the same for failed pods. preempts: whether it keeps what preemption has to know.
+        shards: of the nodes; None: those of the rules, none of which is closed.
         """
         self.changed = Signal[[]]()
         """Emitted after each change that may affect a waiting pod."""
@@ -174,6 +178,10 @@ class ClusterCache:
         """The bound pods as preemption sees them."""
         self.gangs = GangMembers()
         """The members of gangs that have a node."""
+        self.shards: Final = shards or NodeShards(rules.shard_label)
+        """The shards of the nodes."""
+        self.ours: Final = OurPods(self.shards, self._pods, self.gangs, self._assumed_pods.shown_node)
+        """The pods that this replica works on."""
         self.lost_members = LostMembers(self._is_ready, lambda group: len(self.gangs.assigned(group)))
         """The gangs that lost a member with its node."""
         self.gangs.left.subscribe(self.lost_members.left)
@@ -307,6 +315,7 @@ class ClusterCache:
             self.avoided.by_key(),
             self.devices,
             self._clique_label(),
+            self.shards,
         )
 
     def topologies_by_name(self) -> Mapping[str, Topology]:
@@ -501,7 +510,8 @@ class ClusterCache:
 
     def _put_node(self, node: Node) -> None:
         self._count_clique_labels(node.name, node)
-        if self._state.upsert_node(node):
+        moved = self.shards.put(node)
+        if self._state.upsert_node(node) or moved:
             self.devices.put_node(node.name)
             self.policies.changed(node.name)
             self.changed.emit()
@@ -509,6 +519,7 @@ class ClusterCache:
 
     def _drop_node(self, name: str) -> None:
         self._count_clique_labels(name, None)
+        self.shards.drop(name)
         self._state.delete_node(name)
         self.avoided.gone(name)
         self.policies.changed(name)

@@ -11,6 +11,7 @@ from webhook.formats.kubernetes.native_pod_group import NativePodGroup
 from webhook.formats.topology import LABEL_TOPOLOGIES, Topology
 from webhook.formats.user_pod_group import UserPodGroup
 from webhook.state.devices import DeviceState
+from webhook.state.shards import NodeShards
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +34,5 @@ class ClusterSnapshot:
     """What claims request, as of now; None: no claim is counted."""
     clique_label: str = ""
     """The label by which nodes name their NVLink partition; empty if none does."""
+    shards: NodeShards | None = None
+    """The shards of the nodes, as of now; None: there is one."""

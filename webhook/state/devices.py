@@ -231,6 +231,11 @@ class DeviceState:
                 return key, assumed.pod_uid
         return None
 
+    def node_of(self, device: DeviceId) -> str:
+        """The only node that offers a device; empty if several may reach it, or none is known."""
+        nodes: Mapping[str, int] = self._nodes_of.get((device.driver, device.pool), {})
+        return next(iter(nodes)) if len(nodes) == 1 else ""
+
     def numa_nodes_held(self, raw: Mapping[str, Any], node: str) -> frozenset[int]:
         """The NUMA ids of a node that devices of the pod's claims publish; empty: none are known."""
         namespace = raw["metadata"].get("namespace", "")

@@ -68,6 +68,8 @@ class Rules:
     """Users whose bindings get NUMA nodes; trusted users are included."""
     autoscaler: Autoscaler = "None"
     """The cluster autoscaler that is shown pods behind the gate."""
+    shard_label: str = ""
+    """The node label whose values are the shards of the nodes; empty: there is one shard."""
     engine: Options = field(default_factory=Options)
     """How nodes are filtered and ranked."""
 

@@ -6,12 +6,12 @@ a loop over the keys of a pod with thousands of annotations would cost the API s
 ['scheduling.koordinator.sh/resource-status', 'topology-webhook.dev/domain', 'topology-webhook.dev/epoch', 'topology-webhook.dev/lost-nodes',
 'topology-webhook.dev/managed', 'topology-webhook.dev/numa', 'topology-webhook.dev/numa-defaults',
 'topology-webhook.dev/numa-signature', 'topology-webhook.dev/placement', 'topology-webhook.dev/rank',
-'topology-webhook.dev/scheduling-group', 'topology-webhook.dev/steered']
+'topology-webhook.dev/scheduling-group', 'topology-webhook.dev/shard', 'topology-webhook.dev/steered']
 {{- end }}
 
 {{/* CEL. The annotations that the mutating webhook writes into pods at their creation, in their creators' name. */}}
 {{- define "topology-webhook.writtenByMutation" -}}
-['topology-webhook.dev/managed', 'topology-webhook.dev/numa-defaults', 'topology-webhook.dev/placement', 'topology-webhook.dev/scheduling-group', 'topology-webhook.dev/steered']
+['topology-webhook.dev/managed', 'topology-webhook.dev/numa-defaults', 'topology-webhook.dev/placement', 'topology-webhook.dev/scheduling-group', 'topology-webhook.dev/shard', 'topology-webhook.dev/steered']
 {{- end }}
 
 {{/* CEL. The other reserved annotations: no created pod has one of these. */}}

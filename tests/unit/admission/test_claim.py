@@ -30,7 +30,7 @@ class Site:
         )
         self.state, self.now, self.doubts = state, 0.0, Doubts() if forged else None
         rules = Rules(trusted_users=frozenset({"us"}))
-        self.guard = ClaimGuard(self.cache.devices, lambda: self.state, rules, self.doubts, lambda: self.now)
+        self.guard = ClaimGuard(self.cache.devices, lambda _: self.state, rules, self.doubts, lambda: self.now)
         allocation = Claim.from_object(claim(node="n0", devices=["gpu-0"])).allocation
         assert allocation is not None
         assert self.cache.devices.assume_claims("p", {"default/ours": allocation})
@@ -138,6 +138,7 @@ def test_only_the_leader_knows_what_is_assumed() -> None:
         Site(state=LeaderState.NONE).allocate(["gpu-1"])
     with pytest.raises(LeaderNeededError) as needed:
         Site(state=LeaderState.ELSEWHERE).allocate(["gpu-1"])
+    assert needed.value.node == "n0"  # whose shard's leader is asked
     refusal = denied(needed.value.otherwise)
     assert (refusal.reason, refusal.misrouted) == ("NotLeader", True)
     denied(Site(state=LeaderState.ASSIGNED_ONLY).allocate(["gpu-0"]))

@@ -183,16 +183,19 @@ class Leader:
         ungate_after: float = 0.0,
         reserve_after: float = 0.0,
         preempting: ClusterCache | None = None,
+        cluster: ClusterCache | None = None,
         autoscaler: Autoscaler = "None",
         clock: Callable[[], float] = float,
     ) -> None:
-        """preempting: the cluster, if pods may be preempted in it. autoscaler: the one that is asked for nodes.
+        """preempting: the cluster, if pods may be preempted in it; cluster: the same if none may.
+
+        autoscaler: the one that is asked for nodes.
 
         clock: measures the work of a cycle; by default it stands still, so that a cycle has time for all.
         """
         self.leads = True
         self.unsettled = 0.0
-        self.cache = preempting or cluster_cache()
+        self.cache = preempting or cluster or cluster_cache()
         put(self.cache, *objects)
         self.api = self.api_server(self.cache)
         self.claims = ClaimServer(self.cache)
@@ -245,10 +248,10 @@ class Leader:
 
     # What the controller asks about leadership and owners.
 
-    def is_leader(self) -> bool:
+    def is_leader(self, _shard: str = "") -> bool:
         return self.leads
 
-    def seconds_until_settled(self) -> float:
+    def seconds_until_settled(self, _shard: str = "") -> float:
         return self.unsettled
 
     async def read_owner(self, namespace: str, owner: Owner) -> Mapping[str, Any] | None:

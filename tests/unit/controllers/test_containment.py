@@ -179,7 +179,7 @@ async def test_a_pod_that_cannot_be_fenced_holds_up_the_others_no_longer_than_it
 ) -> None:
     site = HangingLeader(waiting("refused"), waiting("a"))
     left = iter(range(5, -1, -1))
-    monkeypatch.setattr(site, "seconds_until_settled", lambda: float(next(left, 0)))
+    monkeypatch.setattr(site, "seconds_until_settled", lambda _: float(next(left, 0)))
     monkeypatch.setattr(fence, "Backoff", partial(Backoff, base=0.0))
 
     async def annotate(key: str, *_: str) -> Write:
@@ -187,7 +187,7 @@ async def test_a_pod_that_cannot_be_fenced_holds_up_the_others_no_longer_than_it
 
     monkeypatch.setattr(site.api, "annotate", annotate)
     async with asyncio.timeout(60):
-        assert await site.controller._fence(TERM)
+        assert await site.controller._fence("", TERM)
 
 
 async def test_a_write_that_fails_ends_nothing_but_itself(monkeypatch: pytest.MonkeyPatch) -> None:

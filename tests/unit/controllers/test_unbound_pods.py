@@ -95,10 +95,11 @@ class FakeCluster:
         self.leads = True
         self.gates_groups = False
         looking: Any = self
+        self.ours = looking
         self.unbindable = UnbindablePods(looking, looking, looking, Rules(), lambda: self.leads, 2)
         self.delegated = DelegatedPods(looking, looking, looking, Rules(), lambda: True)
 
-    def ungated_pods(self) -> dict[str, dict[str, Any]]:
+    def ungated(self) -> dict[str, dict[str, Any]]:
         return self.pods
 
     def is_gated_as_a_whole(self, membership: object) -> bool:

@@ -342,7 +342,7 @@ class BindingGuard:
         self,
         cache: ClusterCache,
         fetch: Fetch,
-        leader_state: Callable[[], LeaderState],
+        leader_state: Callable[[str], LeaderState],
         rules: Rules,
         assume_ttl: float,
         on_refused: Callable[[str, str, str], None],
@@ -419,7 +419,7 @@ class BindingGuard:
 
         Raises NotNowError or LeaderNeededError.
         """
-        leader_state = self._leader_state()
+        leader_state = self._leader_state(node)
         if in_progress and leader_state is not LeaderState.ALL:
             return _wait(in_progress)
         allocation = pod.allocation

@@ -18,11 +18,13 @@ from webhook.admission.koordinator_requests import requests_of_pod
 from webhook.admission.kueue_requests import asked_pod, left_to_kueue_text
 from webhook.formats.koordinator.intent import NUMAIntent, NUMASpec, parse_numa_spec
 from webhook.formats.kubernetes.domain_label import variables_of_levels
+from webhook.formats.kubernetes.membership import may_be_in_group
 from webhook.formats.kubernetes.owner_chain import check_owners
 from webhook.formats.kubernetes.pod import Pod
 from webhook.formats.patches.affinity_patch import AFFINITY_PATH, NODE_SELECTOR_PATH, check_only_appended, constrain
 from webhook.formats.patches.json_patch import END, Patch
 from webhook.formats.patches.managed_fields import ManagedFields, without_ours
+from webhook.formats.shard_choice import ShardChoice
 from webhook.formats.topology import Topology
 from webhook.model.errors import UserError, UserErrors
 from webhook.model.fields import is_on
@@ -35,6 +37,7 @@ from webhook.model.names import (
     NUMA_DEFAULTS,
     PLACEMENT,
     SCHEDULING_GROUP,
+    SHARD,
 )
 from webhook.model.raw import Raw
 from webhook.placing.pod import placement_text
@@ -53,6 +56,7 @@ from webhook.state.cluster_snapshot import ClusterSnapshot
 from webhook.state.devices import with_claims
 from webhook.state.management import MARKS, Unmanaged, management_of
 from webhook.state.rules import Rules
+from webhook.state.shards import NodeShards
 from webhook.state.unmanaged import NOT_ANNOTATED
 
 _CONTAINERS: Final = ("initContainers", "containers")
@@ -152,6 +156,7 @@ def mutate_pod(
     if unaligned and unaligned.warns:
         warnings = (*warnings, unaligned.sentence(path))
     patch = written(raw, decided, cluster_snapshot.topologies, marks)
+    _annotate(patch, SHARD, _first_shard(asked.raw, decided, cluster_snapshot.shards))
     operations, warnings = tuple(patch.operations), (*warnings, *decided.warnings)
     return replace(decided, mutated=patch.document, operations=operations, warnings=warnings, marks=marks)
 
@@ -213,6 +218,18 @@ def written(raw: Raw, decided: PodDecision, topologies: Mapping[str, Topology], 
     inject_environment(patch, topologies)
     check_only_appended(users, patch.document)
     return patch
+
+
+def _first_shard(raw: Raw, decided: PodDecision, shards: NodeShards | None) -> str | None:
+    """In which shard the gang of a pod waits first; None where a pod alone, or all wait in one shard.
+
+    Written now, it does not change if a shard comes or goes while the gang is placed. Equal pods get equal answers, so
+    a pod alone, whose uid spreads it, gets none.
+    """
+    if shards is None or not shards.known or not decided.gated or not may_be_in_group(_annotations(raw)):
+        return None
+    uids = [one.get("uid", "") for one in raw["metadata"].get("ownerReferences") or ()]
+    return ShardChoice(shards.first(f"owner {uids[0] if uids else ''}")).text()
 
 
 def _said(decided: PodDecision) -> str:

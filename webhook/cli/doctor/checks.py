@@ -9,7 +9,7 @@ from webhook.cli.doctor.configurations import configurations, protection
 from webhook.cli.doctor.finding import Finding, Level, fail, warn
 from webhook.cli.doctor.nodes import judge_exporters, judge_policies, judge_waiting, levels, read_fleet
 from webhook.cli.doctor.release import Release, crds, kubernetes
-from webhook.cli.doctor.replicas import leader, replicas, versions
+from webhook.cli.doctor.replicas import leader, replicas, shards, versions
 from webhook.cli.doctor.rights import account_rights, clocks
 from webhook.cli.doctor.state import agreement
 from webhook.cli.doctor.trial_pods import bad_pod, good_pod
@@ -23,6 +23,7 @@ _FIRST: Final[tuple[tuple[str, Check], ...]] = (
     ("replicas", replicas),
     ("versions", versions),
     ("leader", leader),
+    ("shards", shards),
     ("rights", account_rights),
     ("webhooks", configurations),
     ("protection", protection),

@@ -1,16 +1,20 @@
 """The replicas: ready, of one version, and one of them leads and renews its Lease."""
 
 import asyncio
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from math import ceil
 from time import monotonic
 from typing import Final
 
 from webhook.cli.doctor.finding import Finding, fail, ok, some, warn
 from webhook.cli.doctor.release import Release, is_ready
 from webhook.kube.election import LeaseRecord
-from webhook.kube.resource import Resource
+from webhook.kube.resource import Resource, items_of
+from webhook.model.names import SHARD
 from webhook.model.raw import Raw
 from webhook.model.wording import counted
+from webhook.state.shards import shard_text
 from webhook.version import VERSION
 
 _LOOK_AGAIN_SECONDS: Final = 0.25
@@ -98,6 +102,43 @@ async def leader(release: Release) -> list[Finding]:
             ]
         await asyncio.sleep(_LOOK_AGAIN_SECONDS)
     return [judge_leader(record, await release.pods(), elsewhere=await release.calls_a_url())]
+
+
+async def shards(release: Release) -> list[Finding]:
+    """Whether each shard with nodes has a leader, and all replicas lead equally many. Nothing without a shard label."""
+    label = (await release.settings()).shard_label
+    if not label:
+        return []
+    path, prefix = Resource("coordination.k8s.io", "v1", "leases", release.namespace).path, f"{release.name}-shard-"
+    held, unled = Counter[str](), []
+    for raw in items_of(await release.client.get(path), path):
+        metadata = raw["metadata"]
+        if metadata["name"] != release.name and not metadata["name"].startswith(prefix):
+            continue
+        shard = (metadata.get("annotations") or {}).get(SHARD, "")
+        if holder := LeaseRecord.from_object(raw).holder:
+            held[holder] += 1
+        elif not shard or items_of(
+            await release.client.get("/api/v1/nodes", {"labelSelector": f"{label}={shard}", "limit": "1"}), "nodes"
+        ):
+            unled.append(shard_text(shard))
+    return [judge_shards(held, unled, await release.pods())]
+
+
+def judge_shards(held: Mapping[str, int], unled: Sequence[str], pods: Sequence[Raw]) -> Finding:
+    """held: candidate -> its shards; unled: the shards with nodes and without a leader."""
+    if unled:
+        return fail(
+            f"without a leader: {some(unled)}", "pods wait in these shards; the replicas' logs (leader.) say why"
+        )
+    ready, most = sum(map(is_ready, pods)), max(held.values(), default=0)
+    total = sum(held.values())
+    if ready and most > ceil(total / ready) + 1:
+        return warn(
+            f"one replica leads {most} of {counted(total, 'shard')}, and {ready} are ready",
+            "shards move to replicas that lead fewer within a minute; if they stay, see the logs of both",
+        )
+    return ok(f"{counted(total, 'shard')} have leaders: {', '.join(map(str, sorted(held.values(), reverse=True)))}")
 
 
 def judge_leader(record: LeaseRecord, pods: Sequence[Raw], *, elsewhere: bool) -> Finding:

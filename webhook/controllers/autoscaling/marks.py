@@ -140,7 +140,7 @@ class ScaleUpMarks(Sweep):
 
     def _needs_no_node(self, member: GatedPod) -> bool:
         """Whether a place is held for the pod, or on its way."""
-        raw = self._cache.gated_pods().get(member.key)
+        raw = self._cache.ours.gated().get(member.key)
         return (
             raw is None
             or self._lacking_room.preemptors.holds.of_member(member.key) is not None
@@ -168,14 +168,14 @@ class ScaleUpMarks(Sweep):
         queue: FairQueue[_Incarnation, bool] = FairQueue()
         undecided = {member.key for unit in self._lacking_room.units() for member in unit.members} - answers.keys()
         marked = {}
-        for key, raw in self._cache.gated_pods().items():
+        for key, raw in self._cache.ours.gated().items():
             answer, one = answers.get(key), _incarnation(key, raw)
             if is_marked(raw):
                 marked[one] = answer is not None and answer.is_asked
             elif answer is not None and answer.is_asked and not self._is_written(one, wanted=True):
                 queue.put(key.partition("/")[0], one, True)
         self.count = len(marked)
-        marked |= {_incarnation(key, raw): False for key, raw in self._cache.ungated_pods().items() if is_marked(raw)}
+        marked |= {_incarnation(key, raw): False for key, raw in self._cache.ours.ungated().items() if is_marked(raw)}
         unwanted = [one for one, wanted in marked.items() if not wanted and one[0] not in undecided]
         self._unwanted_since = {one: self._unwanted_since.get(one, now) for one in unwanted}
         for one, since in self._unwanted_since.items():
@@ -198,7 +198,7 @@ class ScaleUpMarks(Sweep):
         """
         key, uid = one
         raw = self._cache.waiting_pod(key, uid)
-        gated = key in self._cache.gated_pods()
+        gated = key in self._cache.ours.gated()
         # While its assignment is being written, a write to its status would make that fail.
         if raw is None or not self._is_leader() or (gated and self._cache.assumed_node(key) is not None):
             return

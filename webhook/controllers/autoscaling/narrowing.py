@@ -87,7 +87,7 @@ class Narrowing:
             known = decisions[gated.request_signature] = self._decided(gated)
         decision, nodes = known
         constraint = keeping_off(decision, nodes, gated.pod.required_terms, self._rules.max_affinity_values)
-        raw = self._cache.gated_pods().get(gated.key)
+        raw = self._cache.ours.gated().get(gated.key)
         # Its status and annotations may have changed since it was read; what it requires may not.
         if constraint is None or raw is None or raw["spec"] != gated.raw["spec"]:
             return

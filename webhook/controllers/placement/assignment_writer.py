@@ -44,14 +44,18 @@ _ATTEMPTS: Final = 6
 
 
 class AssignmentWriter:
-    """Writes assignments; `assume_ttl`: seconds after which a write that was not seen never will be."""
+    """Writes assignments.
+
+    may_write: whether we still lead the shard of a node; assume_ttl: seconds after which a write that was not seen
+    never will be.
+    """
 
     def __init__(
         self,
         cache: ClusterCache,
         writes: PodWrites,
         claims: ClaimWrites,
-        may_write: Callable[[], bool],
+        may_write: Callable[[str], bool],
         assume_ttl: float,
     ) -> None:
         self._cache = cache
@@ -70,7 +74,7 @@ class AssignmentWriter:
             write, given_up = failed, assumed_pod
         if given_up is not None:
             try:
-                if assignment.devices and self._may_write():
+                if assignment.devices and self._may_write(assumed_pod.node):
                     await self._release(gated, assignment)
             finally:
                 self._cache.forget(given_up)
@@ -85,7 +89,9 @@ class AssignmentWriter:
         write, may_come = Write(Outcome.NOT_NOW), False
         for _ in range(_ATTEMPTS):
             assumed_pod = self._renewed(assumed_pod)
-            if not self._may_write() or (assumed_pod.expires <= monotonic() and not assumed_pod.tentative):
+            if not self._may_write(assumed_pod.node) or (
+                assumed_pod.expires <= monotonic() and not assumed_pod.tentative
+            ):
                 break
             write = await self._writes.patch(gated.key, patch)
             if write.is_written:
@@ -121,7 +127,7 @@ class AssignmentWriter:
     async def _allocate(self, gated: GatedPod, assignment: Assignment) -> Write | None:
         """Allocate the claims; why not, if one of them was not. A claim that has changed is decided on again."""
         for one in assignment.devices:
-            if not self._may_write() or self._cache.devices.assumed_pod(one.claim.key) != gated.pod.uid:
+            if not self._may_write(one.node) or self._cache.devices.assumed_pod(one.claim.key) != gated.pod.uid:
                 return Write(Outcome.NOT_NOW, "the claim has changed")
             write = await self._claims.allocate(one.claim, one.written, gated.key, gated.pod.uid)
             if not write.is_written:

@@ -36,6 +36,7 @@ from webhook.controllers.placement.assignment_writer import AssignmentWriter
 from webhook.controllers.placement.failure_handler import FailureHandler, UnplacedUngater
 from webhook.controllers.placement.fence import fence
 from webhook.controllers.placement.pending_pods import PendingPods
+from webhook.controllers.placement.shard_moves import ShardMoves
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.controllers.sweep import WorkClock, call_after, rest_after
 from webhook.engine.decide import Decision
@@ -56,7 +57,8 @@ from webhook.placing.pod.gated_pods import GatedPod, GatedPods, GroupBasis
 from webhook.placing.pod.placement_text import waiting as waits
 from webhook.placing.pod.wait_reason import WaitReason
 from webhook.placing.retry_delays import RetryDelays
-from webhook.placing.waiting_unit import Unit, units_of
+from webhook.placing.shard_of_unit import shard_of, shard_of_pod
+from webhook.placing.waiting_unit import Unit, members_of, units_of
 from webhook.signal import Signal
 from webhook.state.cluster_cache import ClusterCache
 from webhook.state.devices import PodClaims
@@ -194,8 +196,8 @@ class _Run:
 
     cycle: Cycle
     work: WorkClock
-    term: Term | None
-    """The term in which it began. It does not go on in the next one, in which no hold is known yet."""
+    terms: int
+    """The version of the terms when it began. It does not go on with others, of which no hold is known yet."""
     assigned: int = 0
     """Pods assigned so far."""
     seconds_in_vain: float = 0.0
@@ -233,16 +235,27 @@ class PlacementController:
         self._limits = limits
         self._leadership = leadership
         self._term: Term | None = None
-        self._fenced: Term | None = None
+        """The term in which cycles run: one of `_terms`."""
+        self._terms: dict[str, Term] = {}
+        """Shard -> its term that goes on."""
+        self._terms_version = 0
+        """Grows with each term that begins or ends."""
+        self._fenced: dict[str, Term] = {}
+        """Shard -> the term in which no patch of an earlier leader can ungate a pod of it any more."""
+        self._fencing: dict[str, asyncio.Task[None]] = {}
+        self._of_shards: dict[str, set[str]] = {}
+        """Shard -> the pods (namespace/name) that wait in it, as of the last cycle."""
+        self._waits_for_nodes = False
         self._wake = asyncio.Event()
         self._is_idle = False
         """Whether the last cycle left no gated pod."""
         self._owner_chains = OwnerChains(read_owner, self._changed)
         self._delays = RetryDelays(self._wake_in, monotonic)
-        self._writer = AssignmentWriter(cache, writes, claim_writes, self._may_write, limits.assume_ttl)
+        self._writer = AssignmentWriter(cache, writes, claim_writes, self._may_assign_to, limits.assume_ttl)
         self._pending = PendingPods(
             cache, self._writer, status_reporter, self._delays, limits.concurrency, self._changed
         )
+        self._moves = ShardMoves(cache, writes, self._may_write, self._changed, self._wake_in)
         ungater = UnplacedUngater(cache, writes, status_reporter, rules, self._may_write)
         self._failures = FailureHandler(
             self._pending, ungater, status_reporter, self.gang_examined, self.planner, limits.ungate_after
@@ -255,25 +268,44 @@ class PlacementController:
     def started(self, term: Term, shard: str = DEFAULT_SHARD) -> None:
         """Start cycles for this term."""
         self.planner.began_term()
-        self._term = term
+        self._terms[shard] = self._term = term
+        self._terms_version += 1
+        self._of_shards.pop(shard, None)  # the last leader knew pods that came since
+        self._is_idle = False
         self._changed()
 
     def stopped(self, shard: str = DEFAULT_SHARD) -> None:
-        """End the cycles: we no longer lead."""
-        self._term = None
-        self.planner.ended_term()
+        """End the cycles for this shard: we no longer lead it."""
+        self._terms.pop(shard, None)
+        self._fenced.pop(shard, None)
+        self._terms_version += 1
+        if (task := self._fencing.pop(shard, None)) is not None:
+            task.cancel()
+        if self._cache.shards.label:
+            self._cache.shards.work_on(frozenset(self._fenced))
+        self._term = next(iter(self._terms.values()), None)
+        if self._term is None:
+            self.planner.ended_term()
+        else:
+            self.planner.began_term()
+            self._changed()
 
     def has_fenced(self) -> bool:
-        """Whether we lead, and no patch of an earlier leader can ungate a pod any more."""
-        return self._fenced is self._term and self._may_write()
+        """Whether we lead, and no patch of an earlier leader can ungate a pod of ours any more."""
+        return self._terms.keys() == self._fenced.keys() and self._may_write()
+
+    def waiting_by_shard(self) -> Mapping[str, int]:
+        """How many pods wait in each shard that we work on, as of the last cycle."""
+        return {shard: len(self._of_shards.get(shard, ())) for shard in self._fenced}
 
     def is_in_burst(self) -> bool:
         """Whether many pods get their nodes at once."""
         return self._pending.is_burst
 
-    async def settle(self) -> None:
-        """Wait for the patches in flight."""
-        await self._pending.settle()
+    async def settle(self, shard: str | None = None) -> None:
+        """Wait for the patches in flight. Those of a shard are assumed until an object shows them."""
+        if shard is None:
+            await self._pending.settle()
 
     def background(self) -> Iterator[Background]:
         """Tasks to run as long as the process does; each ends by cancellation or an exception, and can be restarted."""
@@ -290,13 +322,8 @@ class PlacementController:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
-                term = self._term
-                if term is None:
+                if self._term is None or not await self._settle_terms():
                     continue
-                if self._fenced is not term:
-                    if self._leadership.seconds_until_settled() > 0 and not await self._fence(term):
-                        continue
-                    self._fenced = term
                 if self._has_nothing_to_do():
                     continue
                 in_vain = await self._cycle()
@@ -307,7 +334,38 @@ class PlacementController:
                     await self._pending.wait_for_room()
         except asyncio.CancelledError:
             self._pending.cancel()
+            self._moves.cancel()
+            for task in self._fencing.values():
+                task.cancel()
             raise
+
+    async def _settle_terms(self) -> bool:
+        """Fence each term that has begun; False if there is none left, or the next cycle is to wait.
+
+        With shards, cycles go on in the others meanwhile. The first one only finds out whose pod is whose.
+        """
+        unfenced = [(shard, term) for shard, term in self._terms.items() if self._fenced.get(shard) is not term]
+        for shard, term in unfenced:
+            if self._leadership.seconds_until_settled(shard) <= 0:
+                self._fenced[shard] = term
+            elif not self._cache.shards.label:
+                if not await self._fence(shard, term):
+                    return False
+                self._fenced[shard] = term
+            elif shard in self._of_shards and shard not in self._fencing:
+                self._fencing[shard] = asyncio.create_task(self._fence_beside(shard, term))
+        if self._cache.shards.label and self._cache.shards.work_on(frozenset(self._fenced)):
+            self.planner.began_term()
+            self.planner.changed()
+        return bool(self._terms)
+
+    async def _fence_beside(self, shard: str, term: Term) -> None:
+        """Fence a shard while cycles go on in others."""
+        with contained(Where.TASK, shard=shard):
+            if await self._fence(shard, term) and self._terms.get(shard) is term:
+                self._fenced[shard] = term
+        self._fencing.pop(shard, None)
+        self._changed()
 
     def _has_nothing_to_do(self) -> bool:
         """Whether no pod waits for a cycle. Most changes are of pods that wait for nothing."""
@@ -317,17 +375,23 @@ class PlacementController:
         # In a burst that is usual, and each end of a write and each binding is a change.
         return gated.keys() <= self._pending.being_written
 
-    async def _fence(self, term: Term) -> bool:
+    async def _fence(self, shard: str, term: Term) -> bool:
         """Fence off the last leader's patches in flight; False if the term ended before that was done."""
 
         def goes_on() -> bool:
-            return self._term is term and self._leadership.is_leader()
+            return self._terms.get(shard) is term and self._leadership.is_leader(shard)
 
         def is_needed() -> bool:
             # Once the last leader's writes are settled, a pod that cannot be written no longer delays the others.
-            return goes_on() and self._leadership.seconds_until_settled() > 0
+            return goes_on() and self._leadership.seconds_until_settled(shard) > 0
 
-        await fence(self._cache.gated_pods, self._writes, term.name, is_needed, self._limits.concurrency)
+        def gated() -> Mapping[str, Raw]:
+            pods = self._cache.gated_pods()
+            if not self._cache.shards.label:
+                return pods
+            return {key: pods[key] for key in self._of_shards.get(shard, ()) if key in pods}
+
+        await fence(gated, self._writes, term.name, is_needed, self._limits.concurrency)
         return goes_on()
 
     async def _cycle(self) -> float:
@@ -344,25 +408,60 @@ class PlacementController:
         """Phase 1."""
         self._metrics.cycle()
         self._cache.advance()
-        return _Run(self.planner.begin(), WorkClock(self._clock), self._term)
+        return _Run(self.planner.begin(), WorkClock(self._clock), self._terms_version)
 
     async def _collect(self, run: _Run) -> list[Unit]:
         """Phase 2; forgets what it remembers of pods and gangs that no longer wait."""
         gated = dict(self._cache.gated_pods())  # as it is now: others arrive meanwhile
         self._status_reporter.keep(set(gated))
-        units = units_of(await self._ready.of(gated, run.cycle, run.work))
+        units = self._ours_of(units_of(await self._ready.of(gated, run.cycle, run.work)), gated)
         groups = {unit.membership.group for unit in units if isinstance(unit, GatedGang)}
         self._delays.keep({raw["metadata"].get("uid", "") for raw in gated.values()} | groups)
         self.planner.collected(units)
         run.seconds_in_vain = run.work.seconds()
         return units
 
+    def _ours_of(self, units: list[Unit], gated: Mapping[str, Raw]) -> list[Unit]:
+        """The units that wait in the shards that we work on. Notes which pods and gangs these are."""
+        shards = self._cache.shards
+        if not shards.label:
+            return units
+        self._moves.keep(units)
+        if (seconds := shards.seconds_until_opened) is not None and not self._waits_for_nodes:
+            self._waits_for_nodes = True
+            call_after(seconds, self._nodes_opened)
+        of_shards: dict[str, set[str]] = {shard: set() for shard in (DEFAULT_SHARD, *shards.known)}
+        alone, gangs, ours = gated.keys() - self._pending.being_written, dict[str, bool](), list[Unit]()
+        for unit in units:
+            shard = shard_of(unit, self._cache)
+            keys = {one.key for one in members_of(unit)}
+            of_shards[shard] |= keys
+            alone -= keys
+            is_ours = shard in shards.worked_on and not self._moves.is_moving(unit)
+            if isinstance(unit, GatedGang):
+                gangs[unit.membership.group] = is_ours
+            if is_ours:
+                ours.append(unit)
+        for key in alone:
+            of_shards[shard_of_pod(gated[key], shards)].add(key)
+        self._of_shards = of_shards
+        if self._terms.keys() - self._fenced.keys() - self._fencing.keys():
+            self._wake.set()  # it is known now whose pods are to be fenced
+        waiting = {key for shard, keys in of_shards.items() if shard in shards.worked_on for key in keys}
+        self._cache.ours.collected(waiting | self._pending.being_written, gangs)
+        return ours
+
+    def _nodes_opened(self) -> None:
+        """Nodes that have changed their shard may be assigned pods now."""
+        self._waits_for_nodes = False
+        self._changed()
+
     async def _attempt_each(self, units: Sequence[Unit], run: _Run) -> list[Unit]:
         """Phases 3 and 4, for one part of the time; returns the units that were not reached, if the cycle goes on."""
         later: list[Unit] = []
         in_vain, alike = 0.0, 0
         for unit, following in zip_longest(units, units[1:]):
-            if run.term is not self._term or not self._may_write() or self._pending.full:
+            if run.terms != self._terms_version or not self._may_write() or self._pending.full:
                 return []
             if run.assigned >= _PER_CYCLE:
                 self._wake.set()
@@ -393,6 +492,7 @@ class PlacementController:
             else:
                 attempt = self._attempt_pod(unit, run)
             assigned = self._carry_out(attempt, run.cycle)
+            self._move(unit, attempt)
         except Exception as error:  # noqa: BLE001 # whatever it is, the other units continue
             self._failures.internal_error(unit, error, run.cycle)
             if isinstance(unit, GatedGang):
@@ -424,7 +524,8 @@ class PlacementController:
             self.planner.keep_reserved(gang, run.cycle)
             return Attempt()
         began = run.work.seconds()
-        attempt = await self.planner.attempt_gang(gang, waiting, run.cycle, run.work.pause)
+        looks = self._moves.looks_elsewhere
+        attempt = await self.planner.attempt_gang(gang, waiting, run.cycle, run.work.pause, looks)
         if attempt.is_decided:
             self._failures.no_error(gang)
             self._metrics.decided("gang", run.work.seconds() - began)
@@ -440,6 +541,13 @@ class PlacementController:
             self._failures.unassigned(one, cycle)
         return len(attempt.assumed)
 
+    def _move(self, unit: Unit, attempt: Attempt) -> None:
+        """Send a unit that gets no node of ours to the shard that has room for it."""
+        for one in attempt.waits:
+            if isinstance(one.result, NoAssignment) and one.result.fits_in is not None:
+                self._moves.move(unit, one.result.fits_in)
+                return
+
     async def _wake_regularly(self) -> NoReturn:
         while True:
             await asyncio.sleep(_CLOCK_SECONDS)
@@ -454,4 +562,9 @@ class PlacementController:
         self._wake.set()
 
     def _may_write(self) -> bool:
-        return self._term is not None and self._leadership.is_leader()
+        return any(self._leadership.is_leader(shard) for shard in self._terms)
+
+    def _may_assign_to(self, node: str) -> bool:
+        """Whether we still lead the shard of a node: check right before each write."""
+        shard = self._cache.shards.of(node)
+        return shard in self._terms and self._leadership.is_leader(shard)

@@ -81,7 +81,7 @@ class PreemptionController(Sweep):
     def check_holds(self, now: float) -> None:
         """Phase 1; now: seconds of `time.monotonic`."""
         self._preemptors.expire(now)
-        gated, bound = self._cache.gated_pods(), self._cache.bound_pods.by_key()
+        gated, bound = self._cache.ours.gated(), self._cache.bound_pods.by_key()
         for hold in self._holds:
             with contained(Where.POD, preemptor=hold.name):
                 if any(_uid(gated.get(key)) != uid for key, uid in hold.members.items()):
@@ -277,7 +277,7 @@ class PreemptionController(Sweep):
 
     def _clear(self, keys: Iterable[str]) -> None:
         """Remove the nominations of those of these pods that wait without a hold."""
-        if found := without_hold(self._cache.gated_pods(), keys, self._holds):
+        if found := without_hold(self._cache.ours.gated(), keys, self._holds):
             self._start(self._waves.clear(found))
 
     def _asks_else(self, hold: Hold) -> bool:

@@ -131,6 +131,8 @@ class NoAssignment:
     """The node that has room for a member of its gang, but no devices near it; else empty."""
     fits_on: str = ""
     """The node that it fits on, if other pods must be bound there first; else empty."""
+    fits_in: str | None = None
+    """The shard of another leader that has room for it; None if none is known to."""
 
 
 def why_awaited(gated: GatedPod) -> NoAssignment:

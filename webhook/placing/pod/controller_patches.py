@@ -5,6 +5,7 @@
 - `ungate_patch` removes the gate without an assignment, and limits the pod to a set of nodes, or to a domain.
 - `narrow_patch` keeps a gated pod off some nodes, and leaves the gate.
 - `status_patch` writes why a gated pod still waits, and its gang.
+- `shard_patch` moves a gated pod to the shard of another leader.
 - `forget_patch` releases the reservation of an assigned pod that the scheduler cannot bind.
 - `allocation_patch` adds the allocation of a pod that was bound without one.
 - `correcting` corrects or removes the allocation of a bound pod.
@@ -44,6 +45,7 @@ from webhook.formats.patches.affinity_patch import (
 )
 from webhook.formats.patches.json_patch import Operation, Patch
 from webhook.formats.patches.managed_fields import ManagedFields
+from webhook.formats.shard_choice import ShardChoice
 from webhook.model.errors import UserError
 from webhook.model.names import (
     MANAGED_FIELDS,
@@ -52,6 +54,7 @@ from webhook.model.names import (
     PLACEMENT,
     POD_GROUP_NAME,
     RESOURCE_STATUS,
+    SHARD,
 )
 from webhook.placing.pod import placement_text
 from webhook.placing.pod.gate import set_gate
@@ -137,6 +140,13 @@ def status_patch(raw: Mapping[str, Any], text: str, group: str | None = None) ->
     patch = Patch(raw)
     for name, value in wanted.items():
         patch.put(("metadata", "annotations", name), value)
+    return _at_version(raw, patch)
+
+
+def shard_patch(raw: Mapping[str, Any], choice: ShardChoice) -> tuple[Operation, ...]:
+    """The patch that moves a gated pod, and the unit whose oldest pod it is, to another shard."""
+    patch = Patch(raw)
+    patch.put(("metadata", "annotations", SHARD), choice.text())
     return _at_version(raw, patch)
 
 

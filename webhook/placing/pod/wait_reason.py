@@ -32,6 +32,8 @@ class WaitReason(StrEnum):
     """It fits, but the API server rejects its assignment."""
     PREEMPTING = "Preempting"
     """Lower-priority pods are being preempted for it, or their nodes are reserved for it, or this is paused."""
+    SHARD = "OtherShard"
+    """There is room in another shard of the nodes only: it moves there next, or is larger than any shard."""
     INTERNAL_ERROR = "InternalError"
     """A bug of the service."""
     GANG_INCOMPLETE = "GangIncomplete"

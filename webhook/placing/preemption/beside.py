@@ -90,7 +90,7 @@ def _queues_before(preemptor: WaitingUnit, cache: ClusterCache, preemptors: Wait
 
 def _is_known(hold: Hold, cache: ClusterCache, preemptors: WaitingPreemptors) -> bool:
     """Whether what the hold's members need is known: each has its place, or was found not to fit."""
-    current, gated = preemptors.current(hold.name), cache.gated_pods()
+    current, gated = preemptors.current(hold.name), cache.ours.gated()
     waiting = set() if current is None else {one.key for one in current.members}
     return all(
         key in waiting

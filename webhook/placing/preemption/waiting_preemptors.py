@@ -113,7 +113,7 @@ class WaitingPreemptors:
         """Hold what the last leader held, as far as it is ready."""
         if not self._is_new_term and not self._unread:
             return
-        gated = self._cache.gated_pods()
+        gated = self._cache.ours.gated()
         if self._is_new_term:
             self._unread.begin(gated, now)
         self._is_new_term = False
@@ -190,12 +190,13 @@ class WaitingPreemptors:
             self.holds.taken(name_of(unit), priority_of(unit), nodes)
 
     def closed_to(self, unit: Unit) -> frozenset[str]:
-        """The nodes that are held for others of the same or a higher priority."""
+        """The nodes that are held for others of the same or a higher priority, and those of other leaders."""
+        others = self._cache.shards.closed()
         if not len(self.holds) and not self._unread:
-            return frozenset()
+            return others
         priority = priority_of(unit)
         unread = self._unread.closed_to((one.key for one in members_of(unit)), priority)
-        return self.holds.closed_to(name_of(unit), priority) | unread
+        return self.holds.closed_to(name_of(unit), priority) | unread | others
 
     def closed_for(self, preemptor: WaitingUnit) -> frozenset[str]:
         """The nodes that are not chosen for it.

@@ -161,6 +161,11 @@ class AssumedPods:
         known = self._states.pods.get(key)
         return "" if known is None else known.uid
 
+    def shown_node(self, key: str) -> str:
+        """The node that the pod of this name is bound or assigned to; empty if there is none."""
+        known = self._states.pods.get(key)
+        return "" if known is None else known.node or known.assigned_node
+
     def assumed_by(self, key: str) -> AssumedPod | None:
         """What the pod was given and no object shows yet; None if there is nothing."""
         return self._states.assumed.get(key)

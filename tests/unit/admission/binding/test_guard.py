@@ -120,7 +120,7 @@ class OneNode:
         return BindingGuard(
             cache,
             self.fetch,
-            lambda: leader_state,
+            lambda _: leader_state,
             Rules(),
             70,
             lambda *refused: self.refused.append(refused),
@@ -601,7 +601,7 @@ class RecreatedPods:
     def __init__(self) -> None:
         self.cache = cluster_cache(*machine(name="n0", free=(8,)), *machine(name="n1", free=(8,)))
         self.server: dict[str, Mapping[str, Any]] = {}
-        self.guard = BindingGuard(self.cache, self.fetch, lambda: LeaderState.ALL, Rules(), 70, lambda *_: None, None)
+        self.guard = BindingGuard(self.cache, self.fetch, lambda _: LeaderState.ALL, Rules(), 70, lambda *_: None, None)
 
     async def fetch(self, namespace: str, name: str) -> Mapping[str, Any] | None:
         return self.server.get(f"{namespace}/{name}")

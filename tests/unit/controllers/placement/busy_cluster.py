@@ -75,10 +75,10 @@ class BusyCluster:
         self.decisions += 1
         self.now += self.takes
 
-    def is_leader(self) -> bool:
+    def is_leader(self, _shard: str = "") -> bool:
         return True
 
-    def seconds_until_settled(self) -> float:
+    def seconds_until_settled(self, _shard: str = "") -> float:
         return 0.0
 
     async def patch(self, key: str, operations: Any) -> Write:

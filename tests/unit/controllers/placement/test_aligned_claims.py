@@ -337,7 +337,7 @@ async def test_a_binding_is_refused_while_the_kubelet_would_take_other_cpus_than
 
     refused: list[tuple[str, str, str]] = []
     guard = BindingGuard(
-        leader.cache, no_fetch, lambda: LeaderState.ALL, Rules(), 60.0, lambda *one: refused.append(one)
+        leader.cache, no_fetch, lambda _: LeaderState.ALL, Rules(), 60.0, lambda *one: refused.append(one)
     )
     now = monotonic()
     monkeypatch.setattr("webhook.admission.binding.guard.monotonic", lambda: now)

@@ -31,7 +31,7 @@ async def written(server: Server, *, leads: bool = True) -> tuple[Outcome, bool]
     """What became of the write, and whether the promise still stands."""
     cache = ClusterCache()
     cache.use_allocation_key(KEY)
-    writer = AssignmentWriter(cache, server, ClaimServer(cache), lambda: leads, assume_ttl=60.0)
+    writer = AssignmentWriter(cache, server, ClaimServer(cache), lambda _: leads, assume_ttl=60.0)
     pod = GatedPod.from_object(waiting())
     write = await writer.write(pod, PLACE, assuming(cache)(pod, PLACE))
     return write.outcome, cache.assumed_by(pod.key) is not None
