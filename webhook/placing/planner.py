@@ -53,7 +53,7 @@ from webhook.placing.gang.gang_search import GangSearch, GatedGang, assembled_ga
 from webhook.placing.gang.gated_gang import Assumed, GangAssigner
 from webhook.placing.gang.kept_domain import KeptDomains
 from webhook.placing.gang.release import Release
-from webhook.placing.gang.shard_room import ACROSS_SHARDS, shard_with_room
+from webhook.placing.gang.shard_room import ACROSS_SHARDS, needs_several_shards, shard_with_room
 from webhook.placing.gang.workload_judgement import WorkloadAssignment
 from webhook.placing.move_plan import MovePlan, plan_moves
 from webhook.placing.node_holdings import Holdings
@@ -643,7 +643,12 @@ class Planner:
             return found
         name = gang.shown_name
         if devices is not None:
-            return devices.apart or WorkloadAssignment(name, (found.placement,), running, devices=devices.note)
+            shards, nodes = self.state.shards, self.state.snapshot().nodes
+            fits = self._fits(unit, gang.minimum, gang.assigned)
+            is_too_large = needs_several_shards(shards, nodes, found.placement, fits)
+            return devices.apart or WorkloadAssignment(
+                name, (found.placement,), running, devices=devices.note, needs_several_shards=is_too_large
+            )
         strategy, assembled = self.rules.engine.gang_strategy, found.assembled
         place = found.placement.snapshot, found.placement.tree, assembled.gang, assembled.within, strategy
         return WorkloadAssignment(name, (found.placement,), running, when_empty=(assign_when_empty(*place),))

@@ -28,12 +28,14 @@ from webhook.cli.offline.judgement_context import JudgementContext
 from webhook.cli.render.printable import shortened
 from webhook.cli.render.text_table import Cell, print_line, print_table, short_duration
 from webhook.engine.freeing import NoSet
+from webhook.formats.kubernetes.placed_condition import placed_condition
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.client import Client
 from webhook.model.errors import UserError
 from webhook.model.wording import counted
 from webhook.placing.pod.decision import Verdict
 from webhook.placing.pod.gated_pods import GatedPod
+from webhook.placing.pod.wait_reason import WaitReason
 from webhook.state.rules import Rules
 from webhook.views.as_json import as_json
 from webhook.views.waiting import Frees, Helps, Slots, WaitingView, WaitsFor, waiting_views
@@ -85,6 +87,8 @@ class _Finder:
         except UserError as error:
             return Frees(Helps.UNKNOWN, why=" ".join(map(str, error.faults)))
         if gated.membership is not None:
+            if placed_condition(raw).get("reason") == WaitReason.SHARD:
+                return Frees(Helps.UNKNOWN, why="its leader found room in other shards only")
             return self._of_gang(gated)
         if gated.claims is not None:  # the search knows no devices of claims, and would call them taken
             return Frees(Helps.UNKNOWN, why="the search does not cover the devices that its resource claims need")

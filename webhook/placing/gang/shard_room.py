@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection
 from typing import Final
 
+from webhook.engine.gang.result import GangAssignment
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.placing.pod.assignment import without
 from webhook.state.shards import NodeShards
@@ -20,3 +21,14 @@ def shard_with_room(
     """
     candidates = (shard for shard in shards.ranked(name) if shard not in but)
     return next((shard for shard in candidates if fits(without(nodes, shards.outside(shard)))), None)
+
+
+def needs_several_shards(
+    shards: NodeShards | None, nodes: Snapshot, placement: GangAssignment, fits: Callable[[Snapshot], bool]
+) -> bool:
+    """Whether a gang fits with the nodes of all shards, as in `placement`, and in no shard alone."""
+    if shards is None or not shards.known or not placement.assigned:
+        return False
+    if len({shards.of(pod.node) for pod in placement.pods()}) < 2:
+        return False
+    return shard_with_room(shards, nodes, "", fits) is None

@@ -11,6 +11,7 @@
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from webhook.engine.gang import (
@@ -24,6 +25,7 @@ from webhook.engine.gang import (
 from webhook.engine.gang.gang_spec import PodSet
 from webhook.engine.gang.result import Path
 from webhook.engine.gang.unmet_levels import Missed, missed_levels
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.formats.dra import pod_claims
 from webhook.formats.kubernetes.membership import is_in_group
@@ -48,6 +50,7 @@ from webhook.model.options import GangStrategy
 from webhook.model.wording import counted
 from webhook.placing.gang.gang_devices import GangDevices, gang_devices, with_devices
 from webhook.placing.gang.gang_text import missed_text, never_held
+from webhook.placing.gang.shard_room import ACROSS_SHARDS, needs_several_shards
 from webhook.placing.pod.assignment import without
 from webhook.placing.pod.claim_alignment import Claimant, asks_for_root
 from webhook.placing.pod.decision import Verdict
@@ -70,11 +73,13 @@ class WorkloadAssignment:
     """If a gang does not fit: the result for each gang if no other pods ran."""
     devices: str = ""
     """Why devices of pods are left to the scheduler; empty if none are."""
+    needs_several_shards: bool = False
+    """Whether a gang fits in no shard of the nodes alone (see `shard_room`): no leader assigns it."""
 
     @property
     def assigned(self) -> bool:
         """Whether every gang is assigned."""
-        return all(gang.assigned for gang in self.gangs)
+        return not self.needs_several_shards and all(gang.assigned for gang in self.gangs)
 
     @property
     def topology(self) -> str | None:
@@ -155,6 +160,8 @@ class WorkloadAssignment:
         return f"{'workload' if len(self.gangs) > 1 else 'gang'} {self.name}"
 
     def _no_assignment(self) -> str:
+        if self.needs_several_shards:
+            return f"{self._subject} does not fit now: {ACROSS_SHARDS}"
         failed = next(gang for gang in self.gangs if not gang.assigned)
         # Coarse to fine: the coarsest required level decides, because no finer level can make up for it.
         why = f": {failed.why[0]}" if failed.why else ""
@@ -267,22 +274,29 @@ def judge_gangs(
         return GangJudgement(Verdict.DENY, " ".join(map(str, error.faults)))
     claims = _Claims(workload, cluster_snapshot)
     workload = claims.counted(_with_defaults(workload, cluster_snapshot, rules))
+    among = cluster_snapshot.topologies, trees, running or {}, rules.engine.gang_strategy
 
     def assigned(closed: frozenset[str] = frozenset(), *, when_empty: bool = False) -> tuple[GangAssignment, ...]:
-        nodes, strategy = without(cluster_snapshot.nodes, closed), rules.engine.gang_strategy
-        among = cluster_snapshot.topologies, trees, running or {}, strategy
-        return assign_workload(workload, nodes, *among, when_empty=when_empty)
+        return assign_workload(workload, without(cluster_snapshot.nodes, closed), *among, when_empty=when_empty)
 
     def search(closed: frozenset[str]) -> tuple[tuple[GangAssignment, ...], GangDevices | None]:
         found = assigned(closed)
         return found, claims.of(found) if all(gang.assigned for gang in found) else None
+
+    def fits(gang: WorkloadGang, nodes: Snapshot) -> bool:
+        (found,) = assign_workload(replace(workload, gangs=(gang,)), nodes, *among)
+        return found.assigned
 
     gangs, devices = with_devices(search)
     if devices is not None and devices.apart is not None:
         return GangJudgement(Verdict.WAIT, devices.apart.text.removeprefix(waiting("")))
     when_empty = assigned(when_empty=True) if devices is None else ()
     note = "" if devices is None else devices.note
-    placement = WorkloadAssignment(workload.name, gangs, running or {}, when_empty, note)
+    is_too_large = any(
+        needs_several_shards(cluster_snapshot.shards, cluster_snapshot.nodes, found, partial(fits, gang))
+        for gang, found in zip(workload.distinct, gangs, strict=False)
+    )
+    placement = WorkloadAssignment(workload.name, gangs, running or {}, when_empty, note, is_too_large)
     return GangJudgement(Verdict.ALLOW if placement.assigned else Verdict.WAIT, placement.message, placement)
 
 
