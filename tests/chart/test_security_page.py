@@ -20,6 +20,7 @@ WITH_ALL_RIGHTS = {
     "repair": "Gang",
     "autoscaler": "ClusterAutoscaler",
     "provisioningClass": "best-effort-atomic-scale-up.autoscaling.x-k8s.io",
+    "advanced": {"grovePodGangs": True, "kueueAdmissionCheck": True, "koordinatorReservations": True},
 }
 """Each gives the service rights that it has not by default."""
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
@@ -50,7 +51,7 @@ def test_no_cell_is_longer_than_one_reads_at_a_glance() -> None:
 
 @pytest.mark.parametrize("kind", ["ClusterRole", "Role"])
 def test_every_right_of_the_chart_stands_there_with_its_reason_and_no_other(helm: Helm, kind: str) -> None:
-    roles = helm.template({"settings": WITH_ALL_RIGHTS}).of(kind)
+    roles = helm.template({"settings": WITH_ALL_RIGHTS, "metrics": {"secure": True}}).of(kind)
     (role,) = (each for each in roles if each["metadata"]["name"] == "tw-topology-webhook")  # the others are for users
     assert _stated("In the release's namespace" if kind == "Role" else "Cluster-wide") == set(map(_rule, role["rules"]))
 

@@ -28,6 +28,8 @@ WEBHOOK = Path(__file__).parents[3] / "webhook"
 # Tasks that are not supervised, and what contains what they raise.
 CONTAINED_OTHERWISE = {
     "controllers/placement/writes_in_flight.py: self._run(key, uid, write)": "contains all that the write raises",
+    "controllers/placement/shard_moves.py: self._write(one.key, one.raw, moved)": "contains all that the write raises",
+    "controllers/placement/controller.py: self._fence_beside(shard, term)": "contains all that the fence raises",
     "controllers/preemption/controller.py: run()": "contains all that the work raises",
     "controllers/owner_chains.py: self._read_one(key)": "contains all that the read raises",
     "controllers/autoscaling/provisioning_writer.py: run()": "it contains the writes of one gang",

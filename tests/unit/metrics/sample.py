@@ -12,6 +12,7 @@ SAMPLE = Sample(
     ),
     generation=7,
     certificate_end=datetime(2030, 1, 1, tzinfo=UTC),
+    shards={"": 2, "zone-a": 1},
     cluster=ClusterSample(
         policy_disagreements=2,
         unknown_policies=3,

@@ -138,7 +138,7 @@ def judge_shards(held: Mapping[str, int], unled: Sequence[str], pods: Sequence[R
             f"one replica leads {most} of {counted(total, 'shard')}, and {ready} are ready",
             "shards move to replicas that lead fewer within a minute; if they stay, see the logs of both",
         )
-    return ok(f"{counted(total, 'shard')} have leaders: {', '.join(map(str, sorted(held.values(), reverse=True)))}")
+    return ok(f"{counted(total, 'led shard')}, by replica: {', '.join(map(str, sorted(held.values(), reverse=True)))}")
 
 
 def judge_leader(record: LeaseRecord, pods: Sequence[Raw], *, elsewhere: bool) -> Finding:
