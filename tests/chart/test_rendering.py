@@ -321,6 +321,7 @@ def test_the_default_values_are_the_programs_defaults_under_the_releases_names(
     assert settings_of(rendered, monkeypatch) == Settings(
         namespace="placement",
         pod_name="metadata.name",
+        pod_ip="status.podIP",
         name="tw-topology-webhook",
         trusted_users=("system:serviceaccount:placement:tw-topology-webhook-uninstall",),
     )
@@ -352,6 +353,7 @@ ADVANCED = {
     "defaultExclusive": "Preferred",
     "koordinatorReservations": True,
     "grovePodGangs": True,
+    "shardLabel": "example.com/block",
     "kueueAdmissionCheck": True,
     "dynamicResources": False,
     "fidelity": "Plugin",
@@ -481,7 +483,7 @@ def test_cert_manager_makes_the_certificate_and_writes_ca_bundle(helm: Helm, mon
     settings = settings_of(rendered, monkeypatch)
     assert settings.tls_files == (Path(mount["mountPath"], "tls.crt"), Path(mount["mountPath"], "tls.key"))
     assert rendered["Secret"]["metadata"]["name"] == f"{settings.name}-hint-key"
-    assert [rule["resources"] for rule in rendered["Role"]["rules"]] == [["leases"], ["pods"], ["secrets"]]
+    assert [rule["resources"] for rule in rendered["Role"]["rules"]] == [["leases"], ["secrets"]]
     (role,) = (each for each in rendered.of("ClusterRole") if each["metadata"]["name"] == "tw-topology-webhook")
     assert not any("admissionregistration.k8s.io" in rule["apiGroups"] for rule in role["rules"])
 

@@ -105,10 +105,10 @@ async def leader(release: Release) -> list[Finding]:
 
 
 async def shards(release: Release) -> list[Finding]:
-    """Whether each shard with nodes has a leader, and all replicas lead equally many. Nothing without a shard label."""
+    """Whether each shard with nodes has a leader, and all replicas lead equally many."""
     label = (await release.settings()).shard_label
     if not label:
-        return []
+        return [ok("one leader places pods on all nodes")]
     path, prefix = Resource("coordination.k8s.io", "v1", "leases", release.namespace).path, f"{release.name}-shard-"
     held, unled = Counter[str](), []
     for raw in items_of(await release.client.get(path), path):
